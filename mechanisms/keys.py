@@ -1,0 +1,149 @@
+"""Columns of byte strings in Arrow's layout: one buffer and offsets, no object per key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import ContractError
+
+Bytes = NDArray[np.uint8]
+Index = NDArray[np.intp]
+
+
+class Keys:
+    """An immutable column of n byte strings.
+
+    Attributes:
+        data: (bytes,) uint8, the strings one after the other.
+        offsets: (n+1,) int64; string i is ``data[offsets[i]:offsets[i+1]]``.
+
+    >>> keys = Keys.of([b"b", b"a", b"b"])
+    >>> distinct, row = keys.unique()
+    >>> distinct.tolist(), row.tolist()
+    ([b'a', b'b'], [1, 0, 1])
+    """
+
+    __slots__ = ("data", "offsets")
+
+    def __init__(self, data: Bytes, offsets: NDArray[np.int64]) -> None:
+        self.data = data
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, strings: Iterable[bytes]) -> Keys:
+        """Keys from any iterable of byte strings, in its order."""
+        listed = list(strings)
+        offsets = np.zeros(len(listed) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, listed), np.int64, len(listed)), out=offsets[1:])
+        return cls(np.frombuffer(b"".join(listed), np.uint8), offsets)
+
+    @classmethod
+    def fixed(cls, matrix: Bytes) -> Keys:
+        """Keys from an (n, width) matrix of bytes."""
+        rows, width = matrix.shape
+        data = np.ascontiguousarray(matrix).reshape(-1)
+        return cls(data, np.arange(rows + 1, dtype=np.int64) * width)
+
+    @classmethod
+    def of_codes(cls, codes: NDArray[np.uint64]) -> Keys:
+        """Eight-byte big-endian keys, whose byte order is the order of the integers."""
+        big = np.ascontiguousarray(codes, dtype=">u8")
+        return cls.fixed(big.view(np.uint8).reshape(len(big), 8))
+
+    def codes(self) -> NDArray[np.uint64]:
+        """The integers behind keys made by `of_codes`.
+
+        Raises:
+            ContractError: a key is not eight bytes long.
+        """
+        if self.width() not in (8, None):
+            raise ContractError("keys are not eight bytes wide")
+        return self.packed().view(">u8").reshape(-1).astype(np.uint64)
+
+    def width(self) -> int | None:
+        """The common width of all keys; None if there are none or they differ."""
+        if len(self) == 0:
+            return None
+        widths = np.diff(self.offsets)
+        return int(widths[0]) if bool((widths == widths[0]).all()) else None
+
+    def packed(self) -> Bytes:
+        """The bytes of all keys, contiguous from the first offset."""
+        return np.ascontiguousarray(self.data[self.offsets[0] : self.offsets[-1]])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.tolist())
+
+    @overload
+    def __getitem__(self, row: int | np.integer) -> bytes: ...
+    @overload
+    def __getitem__(self, row: slice | NDArray[np.generic]) -> Keys: ...
+    def __getitem__(self, row: int | np.integer | slice | NDArray[np.generic]) -> bytes | Keys:
+        if isinstance(row, slice):
+            return self.take(np.arange(len(self))[row])
+        if isinstance(row, np.ndarray):
+            return self.take(np.flatnonzero(row) if row.dtype == np.bool_ else row)
+        i = int(row) + (len(self) if row < 0 else 0)
+        return self.data[self.offsets[i] : self.offsets[i + 1]].tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Keys) and self.tolist() == other.tolist()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        # Keys are private until released: a repr must never show them.
+        return f"Keys(n={len(self)})"
+
+    def tolist(self) -> list[bytes]:
+        """All keys as Python byte strings."""
+        blob = self.data.tobytes()
+        ends = self.offsets.tolist()
+        return [blob[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+
+    def take(self, rows: NDArray[np.generic]) -> Keys:
+        """The keys at ``rows`` (any order, repeats allowed)."""
+        starts = self.offsets[:-1][rows]
+        widths = self.offsets[1:][rows] - starts
+        offsets = np.zeros(len(widths) + 1, np.int64)
+        np.cumsum(widths, out=offsets[1:])
+        where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], widths)
+        return Keys(self.data[where], offsets)
+
+    def unique(self) -> tuple[Keys, Index]:
+        """Distinct keys in canonical (byte-wise) order, and the row of each key among them."""
+        width = self.width()
+        if width is not None and 0 < width <= 8:
+            return self._unique_short(width)
+        listed = self.tolist()
+        distinct = sorted(set(listed))
+        place = {key: row for row, key in enumerate(distinct)}
+        return Keys.of(distinct), np.fromiter(map(place.__getitem__, listed), np.intp, len(listed))
+
+    def _unique_short(self, width: int) -> tuple[Keys, Index]:
+        padded = np.zeros((len(self), 8), np.uint8)
+        padded[:, 8 - width :] = self.packed().reshape(len(self), width)
+        codes, inverse = np.unique(padded.view(">u8").reshape(-1), return_inverse=True)
+        matrix = codes.astype(">u8").view(np.uint8).reshape(len(codes), 8)[:, 8 - width :]
+        return Keys.fixed(matrix), inverse.astype(np.intp)
+
+    def is_canonical(self) -> bool:
+        """Whether the keys are distinct and in canonical order."""
+        listed = self.tolist()
+        return all(a < b for a, b in zip(listed, listed[1:], strict=False))
+
+
+def concat(columns: Iterable[Keys]) -> Keys:
+    """One column after the other."""
+    parts = list(columns)
+    data = [part.packed() for part in parts]
+    widths = [np.diff(part.offsets) for part in parts]
+    offsets = np.concatenate([np.zeros(1, np.int64), *widths]).cumsum()
+    return Keys(np.concatenate([np.empty(0, np.uint8), *data]), offsets)
