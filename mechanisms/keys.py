@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import overload
 
@@ -106,7 +107,7 @@ class Keys:
         """All keys as Python byte strings."""
         blob = self.data.tobytes()
         ends = self.offsets.tolist()
-        return [blob[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        return [blob[a:b] for a, b in itertools.pairwise(ends)]
 
     def take(self, rows: NDArray[np.generic]) -> Keys:
         """The keys at ``rows`` (any order, repeats allowed)."""
@@ -137,7 +138,7 @@ class Keys:
     def is_canonical(self) -> bool:
         """Whether the keys are distinct and in canonical order."""
         listed = self.tolist()
-        return all(a < b for a, b in zip(listed, listed[1:], strict=False))
+        return all(a < b for a, b in itertools.pairwise(listed))
 
 
 def concat(columns: Iterable[Keys]) -> Keys:

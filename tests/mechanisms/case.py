@@ -1,0 +1,36 @@
+"""What a mechanism supplies so that the contract suite can check it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from hushstream.mechanisms.contract import Mechanism, Part, Releases
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.runner import Trace
+
+
+class Case(NamedTuple):
+    """One configured mechanism and how to exercise it.
+
+    Attributes:
+        name: shown in test ids.
+        mechanism: the mechanism under test.
+        trace: random events of one window; same generator state, same events.
+        exact: checks a run under zero noise: called with the trace and all releases, asserts.
+        distance: squared L2 (or L1, as the mechanism's cost counts) distance of two lists of
+            merged parts, one per micro-batch, in the norm in which ``bound`` is stated.
+        bound: the largest distance that `cost` pays for when one unit comes or goes.
+        public: public key list to seed, or None.
+        noise_check: ``(releases_per_trigger, exact_values...)`` is not needed when the standard
+            check of `error` applies: a run without any data whose released values are noise.
+    """
+
+    name: str
+    mechanism: Mechanism
+    trace: Callable[[np.random.Generator], Trace]
+    exact: Callable[[Trace, Sequence[Releases]], None]
+    distance: Callable[[Sequence[Part], Sequence[Part]], float]
+    bound: float
+    public: Keys | None = None
