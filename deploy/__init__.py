@@ -1,0 +1,1 @@
+"""What runs beside the engine: a local Apache Kafka, the container image, dashboards, manifests."""

@@ -1,0 +1,251 @@
+"""A real Apache Kafka on the loopback of this machine: one KRaft node, no container, no root.
+
+    >>> from hushstream.deploy.broker import Broker
+    >>> Broker().status
+    'stopped'
+
+As a context manager it starts, waits until it serves, and leaves nothing behind::
+
+    with Broker() as broker:
+        print(broker.bootstrap)
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from .errors import BrokerError
+from .jars import fetch, read_lock
+from .java import find_java
+from .process import Child
+from .settings import (
+    HOST,
+    JVM_FLAGS,
+    cluster_id,
+    free_port,
+    port_is_free,
+    properties,
+    server_settings,
+)
+
+Status = Literal["stopped", "starting", "running", "failed"]
+
+_SILENT = logging.getLogger("hushstream.deploy.silent")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+class Broker:
+    """One local Kafka node that can be stopped, killed and started again on its data and port.
+
+    Args:
+        data: folder of its data, made if absent and kept; by default a temporary one that
+            `stop` removes (`kill` leaves it for the next start).
+        port: TCP port for clients; by default a free one, kept for the broker's life.
+        heap_mb: heap of the Java machine, MiB.
+        overrides: further broker settings (``server.properties`` names).
+        detached: let it run on when this process ends.
+        quiet: draw no progress bar while Kafka is fetched.
+    """
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        port: int | None = None,
+        *,
+        heap_mb: int = 384,
+        overrides: Mapping[str, str] | None = None,
+        detached: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self._temporary = data is None
+        self._data = data.expanduser().resolve() if data else None
+        self._port = port
+        self._heap_mb = heap_mb
+        self._overrides = dict(overrides or {})
+        self._detached = detached
+        self._quiet = quiet
+        self._child: Child | None = None
+        self._ready = False
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+
+    @property
+    def data(self) -> Path:
+        """Folder of data, settings and log."""
+        if self._data is None:
+            self._data = Path(tempfile.mkdtemp(prefix="hush-broker-"))
+        self._data.mkdir(parents=True, exist_ok=True)
+        return self._data
+
+    @property
+    def port(self) -> int:
+        """TCP port for clients."""
+        if self._port is None:
+            self._port = free_port()
+        return self._port
+
+    @property
+    def bootstrap(self) -> str:
+        """Address for clients, ``host:port``."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """File with the output of the server; appended to at every start."""
+        return self.data / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._child.pid if self._child and self._child.returncode is None else None
+
+    @property
+    def status(self) -> Status:
+        """``failed`` means that the process ended without being asked to."""
+        if self._child is None:
+            return "stopped"
+        if self._child.returncode is not None:
+            return "failed"
+        return "running" if self._ready else "starting"
+
+    def start(self, timeout: float = 60.0) -> Self:
+        """Start it on its data and port and wait until it serves; nothing happens if it runs.
+
+        Raises:
+            BrokerError: Kafka or Java is missing, the port is taken, or the server did not come
+                up within ``timeout`` seconds; with the end of its log.
+        """
+        with self._lock:
+            if self.pid is not None:
+                return self
+            self._ready = False
+            command = self._prepare()
+            if not self._detached:
+                atexit.register(self._at_exit)
+            self._child = Child(command, self.log, tied=not self._detached)
+            try:
+                self._wait_until_ready(timeout)
+            except BaseException:
+                self._end(signal.SIGKILL, 10)
+                raise
+            return self
+
+    def stop(self, timeout: float = 20.0) -> None:
+        """Shut it down (SIGTERM, at last SIGKILL) and remove its data if they are temporary."""
+        with self._lock:
+            self._end(signal.SIGTERM, timeout)
+            if self._temporary and self._data is not None:
+                shutil.rmtree(self._data, ignore_errors=True)
+                self._data = None
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would; `start` brings it back on the same data."""
+        with self._lock:
+            self._end(signal.SIGKILL, 10)
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last lines of the log."""
+        if self._data is None or not self.log.is_file():
+            return ""
+        return "\n".join(self.log.read_text("utf-8", "replace").splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _prepare(self) -> list[str]:
+        """Fetch Kafka, write the settings, format an empty folder; return the command line."""
+        if not port_is_free(self.port):
+            raise BrokerError(f"port {self.port} of {HOST} is taken: choose another with --port")
+        jars = fetch(quiet=self._quiet)
+        java = [str(find_java()), f"-Xmx{self._heap_mb}m", *JVM_FLAGS]
+        classpath = os.pathsep.join(str(jars / jar.filename) for jar in read_lock())
+        java += ["-cp", classpath]
+        config = self.data / "server.properties"
+        logs = self.data / "kafka"
+        settings = server_settings(self.port, self._controller_port(), logs, self._overrides)
+        config.write_text(properties(settings), "utf-8")
+        if not (logs / "meta.properties").is_file():
+            self._format(java, config)
+        return [*java, "kafka.Kafka", str(config)]
+
+    def _controller_port(self) -> int:
+        while (port := free_port()) == self.port:
+            pass
+        return port
+
+    def _format(self, java: list[str], config: Path) -> None:
+        arguments = ["format", "--config", str(config), "--cluster-id", cluster_id()]
+        done = subprocess.run(
+            [*java, "kafka.tools.StorageTool", *arguments], capture_output=True, text=True
+        )
+        if done.returncode:
+            raise BrokerError(f"formatting {self.data} failed:\n{done.stdout}{done.stderr}")
+
+    def _wait_until_ready(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not self._ready:
+            if self.pid is None:
+                raise BrokerError(f"the broker ended at start; {self.log} says:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"the broker does not serve after {timeout:.0f} s; "
+                    f"{self.log} says:\n{self.tail()}"
+                )
+            self._ready = _listens(self.port) and serves(self.bootstrap)
+            if not self._ready:
+                time.sleep(0.05)
+
+    def _end(self, number: signal.Signals, timeout: float) -> None:
+        child, self._child, self._ready = self._child, None, False
+        if child is None:
+            return
+        atexit.unregister(self._at_exit)
+        child.send(number)
+        if not child.wait(timeout):
+            child.send(signal.SIGKILL)
+            child.wait(10)
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._owner:  # not in a forked copy of this process
+            self.stop(timeout=5)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=0.5):
+        return True
+    return False
+
+
+def serves(bootstrap: str, timeout: float = 2.0) -> bool:
+    """Return whether a Kafka broker at ``bootstrap`` answers and has joined its cluster."""
+    client = AdminClient({"bootstrap.servers": bootstrap}, logger=_SILENT)
+    try:
+        return bool(client.list_topics(timeout=timeout).brokers)
+    except KafkaException:
+        return False

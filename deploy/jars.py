@@ -1,0 +1,204 @@
+"""Fetch Apache Kafka once per user and verify every jar, every time, against the shipped lock.
+
+The lock (``kafka.lock``) holds Maven coordinates and SHA-256 digests, no address: the Maven
+client decides where an artifact comes from, the digest decides whether it is accepted.
+``python -m hushstream.deploy.jars COORDINATE…`` prints a new lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from jgo.config import GlobalSettings
+from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo
+from jgo.maven import MavenContext, PythonResolver
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from .errors import BrokerError
+from .places import cache_dir
+
+LOCK = Path(__file__).with_name("kafka.lock")
+ATTEMPTS = 3
+CONNECTIONS = 6
+
+Tick = Callable[[int], None]
+
+
+class Jar(NamedTuple):
+    """One locked artifact: hexadecimal SHA-256, size in bytes, ``group:artifact:version``."""
+
+    sha256: str
+    size: int
+    coordinate: str
+
+    @property
+    def filename(self) -> str:
+        """Name within the cache; the group is left out, as in Kafka's own distribution."""
+        _, artifact, version = self.coordinate.split(":")
+        return f"{artifact}-{version}.jar"
+
+
+def read_lock(path: Path = LOCK) -> list[Jar]:
+    """Return the jars of a lock file: lines ``sha256 bytes coordinate``, ``#`` starts a comment.
+
+    Raises:
+        BrokerError: a line has another shape; it is named.
+    """
+    jars = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        fields = line.split("#", 1)[0].split()
+        if not fields:
+            continue
+        if len(fields) != 3 or len(fields[0]) != 64 or fields[2].count(":") != 2:
+            raise BrokerError(f"{path}:{number}: expected `sha256 bytes group:artifact:version`")
+        jars.append(Jar(fields[0], int(fields[1]), fields[2]))
+    return jars
+
+
+def kafka_version(jars: Sequence[Jar]) -> str:
+    """Return the version of the broker itself among ``jars``.
+
+    >>> kafka_version(read_lock())
+    '4.3.1'
+    """
+    return next(j.coordinate.split(":")[2] for j in jars if ":kafka_2.13:" in j.coordinate)
+
+
+def is_intact(jar: Jar, path: Path) -> bool:
+    """Return whether ``path`` exists and has exactly the locked size and digest."""
+    if not path.is_file() or path.stat().st_size != jar.size:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == jar.sha256
+
+
+def fetch(folder: Path | None = None, lock: Path = LOCK, *, quiet: bool = False) -> Path:
+    """Return a folder that holds every jar of ``lock``, verified; download what is missing.
+
+    Several processes may call this at once: a jar appears under its name only when it is whole
+    and verified. What is on disk is verified again on every call (45 MB, some 50 ms).
+
+    Args:
+        folder: where the jars go; by default a folder of the user's cache named by version.
+        lock: the lock file.
+        quiet: draw no progress bar.
+
+    Raises:
+        BrokerError: a download failed, or an artifact is not the locked one.
+    """
+    jars = read_lock(lock)
+    folder = folder or cache_dir() / f"kafka-{kafka_version(jars)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [jar for jar in jars if not is_intact(jar, folder / jar.filename)]
+    if missing:
+        title = f"Apache Kafka {kafka_version(jars)}"
+        with _scratch(folder) as scratch, _progress(title, missing, quiet) as tick:
+            _download(missing, scratch, folder, tick)
+    return folder
+
+
+def _download(jars: Sequence[Jar], scratch: Path, folder: Path, tick: Tick) -> None:
+    context = _context(scratch, tick)
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        list(pool.map(lambda jar: _install(jar, context, folder, tick), jars))
+
+
+def _install(jar: Jar, context: MavenContext, folder: Path, tick: Tick) -> None:
+    source = _resolve(jar, context)
+    if not is_intact(jar, source):
+        raise BrokerError(f"{jar.coordinate}: the file found is not the locked one; not used")
+    part = context.repo_cache / f"{jar.filename}.verified"
+    shutil.copyfile(source, part)
+    part.replace(folder / jar.filename)
+    if not source.is_relative_to(context.repo_cache):
+        tick(jar.size)  # found in a local Maven repository: nothing was downloaded
+
+
+def _resolve(jar: Jar, context: MavenContext) -> Path:
+    group, artifact, version = jar.coordinate.split(":")
+    wanted = context.project(group, artifact).at_version(version).artifact()
+    for attempt in range(ATTEMPTS):
+        try:
+            return Path(wanted.resolve())
+        except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
+            Path(wanted.cached_path).unlink(missing_ok=True)
+            if attempt == ATTEMPTS - 1:
+                raise BrokerError(
+                    f"{jar.coordinate} cannot be downloaded ({error}); check the network, or name "
+                    f"a mirror in jgo's configuration file, section [repositories]"
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _context(scratch: Path, tick: Tick) -> MavenContext:
+    mirrors = {**GlobalSettings.load().repositories, "central": MAVEN_CENTRAL_URL}
+
+    @contextmanager
+    def report(name: str, size: int) -> Iterator[Tick]:
+        yield tick
+
+    return MavenContext(
+        resolver=PythonResolver(progress_callback=report),
+        repo_cache=scratch,
+        local_repos=[default_maven_repo()],
+        remote_repos=mirrors,
+        timeout=30,
+    )
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))  # same file system
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def _progress(title: str, jars: Sequence[Jar], quiet: bool) -> Iterator[Tick]:
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = Console(stderr=True, quiet=quiet)
+    if not console.is_terminal:
+        console.print(f"fetching {title} ({len(jars)} jars), once per user", highlight=False)
+        yield lambda size: None
+        return
+    with Progress(*columns, TransferSpeedColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(f"fetching {title}", total=sum(jar.size for jar in jars))
+        yield lambda size: progress.update(task, advance=size)
+
+
+def make_lock(coordinates: Sequence[str], scratch: Path) -> list[Jar]:
+    """Resolve ``coordinates`` with all that they need at run time, and digest every jar."""
+    context = MavenContext(repo_cache=scratch)
+    wanted = [context.create_dependency(coordinate) for coordinate in coordinates]
+    inputs, others = context.resolver.resolve(wanted)
+    needed = [*inputs, *(d for d in others if d.scope in ("compile", "runtime"))]
+    jars = []
+    for found in needed:
+        data = Path(found.artifact.resolve()).read_bytes()
+        coordinate = f"{found.groupId}:{found.artifactId}:{found.version}"
+        jars.append(Jar(hashlib.sha256(data).hexdigest(), len(data), coordinate))
+    return sorted(jars, key=lambda jar: jar.coordinate)
+
+
+def main(coordinates: Sequence[str]) -> None:
+    """Print a lock for ``coordinates``."""
+    scratch: AbstractContextManager[str] = tempfile.TemporaryDirectory()
+    with scratch as folder:
+        print(f"# {' '.join(coordinates)}: SHA-256, bytes and Maven coordinate of every jar.")
+        for jar in make_lock(coordinates, Path(folder)):
+            print(*jar)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

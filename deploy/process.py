@@ -1,0 +1,154 @@
+"""Child processes that never outlive their parent, and processes found again by their id.
+
+A child is tied to its parent in one of two ways. On Linux the kernel kills it when the *thread*
+that started it ends, hence that thread is kept for as long as the child runs. Elsewhere a small
+shell holds a pipe whose other end closes with the parent, however the parent ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+KERNEL = sys.platform == "linux"
+
+# Run by a bare interpreter that then becomes the child: asks the kernel for SIGKILL at the
+# parent's death, and gives up if that has already happened.
+_TIE = """\
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Child:
+    """A running child in a process group of its own, so that Ctrl-C reaches the parent alone.
+
+    Args:
+        command: program (a full path) and arguments.
+        log: file that both output streams are appended to.
+        tied: kill the child when this process ends in whatever way; else it runs on.
+        kernel: tie by the kernel (Linux) rather than by a pipe.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, *, tied: bool = True, kernel: bool = KERNEL
+    ) -> None:
+        self._guard: subprocess.Popen[bytes] | None = None
+        if tied and kernel:
+            launcher = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid())]
+            self._process = _start_in_keeper([*launcher, *command], log)
+        else:
+            self._process = _popen(command, log)
+            if tied:
+                self._guard = _guard(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status (negative: the signal), or ``None`` while it runs."""
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; a child that has ended already is left alone."""
+        self._process.send_signal(number)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds; return whether the child has ended."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return False
+        self._release_guard()
+        return True
+
+    def _release_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.kill()  # before its pipe closes: the child's id may be another's by then
+            self._guard.communicate()
+            self._guard = None
+
+
+def _popen(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _start_in_keeper(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    """Start ``command`` from a thread that lives until it ends; re-raise what the start raises."""
+    started = threading.Event()
+    outcome: list[subprocess.Popen[bytes] | BaseException] = []
+
+    def keep() -> None:
+        try:
+            process = _popen(command, log)
+        except BaseException as error:
+            outcome.append(error)
+            return
+        else:
+            outcome.append(process)
+        finally:
+            started.set()
+        process.wait()
+
+    threading.Thread(target=keep, name="child-keeper", daemon=True).start()
+    started.wait()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"read _; kill -KILL {pid}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process, or an empty string if there is none (or a zombie)."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        if KERNEL:
+            return ""
+    done = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True)
+    return done.stdout.decode().strip()
+
+
+def end_process(pid: int, mark: str, timeout: float) -> bool:
+    """End process ``pid`` if its command line contains ``mark``: SIGTERM, at last SIGKILL.
+
+    Returns whether such a process was found.
+    """
+    if mark not in command_of(pid):
+        return False
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        deadline = time.monotonic() + timeout
+        while mark in command_of(pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    return True

@@ -1,0 +1,114 @@
+"""Server settings of one Kafka node on the loopback, small and quick to start."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import socket
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from .errors import BrokerError
+
+HOST = "127.0.0.1"
+
+# Below the range from which systems take the ports of outgoing connections: a client that keeps
+# trying a dead broker's port there can connect to itself and hold the port when it comes back.
+PORTS = range(20_000, 32_000)
+
+JVM_FLAGS = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+    "-Dfile.encoding=UTF-8",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaConfig=warn",
+)
+
+SINGLE_NODE = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    # A topic that nobody created is a mistake to report, not to hide.
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Defaults are for large machines: 128 MB of cleaner buffer, 8 request threads.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "num.io.threads": "4",
+    "num.network.threads": "2",
+    "num.recovery.threads.per.data.dir": "2",
+}
+
+
+def server_settings(
+    port: int, controller: int, logs: Path, overrides: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the settings of a node that serves clients on ``port`` of the loopback.
+
+    Args:
+        port: TCP port for clients.
+        controller: TCP port of the KRaft controller, used by the node itself.
+        logs: folder of the data.
+        overrides: further broker settings; they win.
+    """
+    place = {
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "log.dirs": str(logs),
+    }
+    return SINGLE_NODE | place | dict(overrides or {})
+
+
+def properties(settings: Mapping[str, str]) -> str:
+    """Return ``settings`` as a Java properties file.
+
+    >>> properties({"log.dirs": "/a b"})
+    'log.dirs=/a b\\n'
+    """
+    return "".join(f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in settings.items())
+
+
+def cluster_id() -> str:
+    """Return a fresh cluster id: 22 characters of URL-safe base64, the first one a letter."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if text[0].isalpha():
+            return text
+
+
+def port_is_free(port: int) -> bool:
+    """Return whether a server could listen on ``port`` of the loopback now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """Return a free port of the loopback from `PORTS`, chosen at random.
+
+    Raises:
+        BrokerError: a thousand of them were taken.
+    """
+    for _ in range(1000):
+        port = PORTS[secrets.randbelow(len(PORTS))]
+        if port_is_free(port):
+            return port
+    raise BrokerError(f"no free port between {PORTS.start} and {PORTS.stop}")
