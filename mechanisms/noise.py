@@ -1,0 +1,300 @@
+"""Keyed exact noise: the only randomness of the mechanisms.
+
+A draw is a pure function of a 32-byte secret and a label. The label names the ledger charge that
+paid (one charge, one noise), the mechanism and its configuration, pipeline, window, purpose, kind
+and scale of the noise, key and index; it never names a partition, host, thread or attempt. The same
+label gives the same draw on every machine, whatever is asked for together with it; different labels
+give independent draws. So a release that is computed again comes out the same, and two contents
+never share a noise.
+
+*Guarantee.* Every draw is within `DELTA_PER_DRAW` in total variation of the exact discrete
+distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
+computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential Privacy*, CRYPTO
+2009). A release made with n draws that depend on one unit owes (1+e^ε)·n·`DELTA_PER_DRAW` to δ.
+Whoever learns the secret can remove all noise drawn with it, past releases included.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from fractions import Fraction
+from numbers import Rational
+
+import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from . import _noise_samplers as samplers
+from ._noise_prf import Prf
+from ._noise_samplers import Sampler
+from ._noise_tables import I64, U64, Positions
+from .errors import ContractError, ParameterError
+from .keys import Keys
+
+SAMPLER_VERSION = "1"
+"""Part of every label: whatever changes a draw must change it."""
+
+DELTA_PER_DRAW = Fraction(1, 1 << 110)
+"""Bound on the total variation distance of any one draw to the exact distribution."""
+
+LARGEST_VARIANCE = Fraction(1 << 100)
+LARGEST_SCALE = Fraction(1 << 50)
+
+_CHUNK = 1 << 15  # draws at a time: the work buffers stay in a core's cache
+_TIE = 1 << 32  # counter of the blocks that break ties
+_SIZE = 32
+
+
+def encode(fields: Sequence[bytes]) -> bytes:
+    """An injective encoding of a sequence of byte strings: the count, then each with its length.
+
+    >>> encode([b"ab", b"c"]) == encode([b"a", b"bc"])
+    False
+    """
+    counted = [len(fields).to_bytes(8), *(len(part).to_bytes(8) + part for part in fields)]
+    return b"".join(counted)
+
+
+def derive(secret: bytes, purpose: str) -> bytes:
+    """A 32-byte key for one purpose; keys of different purposes tell nothing about each other.
+
+    HKDF-SHA256 (Krawczyk and Eronen, RFC 5869), the purpose in its info string.
+
+    Raises:
+        ParameterError: the secret is not 32 bytes long.
+
+    >>> derive(bytes(32), "hashing") == derive(bytes(32), "sampling")
+    False
+    """
+    _sized("secret", secret)
+    return HKDF(SHA256(), _SIZE, None, encode([b"hushstream", purpose.encode()])).derive(secret)
+
+
+def fingerprint(secret: bytes) -> str:
+    """A public name of a secret: 32 hexadecimal digits that do not lead back to it.
+
+    Raises:
+        ParameterError: the secret is not 32 bytes long.
+
+    >>> len(fingerprint(bytes(32)))
+    32
+    """
+    return derive(secret, "fingerprint")[:16].hex()
+
+
+def statistical_distance(kind: str, parameter: Fraction) -> Fraction:
+    """Bound on the total variation distance between a draw and the exact distribution.
+
+    Args:
+        kind: ``gauss`` with a variance or ``laplace`` with a scale.
+        parameter: that variance or scale.
+
+    Raises:
+        ParameterError: an unknown kind, or a parameter out of range.
+
+    >>> statistical_distance("gauss", Fraction(100)) < DELTA_PER_DRAW
+    True
+    """
+    if kind == "gauss":
+        return _gaussian(parameter).distance
+    if kind == "laplace":
+        return _laplace(parameter).distance
+    raise ParameterError("kind", kind, "must be gauss or laplace")
+
+
+@dataclass(frozen=True)
+class KeyedNoise:
+    """Noise bound to a secret, a charge and a window.
+
+    Attributes:
+        secret: 32 bytes; never shown.
+        charge: the 32-byte chain hash of the ledger charge that pays for these draws.
+        mechanism: its registered name.
+        config: whatever names the configuration, best its hash.
+        pipeline: its name.
+        window: its name; a text is the same as its UTF-8 bytes.
+        test: noise for tests: other draws than production's, no guarantee.
+
+    Raises:
+        ParameterError: secret or charge is not 32 bytes long.
+
+    >>> noise = KeyedNoise(bytes(range(32)), charge=bytes(32), mechanism="m", config=b"",
+    ...                    pipeline="p", window="w")
+    >>> keys, index = Keys.of([b"a", b"b"]), np.arange(3)
+    >>> both = noise.gauss("release", keys, index, Fraction(9))
+    >>> both.shape, bool((both[1:, 2:] == noise.gauss("release", keys[1:], index[2:], 9)).all())
+    ((2, 3), True)
+    """
+
+    secret: bytes = field(repr=False)
+    _: KW_ONLY
+    charge: bytes
+    mechanism: str
+    config: bytes
+    pipeline: str
+    window: str | bytes
+    test: bool = False
+
+    def __post_init__(self) -> None:
+        _sized("secret", self.secret)
+        if len(self.charge) != _SIZE:
+            raise ParameterError("charge", self.charge, f"must be {_SIZE} bytes")
+
+    @property
+    def guarantee(self) -> str:
+        """``keyed``, or ``none`` for tests."""
+        return "none" if self.test else "keyed"
+
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+        """Independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
+
+        Args:
+            purpose: what the draws are for.
+            key: r keys.
+            index: (m,) int64, any integers.
+            variance: σ² in squared units of the grid, at most 2¹⁰⁰.
+
+        Returns:
+            (r, m) draws.
+
+        Raises:
+            ParameterError: the variance is not a positive rational in range.
+            ContractError: the index is not a vector of int64.
+        """
+        sampler = _gaussian(variance)
+        return self._draw(self._prf("gauss", purpose, variance), key, index, sampler)
+
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+        """Independent discrete Laplace draws, ``P(z) ∝ exp(-|z|/scale)`` on the integers.
+
+        Args and errors as for `gauss`, with a scale of at most 2⁵⁰.
+
+        Returns:
+            (r, m) draws.
+        """
+        sampler = _laplace(scale)
+        return self._draw(self._prf("laplace", purpose, scale), key, index, sampler)
+
+    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+        """128 uniform bits per key and index, for other exact samplers.
+
+        Returns:
+            (r, m, 2) words.
+
+        Raises:
+            ContractError: the index is not a vector of int64.
+        """
+        prf, index = self._prf("bits", purpose, 0), _vector(index)
+        out = np.empty((len(key), len(index), 2), np.uint64)
+        for states, rows, columns in _chunks(prf, key, index):
+            out[rows, columns] = prf.blocks(states[:, None], index[columns], 0)
+        return out
+
+    def _prf(self, kind: str, purpose: str, parameter: Rational | int) -> Prf:
+        window = self.window.encode() if isinstance(self.window, str) else self.window
+        scale = (str(parameter.numerator), str(parameter.denominator))
+        words = (SAMPLER_VERSION, kind, purpose, *scale, self.mechanism, self.pipeline)
+        label = [*map(str.encode, words), self.config, window, self.charge, bytes([self.test])]
+        return Prf(hmac.digest(derive(self.secret, "noise"), encode(label), "sha256"))
+
+    def _draw(self, prf: Prf, key: Keys, index: I64, sampler: Sampler) -> I64:
+        index = _vector(index)
+        out = np.empty((len(key), len(index)), np.int64)
+        for states, rows, columns in _chunks(prf, key, index):
+            out[rows, columns] = _chunk(prf, states, index[columns], sampler)
+        return out
+
+
+@dataclass(frozen=True)
+class ZeroNoise:
+    """All draws zero: what a mechanism would release without noise. For tests; protects nobody.
+
+    >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4)).tolist()
+    [[0, 0]]
+    """
+
+    guarantee: str = field(default="none", init=False)
+
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+        """(r, m) zeros; parameters are checked as `KeyedNoise.gauss` does."""
+        _rational("variance", variance, LARGEST_VARIANCE)
+        return np.zeros((len(key), len(_vector(index))), np.int64)
+
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+        """(r, m) zeros; parameters are checked as `KeyedNoise.laplace` does."""
+        _rational("scale", scale, LARGEST_SCALE)
+        return np.zeros((len(key), len(_vector(index))), np.int64)
+
+    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+        """(r, m, 2) zeros."""
+        return np.zeros((len(key), len(_vector(index)), 2), np.uint64)
+
+
+zero = ZeroNoise()
+
+
+def _chunks(prf: Prf, key: Keys, index: I64) -> Iterator[tuple[U64, slice, slice]]:
+    """Blocks of at most `_CHUNK` draws: chaining values, rows and columns."""
+    width = min(max(len(index), 1), _CHUNK)
+    height = _CHUNK // width
+    for top in range(0, len(key), height):
+        rows = slice(top, min(top + height, len(key)))
+        states = prf.states(key[rows])
+        for left in range(0, len(index), width):
+            yield states, rows, slice(left, min(left + width, len(index)))
+
+
+def _chunk(prf: Prf, states: U64, index: I64, sampler: Sampler) -> I64:
+    """(r, m) draws; the longer axis is the inner one in memory, which decides the speed."""
+    if len(index) < len(states):
+        return _grid(prf, states[None], index[:, None], sampler).T
+    return _grid(prf, states[:, None], index[None], sampler)
+
+
+def _grid(prf: Prf, states: U64, index: I64, sampler: Sampler) -> I64:
+    """Draws of all broadcast (state, index): stage i reads word i mod 2 of block i // 2."""
+    stages = len(sampler.stages)
+    blocks = [prf.blocks(states, index, counter) for counter in range((stages + 1) // 2)]
+    shape = blocks[0].shape[:-1]
+
+    def low(stage: int, ties: Positions) -> U64:
+        at = np.unravel_index(ties, shape)
+        tied = np.broadcast_to(states, (*shape, 2))[at], np.broadcast_to(index, shape)[at]
+        return prf.blocks(*tied, _TIE + stage)[:, 0]
+
+    high = [blocks[i // 2][..., i % 2].reshape(-1) for i in range(stages)]
+    return sampler.draw(high, low).reshape(shape)
+
+
+def _gaussian(variance: Fraction) -> Sampler:
+    return _sound(samplers.gaussian(_rational("variance", variance, LARGEST_VARIANCE)))
+
+
+def _laplace(scale: Fraction) -> Sampler:
+    return _sound(samplers.laplace(_rational("scale", scale, LARGEST_SCALE)))
+
+
+def _sound(sampler: Sampler) -> Sampler:
+    if sampler.distance > DELTA_PER_DRAW:
+        raise ContractError("a sampler is further from its distribution than accounted for")
+    return sampler
+
+
+def _rational(name: str, value: Fraction, largest: Fraction) -> Fraction:
+    if not isinstance(value, Rational) or not 0 < value <= largest:
+        raise ParameterError(name, value, f"must be a positive rational of at most {largest}")
+    return Fraction(value)
+
+
+def _vector(index: I64) -> I64:
+    if index.ndim != 1 or index.dtype != np.int64:
+        raise ContractError("index is not a vector of int64")
+    return np.ascontiguousarray(index)
+
+
+def _sized(name: str, secret: bytes) -> None:
+    if not isinstance(secret, bytes) or len(secret) != _SIZE:
+        raise ParameterError(name, f"({len(secret)} bytes)", f"must be {_SIZE} bytes")
