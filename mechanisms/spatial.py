@@ -303,9 +303,7 @@ class Domain:
 
     def _in_polygon(self, x: F64, y: F64) -> Bool:
         inside = np.zeros(len(x), bool)
-        for (x1, y1), (x2, y2) in zip(
-            self.polygon, self.polygon[1:] + self.polygon[:1], strict=True
-        ):
+        for (x1, y1), (x2, y2) in pairwise((*self.polygon, self.polygon[0])):
             if y1 != y2:
                 crosses = (y1 > y) != (y2 > y)
                 inside ^= crosses & (x < (x2 - x1) * ((y - y1) / (y2 - y1)) + x1)
