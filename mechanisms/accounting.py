@@ -1,0 +1,353 @@
+"""Exact privacy accounting: Gaussian (GDP), zero-concentrated and pure differential privacy.
+
+Every function takes rationals (or floats, which are rationals), computes with the guaranteed
+bounds of `hushstream.mechanisms.normal`, rounds to the safe side and returns a `Fraction` for
+which the claim has been verified. No result depends on a mathematical library, so every machine
+calibrates the same noise.
+
+Gaussian differential privacy
+    A mechanism is μ-GDP if it is no easier to attack than telling N(0,1) from N(μ,1). Adaptive
+    compositions of Gaussian releases with predictable shifts d_t and Σ d_t²/σ² ≤ μ² are μ-GDP,
+    and δ(ε) = Φ(-ε/μ+μ/2) - e^ε Φ(-ε/μ-μ/2) (Balle & Wang 2018, Theorem 8; Dong, Roth & Su 2019,
+    Corollary 1 and Theorem 4).
+
+Discrete Gaussians
+    Noise is drawn on a grid: z integer, P(z) ∝ exp(-z²/2s²) (Canonne, Kamath & Steinke 2020).
+    Such a release is exactly Δ²/(2s²)-zCDP, but not exactly GDP. The difference is bounded here.
+
+    *Lemma.* Let s² > 1/24, X ~ N(0, s²) and R = round(X). For every integer z,
+    P(z) ≤ e^κ P(R = z) with κ = -ln(1 - 1/(24s²)).
+    *Proof.* Poisson summation gives Σ_k exp(-k²/2s²) = s√(2π)·(1 + 2Σ_{k≥1} exp(-2π²s²k²)), so
+    P(z) ≤ exp(-z²/2s²)/(s√(2π)). And P(R = z)·s√(2π)·exp(z²/2s²) is the integral over |u| ≤ ½ of
+    exp(-u²/2s²)·cosh(zu/s²) ≥ 1 - u²/2s², which is at least 1 - 1/(24s²). ∎
+
+    *Theorem.* Take adaptive releases y_t = x_t + z_t whose integer inputs differ by predictable
+    d_t between neighbours, non-zero for at most n of the t, with Σ d_t² ≤ Δ². Let μ = Δ/s,
+    η = ½√n·Δ/s². Then δ_discrete(ε) ≤ e^(nκ)·δ_GDP(ε - η, μ).
+    *Proof.* The privacy loss is L(z) = Σ (d_t² - 2 z_t d_t)/2s², for discrete and for continuous
+    noise alike, and δ_discrete(ε) = E[(1 - exp(ε - L(z)))₊]. Terms with d_t = 0 are the same
+    public randomness in both worlds. Replacing each of the n others by R_t = round(X_t) costs
+    e^κ by the Lemma, conditionally on the past. Then L(R) ≤ L(X) + Σ|d_t|·½/s² ≤ L(X) + η, by
+    Cauchy-Schwarz. What is left is the hockey-stick divergence at ε - η of the adaptive
+    continuous Gaussian mechanism, at most δ_GDP(ε - η, μ). ∎
+    (The same replacement bounds the tails of weighted sums, see `sum_tail`.)
+
+    Where Φ(-ε/μ+μ/2) ≤ 2e^ε Φ(-ε/μ-μ/2), d ln δ_GDP/dε ≤ -1, so the factor e^(nκ) is paid for by
+    a further nκ of ε. Hence a discrete mechanism is entered as μ² plus a pure part η + nκ, and
+    such entries add up: n, η and μ² of a joint mechanism are sums. On a grid of 2^-20 of a noise of
+    a few units, with n = 12,000, the pure part is about 10^-5.
+
+Composition with pure mechanisms
+    If P = P_G·P_P factors into the Gaussian steps and steps of pure privacy loss ≤ E, however
+    interleaved, then (P - e^(ε+E)P')₊ ≤ P_P·(P_G - e^ε P'_G)₊, whose sum is at most δ_GDP(ε): pure
+    parts add to ε. Coupling failures add to δ. Alternatively everything is zCDP (ρ = μ²/2 and
+    ε²/2; Bun & Steinke 2016, Propositions 1.3, 1.4 and 1.7) and ε = ρ + 2√(ρ ln(1/δ)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+from . import normal
+from .contract import Cost
+from .errors import ParameterError
+from .validate import at_least, between, non_negative, positive
+
+Real = Fraction | int | float
+_DIGITS = (60, 160)
+_TIGHT = Decimal(2) ** -60
+"""Precisions to try: the second one if the first leaves a relative width above `_TIGHT`."""
+
+
+def tree_levels(horizon: int) -> int:
+    """H(T) = ⌊log2 T⌋ + 1, the number of released nodes a step of a binary tree lies in.
+
+    >>> [tree_levels(t) for t in (1, 2, 7, 8, 100, 1024)]
+    [1, 2, 3, 4, 7, 11]
+    """
+    return at_least("horizon", horizon, 1).bit_length()
+
+
+def gdp_delta(epsilon: Real, mu: Real) -> Fraction:
+    """The least δ (rounded up) for which μ-GDP implies (ε, δ).
+
+    >>> round(float(gdp_delta(6, Fraction("0.95818"))) * 1e10, 3)
+    5.0
+
+    Raises:
+        ParameterError: ε does not lie in [0, 10^6], or μ is not positive and finite.
+    """
+    eps, m = _epsilon(epsilon), _exact(positive("mu", mu))
+    return min(Fraction(1), normal.round_up(_delta_high(eps, m)))
+
+
+@lru_cache(maxsize=1024)
+def gdp_mu(epsilon: Real, delta: Real) -> Fraction:
+    """The greatest μ (40 bits, rounded down) for which μ-GDP implies (ε, δ).
+
+    >>> round(float(gdp_mu(6, Fraction(5, 10**10))), 5)
+    0.95818
+
+    Raises:
+        ParameterError: ε does not lie in [0, 10^6] or δ does not lie in (0, 1).
+    """
+    eps, limit = _epsilon(epsilon), _probability("delta", delta)
+    return normal.greatest(lambda mu: normal.at_most(_delta_high(eps, mu), limit))
+
+
+@lru_cache(maxsize=1024)
+def gdp_epsilon(mu: Real, delta: Real) -> Fraction:
+    """The least ε (40 bits, rounded up) for which μ-GDP implies (ε, δ).
+
+    >>> round(float(gdp_epsilon(1, Fraction(1, 10**6))), 4)
+    4.8866
+
+    Raises:
+        ParameterError: μ does not lie in [0, 10^6] or δ does not lie in (0, 1).
+    """
+    m, limit = _exact(between("mu", mu, 0, 10**6)), _probability("delta", delta)
+    if m == 0 or normal.at_most(_delta_high(Fraction(0), m), limit):
+        return Fraction(0)
+    return normal.least(lambda eps: normal.at_most(_delta_high(eps, m), limit))
+
+
+def _delta_high(epsilon: Fraction, mu: Fraction) -> Decimal:
+    """An upper bound of δ_GDP(ε, μ), tight to 2^-60 unless 160 digits do not suffice."""
+    high = Decimal(1)
+    for digits in _DIGITS:
+        first, second = _tails(epsilon, mu, digits)
+        with localcontext(normal.precision(digits)):
+            high = min(high, first.high - second.low)
+            if (first.high - first.low) + (second.high - second.low) <= _TIGHT * abs(high):
+                break
+    return max(high, Decimal(0))
+
+
+def _tails(epsilon: Fraction, mu: Fraction, digits: int) -> tuple[normal.Bounds, normal.Bounds]:
+    """Bounds of Φ(-ε/μ+μ/2) and of e^ε Φ(-ε/μ-μ/2)."""
+    first = normal.tail(epsilon / mu - mu / 2, digits)
+    tail, factor = normal.tail(epsilon / mu + mu / 2, digits), normal.exp_bounds(epsilon, digits)
+    with localcontext(normal.precision(digits)):
+        low, high = tail.low * factor.low, tail.high * factor.high
+        return first, normal.Bounds(normal.widen(low, digits).low, normal.widen(high, digits).high)
+
+
+def zcdp_epsilon(rho: Real, delta: Real) -> Fraction:
+    """ε = ρ + 2√(ρ ln(1/δ)), rounded up (Bun & Steinke 2016, Proposition 1.3).
+
+    >>> round(float(zcdp_epsilon(Fraction(1, 2), Fraction(1, 10**6))), 3)
+    5.757
+
+    Raises:
+        ParameterError: ρ is negative or δ does not lie in (0, 1).
+    """
+    r, limit = _exact(non_negative("rho", rho)), _probability("delta", delta)
+    return normal.round_up(r + 2 * normal.sqrt_up(r * normal.log_up(1 / limit)))
+
+
+def zcdp_delta(epsilon: Real, rho: Real) -> Fraction:
+    """δ = exp(-(ε-ρ)²/4ρ), rounded up; 1 if ε ≤ ρ (the inverse of `zcdp_epsilon`)."""
+    eps, r = _epsilon(epsilon), _exact(positive("rho", rho))
+    exponent = (eps - r) ** 2 / (4 * r)
+    if eps <= r:
+        return Fraction(1)
+    return normal.round_up(normal.exp_bounds(-min(exponent, Fraction(10**6))).high)
+
+
+@lru_cache(maxsize=1024)
+def zcdp_rho(epsilon: Real, delta: Real) -> Fraction:
+    """The greatest ρ (40 bits, rounded down) with ρ + 2√(ρ ln(1/δ)) ≤ ε.
+
+    >>> round(float(zcdp_rho(1, Fraction(1, 10**6))), 6)
+    0.017469
+
+    Raises:
+        ParameterError: ε does not lie in (0, 10^6] or δ does not lie in (0, 1).
+    """
+    eps, limit = _exact(positive("epsilon", _epsilon(epsilon))), _probability("delta", delta)
+    return normal.greatest(lambda rho: zcdp_epsilon(rho, limit) <= eps)
+
+
+def pure_cost(epsilon: Real) -> Cost:
+    """The cost of an ε-differentially private mechanism."""
+    return Cost(Fraction(0), _epsilon(epsilon), Fraction(0))
+
+
+def gaussian_cost(sensitivity2: Real, variance: Real, touched: int) -> Cost:
+    """The cost of adaptive discrete Gaussian releases: μ² and the pure part η + nκ.
+
+    Args:
+        sensitivity2: bound of Σ d_t², in squared grid steps.
+        variance: the parameter s², in squared grid steps.
+        touched: bound n of the number of releases that one privacy unit can shift.
+
+    Raises:
+        ParameterError: an argument is not positive, or s² < 1 (a grid that coarse voids the bound).
+    """
+    shift, noise = _exact(positive("sensitivity2", sensitivity2)), _exact(variance)
+    count = at_least("touched", touched, 1)
+    if not noise >= 1:
+        raise ParameterError("variance", variance, "must be at least one squared grid step")
+    rounding = normal.sqrt_up(count * shift) / (2 * noise)
+    # -ln(1-x) ≤ x/(1-x) with x = 1/(24s²).
+    return Cost(shift / noise, rounding + count / (24 * noise - 1), Fraction(0))
+
+
+def gaussian_variance(epsilon: Real, delta: Real, sensitivity2: Real, touched: int) -> Fraction:
+    """The noise parameter s² (squared grid steps, 40 bits) whose cost fits into (ε, δ).
+
+    Arguments as for `gaussian_cost`. The result satisfies
+    ``total([gaussian_cost(sensitivity2, s2, touched)], delta)[0] <= epsilon``.
+
+    Raises:
+        ParameterError: an argument is out of range, or the grid is too coarse for ε.
+    """
+    eps, shift = (
+        _exact(positive("epsilon", _epsilon(epsilon))),
+        _exact(positive("sensitivity2", sensitivity2)),
+    )
+    pure = gaussian_cost(shift, _variance(eps, delta, shift), touched).epsilon
+    # More noise has a smaller pure part, so what is set aside here suffices.
+    if 2 * pure > eps:
+        raise ParameterError(
+            "sensitivity2", sensitivity2, "the noise grid is too coarse for epsilon"
+        )
+    variance = _variance(eps - pure, delta, shift)
+    while total([gaussian_cost(shift, variance, touched)], delta)[0] > eps:
+        variance = normal.round_up(variance * Fraction(257, 256), 40)
+    return variance
+
+
+def _variance(epsilon: Fraction, delta: Real, shift: Fraction) -> Fraction:
+    return max(Fraction(1), normal.round_up(shift / gdp_mu(epsilon, delta) ** 2, 40))
+
+
+def add(costs: Iterable[Cost]) -> Cost:
+    """The entry-wise sum of ``costs``: the cost of their adaptive composition."""
+    parts = [Cost(), *costs]
+    return Cost(*(sum(column, Fraction(0)) for column in zip(*parts, strict=True)))
+
+
+def total(costs: Iterable[Cost], delta: Real) -> tuple[Fraction, Fraction]:
+    """The smaller of the proved (ε, δ) bounds of a composition whose costs are public.
+
+    Args:
+        costs: one entry per mechanism.
+        delta: the δ to be claimed; the entries' own δ are taken from it.
+
+    Returns:
+        ε, rounded up, and ``delta``.
+
+    Raises:
+        ParameterError: the entries' own δ leave nothing of ``delta`` for the Gaussian part.
+    """
+    parts = list(costs)
+    joint, limit = add(parts), _probability("delta", delta)
+    left = limit - joint.delta
+    if left < 0 or (left == 0 and joint.mu2 > 0):
+        raise ParameterError("delta", delta, "must exceed the sum of the entries' own delta")
+    if joint.mu2 == 0:
+        pure = joint.epsilon
+        rho = sum((part.epsilon**2 for part in parts), Fraction(0)) / 2
+        return (min(pure, zcdp_epsilon(rho, left)) if left else pure), limit
+    rho = (joint.mu2 + sum((part.epsilon**2 for part in parts), Fraction(0))) / 2
+    gaussian = _absorbing_epsilon(normal.sqrt_up(joint.mu2), left)
+    return min(joint.epsilon + gaussian, zcdp_epsilon(rho, left)), limit
+
+
+def _absorbing_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
+    """`gdp_epsilon`, but large enough for d ln δ/dε ≤ -1 from there on (see the module text)."""
+    epsilon = gdp_epsilon(mu, delta)
+    return (
+        epsilon if _steep(epsilon, mu) else normal.least(lambda x: x >= epsilon and _steep(x, mu))
+    )
+
+
+def _steep(epsilon: Fraction, mu: Fraction) -> bool:
+    # With x = ε/μ the quotient of the terms is m(x-μ/2)/m(x+μ/2). Mills' ratio m is log-convex,
+    # being a Laplace transform, so the quotient falls as ε grows: steep once, steep ever after.
+    first, second = _tails(epsilon, mu, _DIGITS[0])
+    return first.high <= 2 * second.low
+
+
+def group_pure(epsilon: Real, size: int) -> Fraction:
+    """kε: the pure guarantee for units of k events."""
+    return _epsilon(epsilon) * at_least("size", size, 1)
+
+
+def group_zcdp(rho: Real, size: int) -> Fraction:
+    """k²ρ: the zCDP guarantee for units of k events (Bun & Steinke 2016, Proposition 1.9)."""
+    return _exact(non_negative("rho", rho)) * at_least("size", size, 1) ** 2
+
+
+def group_gdp(mu: Real, size: int) -> Fraction:
+    """kμ: the GDP guarantee for units of k events (Dong, Roth & Su 2019, Theorem 2.14)."""
+    return _exact(non_negative("mu", mu)) * at_least("size", size, 1)
+
+
+def group_approximate(epsilon: Real, delta: Real, size: int) -> tuple[Fraction, Fraction]:
+    """(kε, δ(e^(kε)-1)/(e^ε-1)) rounded up: the (ε, δ) guarantee for units of k events.
+
+    >>> eps, delta = group_approximate(1, Fraction(1, 10**9), 2)
+    >>> int(eps), round(float(delta) * 1e9, 4)
+    (2, 3.7183)
+    """
+    eps, limit = _epsilon(epsilon), _probability("delta", delta)
+    powers = (normal.exp_bounds(j * eps).high for j in range(at_least("size", size, 1)))
+    factor = sum((normal.round_up(power) for power in powers), Fraction(0))
+    return size * eps, min(Fraction(1), normal.round_up(limit * factor))
+
+
+def normal_quantile(beta: Real) -> Fraction:
+    """z(β): a rational with P(N(0,1) > z) ≤ β, within 2^-39 of the least.
+
+    >>> round(float(normal_quantile(0.025)), 4)
+    1.96
+    """
+    return normal.quantile_up(_probability("beta", beta))
+
+
+def sum_tail(beta: Real, variance: Real, norm2: Real, norm1: Real, terms: int) -> Fraction:
+    """x with P(Σ b_i z_i ≥ x) ≤ β for independent discrete Gaussians z_i of parameter s².
+
+    By the Lemma above the probability is at most e^(nκ)·P(Σ b_i round(X_i) ≥ x), and rounding
+    moves the sum by at most ½Σ|b_i|. Hence x = s‖b‖₂·z(β·e^(-nκ)) + ½‖b‖₁: for a fine grid the
+    normal quantile itself, which is smaller than the sub-Gaussian √(2 ln(1/β)).
+
+    Args:
+        beta: the probability, in (0, 1).
+        variance: s², in squared grid steps, at least 1.
+        norm2: an upper bound of Σ b_i².
+        norm1: an upper bound of Σ |b_i|.
+        terms: the number n of non-zero b_i.
+
+    Raises:
+        ParameterError: an argument is out of range, or the grid is too coarse.
+    """
+    limit, noise = _probability("beta", beta), _exact(positive("variance", variance))
+    if noise < 1:
+        raise ParameterError("variance", variance, "must be at least one squared grid step")
+    # (1 - 1/(24s²))^n ≥ 1 - n/(24s²).
+    kept = 1 - at_least("terms", terms, 0) / (24 * noise)
+    if kept <= Fraction(1, 2):
+        raise ParameterError("variance", variance, f"the grid is too coarse for {terms} terms")
+    spread = normal.sqrt_up(noise * _exact(non_negative("norm2", norm2)))
+    return spread * normal_quantile(limit * kept) + _exact(non_negative("norm1", norm1)) / 2
+
+
+def _exact(value: Real) -> Fraction:
+    return Fraction(value)
+
+
+def _epsilon(value: Real) -> Fraction:
+    return Fraction(between("epsilon", value, 0, 10**6))
+
+
+def _probability(name: str, value: Real) -> Fraction:
+    if not (math.isfinite(value) and 0 < value < 1):
+        raise ParameterError(name, value, "must lie strictly between 0 and 1")
+    return Fraction(value)
