@@ -1,0 +1,181 @@
+"""Contribution bounds: what one privacy unit may add to all keys, triggers and windows together.
+
+A bound is sequential in meaning: records are taken in log order, and each is accepted or refused
+by what the unit has left. It is computed for a whole slice at once. Two facts make that exact:
+the n-th record of a (unit, key) pair has a price that only grows with n, and what a unit has left
+never grows; so a pair that was refused once stays refused, and the price of every record can be
+written down beforehand as if all earlier records of its pair had been accepted.
+
+Guarantee, for neighbours that differ by all records of one unit: with m_kl the accepted records
+of the unit in key k and lane l, ``Σ weight_l·m_kl² ≤ Bound.left`` for `quadratic`; at most
+``left`` records and ``per_key`` of them per key for `records`. It holds for every input, every
+cut of the stream into slices, and under collisions of the pair hash, which only overcharge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .contract import I64, Batch, Units, pair_hash
+from .errors import ParameterError
+from .validate import at_least, one_of
+
+MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
+_LARGEST_BUDGET = 2**40  # prices are clipped to budget + 1, so 2**22 records sum below 2**63
+
+
+class Accepted(NamedTuple):
+    """What `Bound.apply` decided about a slice of n records."""
+
+    units: Units
+    accepted: NDArray[np.bool_]  # (n,)
+    first: NDArray[np.bool_]  # (n,) accepted, and the first of its (unit, key, window)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A contribution bound.
+
+    Attributes:
+        kind: "quadratic" charges ``weights[lane]·(2m+1)`` for the record that raises the pair's
+            count in its lane from m to m+1; "records" charges 1.
+        left: the budget of one unit, in the same integer unit as ``weights``.
+        weights: price factor per lane (quadratic only).
+        per_key: most records of one unit in one key and window, all lanes together ("records"
+            only).
+
+    >>> Bound("quadratic", 9, (1,)).sensitivity2(), Bound("records", 7, (1,), 3).sensitivity2()
+    (9, 19)
+    """
+
+    kind: Literal["quadratic", "records"]
+    left: int
+    weights: tuple[int, ...] = (1,)
+    per_key: int = MOST
+
+    def __post_init__(self) -> None:
+        one_of("bound", self.kind, ("quadratic", "records"))
+        at_least("budget", self.left, 1)
+        at_least("per_key", self.per_key, 1)
+        if self.left > _LARGEST_BUDGET or self.per_key > MOST:
+            raise ParameterError("budget", self.left, "is too large for the state of a unit")
+        for weight in self.weights:
+            at_least("weights", weight, 1)
+            if self.kind == "quadratic" and self.left > weight * MOST**2:
+                raise ParameterError("budget", self.left, "is too large for the state of a unit")
+
+    def sensitivity2(self) -> int:
+        """Largest ``Σ weight·m²`` over keys, windows and lanes that one unit can reach."""
+        if self.kind == "quadratic":
+            return self.left
+        full, rest = divmod(self.left, min(self.per_key, self.left))
+        return full * min(self.per_key, self.left) ** 2 + rest**2
+
+    def most_per_key(self) -> int:
+        """Most records of one unit in one key and lane 0."""
+        if self.kind == "records":
+            return min(self.per_key, self.left)
+        m = 0
+        while (m + 1) ** 2 * self.weights[0] <= self.left:
+            m += 1
+        return m
+
+    def apply(self, units: Units, batch: Batch, lane: NDArray[np.intp]) -> Accepted:
+        """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
+
+        Returns new unit state, (n,) which records were accepted, and which of them are the first
+        accepted of their (unit, key) pair in this window.
+        """
+        slots = _pair_slots(units, batch)
+        used = slots.used
+        lanes = lane[batch.key]
+        total = used.sum(axis=1, dtype=np.int64)[slots.slot]
+        if self.kind == "quadratic":
+            width = used.shape[1]
+            rank = _ranks(slots.slot * width + lanes, len(used) * width)
+            seen = used[slots.slot, lanes].astype(np.int64) + rank
+            price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
+            price = np.minimum(price, self.left + 1)
+            open_ = np.ones(len(price), np.bool_)
+        else:
+            open_ = total + _ranks(slots.slot, len(used)) < self.per_key
+            price = np.ones(len(open_), np.int64)
+        accepted = open_.copy()
+        accepted[open_] = _greedy(price[open_], batch.unit[open_], units.left)
+        first = np.zeros(len(price), np.bool_)
+        rows = np.flatnonzero(accepted)
+        first[rows[np.unique(slots.slot[rows], return_index=True)[1]]] = True
+        first &= total == 0
+        spent = np.zeros(len(units.left), np.int64)
+        np.add.at(spent, batch.unit[accepted], price[accepted])
+        np.add.at(used, (slots.slot[accepted], lanes[accepted]), 1)
+        return Accepted(_pack(units, slots, units.left - spent), accepted, first)
+
+
+class _Slots(NamedTuple):
+    """All pairs of the loaded units and of the slice, in (unit, hash) order."""
+
+    code: NDArray[np.uint64]  # (s,) unit · 2^32 + hash, distinct
+    used: NDArray[np.uint16]  # (s, lanes) a fresh copy
+    slot: NDArray[np.intp]  # (n,) pair of each record
+
+
+def _pair_slots(units: Units, batch: Batch) -> _Slots:
+    shift = np.uint64(32)
+    owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
+    old = (owner << shift) | units.pair
+    hashed = pair_hash(batch.keys, batch.window).astype(np.uint64)
+    new = (batch.unit.astype(np.uint64) << shift) | hashed[batch.key]
+    code, slot = np.unique(np.concatenate([old, new]), return_inverse=True)
+    used = np.zeros((len(code), units.used.shape[1]), np.uint16)
+    used[slot[: len(old)]] = units.used
+    return _Slots(code, used, slot[len(old) :].astype(np.intp))
+
+
+def _pack(units: Units, slots: _Slots, left: I64) -> Units:
+    live = slots.used.any(axis=1)  # a pair that was never accepted leaves no trace
+    owner = (slots.code[live] >> np.uint64(32)).astype(np.int64)
+    start = np.zeros(len(left) + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(left)), out=start[1:])
+    pair = (slots.code[live] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return Units(left, start, pair, slots.used[live])
+
+
+def _ranks(group: NDArray[np.intp], groups: int) -> I64:
+    """(n,) how many earlier records are of the same group."""
+    order = np.argsort(group, kind="stable")
+    begin = np.zeros(groups + 1, np.int64)
+    np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
+    rank = np.empty(len(group), np.int64)
+    rank[order] = np.arange(len(group)) - begin[group[order]]
+    return rank
+
+
+def _greedy(price: I64, unit: NDArray[np.intp], left: I64) -> NDArray[np.bool_]:
+    """Per unit and in order, accept each record whose price what is left can pay.
+
+    Each round accepts, per unit, the longest run that can be paid as a whole, then drops for
+    ever what is dearer than what remains: at least one record per unit and round is accepted,
+    and in practice two or three rounds decide everything.
+    """
+    accepted = np.zeros(len(price), np.bool_)
+    left = left.copy()
+    rows = np.argsort(unit, kind="stable")
+    while len(rows):
+        rows = rows[price[rows] <= left[unit[rows]]]
+        if not len(rows):
+            break
+        owner = unit[rows]
+        head = np.r_[True, owner[1:] != owner[:-1]]
+        begin = np.flatnonzero(head)
+        run = np.cumsum(price[rows])
+        run -= np.repeat(run[begin] - price[rows[begin]], np.diff(np.r_[begin, len(rows)]))
+        fits = run <= left[owner]  # prices are positive: a prefix of each unit's records
+        accepted[rows[fits]] = True
+        np.subtract.at(left, owner[fits], price[rows[fits]])
+        rows = rows[~fits]
+    return accepted
