@@ -130,7 +130,8 @@ def _resolve(jar: Jar, context: MavenContext) -> Path:
         try:
             return Path(wanted.resolve())
         except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-            Path(wanted.cached_path).unlink(missing_ok=True)
+            if wanted.cached_path is not None:
+                wanted.cached_path.unlink(missing_ok=True)  # a torn download
             if attempt == ATTEMPTS - 1:
                 raise BrokerError(
                     f"{jar.coordinate} cannot be downloaded ({error}); check the network, or name "

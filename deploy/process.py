@@ -44,13 +44,11 @@ class Child:
         self, command: Sequence[str], log: Path, *, tied: bool = True, kernel: bool = KERNEL
     ) -> None:
         self._guard: subprocess.Popen[bytes] | None = None
-        if tied and kernel:
-            launcher = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid())]
-            self._process = _start_in_keeper([*launcher, *command], log)
-        else:
-            self._process = _popen(command, log)
-            if tied:
-                self._guard = _guard(self._process.pid)
+        by_kernel = tied and kernel
+        launcher = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid())] if by_kernel else []
+        self._process = _start_in_keeper([*launcher, *command], log)
+        if tied and not by_kernel:
+            self._guard = _guard(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -94,7 +92,10 @@ def _popen(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _start_in_keeper(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start ``command`` from a thread that lives until it ends; re-raise what the start raises."""
+    """Start ``command`` from a thread that lives until it ends and collects its exit status.
+
+    What the start raises is raised here.
+    """
     started = threading.Event()
     outcome: list[subprocess.Popen[bytes] | BaseException] = []
 

@@ -34,6 +34,9 @@ SINGLE_NODE = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
+    # After a crash the controller refuses the node until its old session ends (default 9 s).
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "400",
     # A topic that nobody created is a mistake to report, not to hide.
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
@@ -79,7 +82,9 @@ def properties(settings: Mapping[str, str]) -> str:
     >>> properties({"log.dirs": "/a b"})
     'log.dirs=/a b\\n'
     """
-    return "".join(f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in settings.items())
+    return "".join(
+        f"{name}={value.replace(chr(92), chr(92) * 2)}\n" for name, value in settings.items()
+    )
 
 
 def cluster_id() -> str:

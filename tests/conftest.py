@@ -1,0 +1,41 @@
+"""Fixtures of the whole suite: a real Apache Kafka per test process, started when first needed."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from hushstream.deploy.broker import Broker
+
+BROKER_FIXTURES = {"broker", "own_broker"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a broker, and keep such a module within one process of a parallel run."""
+    for item in items:
+        if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("broker")
+        if item.get_closest_marker("broker"):
+            item.add_marker(pytest.mark.xdist_group(f"broker-{item.path.stem}"))
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A running broker, shared: use names of your own (`unique`), never stop or kill it."""
+    with Broker(quiet=True) as running:
+        yield running
+
+
+@pytest.fixture
+def own_broker() -> Iterator[Broker]:
+    """A running broker of this test alone, which may stop it, kill it and start it again."""
+    with Broker(quiet=True) as running:
+        yield running
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Return a function that makes a name nobody else uses: for topics, groups, ids."""
+    suffix = uuid.uuid4().hex[:8]
+    return lambda name: f"{name}-{suffix}"
