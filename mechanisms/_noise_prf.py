@@ -11,6 +11,8 @@ The chain over the key bytes runs once per key; each draw costs one more block.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 from ._noise_tables import U64
 from .errors import ContractError
 from .keys import Keys
+
+IntLike = TypeVar("IntLike", int, NDArray[np.int64])
 
 _WORD = np.dtype("<u8")  # one byte order on every machine
 _BLOCK = 16
@@ -32,12 +36,16 @@ class Prf:
 
     def states(self, keys: Keys) -> U64:
         """(n, 2) chaining values after the key bytes."""
+        width = keys.width()
+        if width is not None:
+            return self._chain(_message(keys.packed().reshape(len(keys), width), width))
         lengths = np.diff(keys.offsets)
-        blocks = -(-(lengths + _LENGTH) // _BLOCK)
+        blocks = _block_count(lengths)
         states = np.empty((len(keys), 2), _WORD)
         for count in np.unique(blocks).tolist():
             rows = np.flatnonzero(blocks == count)
-            states[rows] = self._chain(_padded(keys, rows, lengths[rows], count))
+            padded = _padded(keys.take(rows), count * _BLOCK - _LENGTH)
+            states[rows] = self._chain(_message(padded, lengths[rows, None]))
         return states
 
     def blocks(self, states: U64, index: NDArray[np.int64], counter: int) -> U64:
@@ -70,11 +78,24 @@ class Prf:
         return out[: block.nbytes].view(_WORD).reshape(block.shape)
 
 
-def _padded(keys: Keys, rows: NDArray[np.intp], lengths: NDArray[np.int64], blocks: int) -> U64:
-    """(rows, 2·blocks) words: length, key, zeros."""
-    message = np.zeros((len(rows), blocks * _BLOCK), np.uint8)
-    message[:, :_LENGTH] = lengths.astype(">u8").view(np.uint8).reshape(-1, _LENGTH)
-    part = keys.take(rows)
-    skip = np.arange(len(rows)) * message.shape[1] + _LENGTH - part.offsets[:-1]
-    message.reshape(-1)[np.arange(part.offsets[-1]) + np.repeat(skip, lengths)] = part.data
-    return message.view(_WORD)
+def _block_count(length: IntLike) -> IntLike:
+    return -(-(length + _LENGTH) // _BLOCK)
+
+
+def _message(keys: NDArray[np.uint8], length: int | NDArray[np.int64]) -> U64:
+    """(n, 2·blocks) words: length, the (n, width) bytes, zeros."""
+    rows, width = keys.shape
+    message = np.zeros((rows, _block_count(width) * _BLOCK), np.uint8)
+    words = message.view(_WORD)
+    words[:, :1] = length
+    message[:, _LENGTH : _LENGTH + width] = keys
+    return words
+
+
+def _padded(keys: Keys, width: int) -> NDArray[np.uint8]:
+    """(n, width) bytes: every key, then zeros."""
+    padded = np.zeros((len(keys), width), np.uint8)
+    skip = np.arange(len(keys)) * width - keys.offsets[:-1]
+    to = np.arange(len(keys.data)) + np.repeat(skip, np.diff(keys.offsets))
+    padded.reshape(-1)[to] = keys.data
+    return padded

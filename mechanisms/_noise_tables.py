@@ -5,12 +5,12 @@ thresholds T₁ ≤ … ≤ Tₙ and U uniform on 0 … 2¹²⁸-1, the value is
 64 bits of U decide, unless they equal the high half of a threshold; then the low 64 bits are drawn
 as well. No floating-point number takes part, so every machine draws the same values.
 
-Error of a table. Weights are fixed-point numbers of `BITS` bits; the recurrences below lose fewer
-than 2⁵⁰ units of 2^-BITS over all weights together, and the values left out of the table weigh
-less than 2⁻¹⁵⁰ of the total. A threshold is rounded to the nearest multiple of 2⁻¹²⁸, hence is
-less than one unit of 2⁻¹²⁸ from the ideal one. Total variation is at most the sum of the errors
-of the n thresholds (each moves mass between two neighbouring values) plus what was left out:
-below (n+1)·2⁻¹²⁸, which `Table.distance` states.
+Error of a table of n thresholds. Weights are fixed-point numbers of `BITS` bits; the recurrences
+below lose fewer than 2⁵⁰ units of 2^-BITS over all weights together, and the values left out
+weigh less than 2⁻¹⁵⁰ of the total: both move a threshold by less than 2⁻¹⁴⁰. Rounding to the grid
+moves it by at most 2⁻¹²⁹ more, and each threshold moves mass between two neighbours only. Values
+whose threshold rounds to 0 or to 2¹²⁸ weigh at most 2⁻¹²⁹ on either side. Hence the total
+variation distance to the ideal distribution is below (n+2)·2⁻¹²⁸, which `Table.distance` states.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Table:
     @property
     def distance(self) -> Fraction:
         """Bound on the total variation distance to the ideal distribution."""
-        return Fraction(len(self.high) + 1, 1 << GRID)
+        return Fraction(len(self.high) + 2, 1 << GRID)
 
     def draw(self, high: U64, low: Callable[[Positions], U64]) -> NDArray[np.int16]:
         """One value per uniform word.

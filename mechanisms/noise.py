@@ -43,7 +43,7 @@ DELTA_PER_DRAW = Fraction(1, 1 << 110)
 LARGEST_VARIANCE = Fraction(1 << 100)
 LARGEST_SCALE = Fraction(1 << 50)
 
-_CHUNK = 1 << 15  # draws at a time: the work buffers stay in a core's cache
+_CHUNK = 1 << 16  # draws at a time: the work buffers stay in a core's cache
 _TIE = 1 << 32  # counter of the blocks that break ties
 _SIZE = 32
 
@@ -194,11 +194,16 @@ class KeyedNoise:
         return out
 
     def _prf(self, kind: str, purpose: str, parameter: Rational | int) -> Prf:
+        label = self._label(kind, purpose, parameter)
+        return Prf(hmac.digest(derive(self.secret, "noise"), label, "sha256"))
+
+    def _label(self, kind: str, purpose: str, parameter: Rational | int) -> bytes:
         window = self.window.encode() if isinstance(self.window, str) else self.window
         scale = (str(parameter.numerator), str(parameter.denominator))
         words = (SAMPLER_VERSION, kind, purpose, *scale, self.mechanism, self.pipeline)
-        label = [*map(str.encode, words), self.config, window, self.charge, bytes([self.test])]
-        return Prf(hmac.digest(derive(self.secret, "noise"), encode(label), "sha256"))
+        return encode(
+            [*map(str.encode, words), self.config, window, self.charge, bytes([self.test])]
+        )
 
     def _draw(self, prf: Prf, key: Keys, index: I64, sampler: Sampler) -> I64:
         index = _vector(index)
@@ -242,9 +247,13 @@ def _chunks(prf: Prf, key: Keys, index: I64) -> Iterator[tuple[U64, slice, slice
     height = _CHUNK // width
     for top in range(0, len(key), height):
         rows = slice(top, min(top + height, len(key)))
-        states = prf.states(key[rows])
+        states = prf.states(_rows(key, rows))
         for left in range(0, len(index), width):
             yield states, rows, slice(left, min(left + width, len(index)))
+
+
+def _rows(key: Keys, rows: slice) -> Keys:
+    return Keys(key.data, key.offsets[rows.start : rows.stop + 1])  # shares the bytes
 
 
 def _chunk(prf: Prf, states: U64, index: I64, sampler: Sampler) -> I64:
