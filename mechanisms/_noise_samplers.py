@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from . import _noise_tables as tables
 from ._noise_tables import I64, U64, Positions, Table
 
-CACHED = 64  # tables and samplers kept, at most 0.4 MB each
+CACHED = 128  # tables and samplers kept: mostly below 0.2 MB each, at most 1.3 MB
 _GAUSS_ONE = Fraction(1 << 18)  # largest variance of one table
 _GAUSS_STEP = 64
 _GAUSS_FINE = Fraction(8 * _GAUSS_STEP**2)

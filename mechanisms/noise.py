@@ -17,7 +17,7 @@ Whoever learns the secret can remove all noise drawn with it, past releases incl
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from numbers import Rational
@@ -27,10 +27,11 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from . import _noise_grid as grid
 from . import _noise_samplers as samplers
 from ._noise_prf import Prf
 from ._noise_samplers import Sampler
-from ._noise_tables import I64, U64, Positions
+from ._noise_tables import I64
 from .errors import ContractError, ParameterError
 from .keys import Keys
 
@@ -43,8 +44,6 @@ DELTA_PER_DRAW = Fraction(1, 1 << 110)
 LARGEST_VARIANCE = Fraction(1 << 100)
 LARGEST_SCALE = Fraction(1 << 50)
 
-_CHUNK = 1 << 16  # draws at a time: the work buffers stay in a core's cache
-_TIE = 1 << 32  # counter of the blocks that break ties
 _SIZE = 32
 
 
@@ -165,7 +164,7 @@ class KeyedNoise:
             ContractError: the index is not a vector of int64.
         """
         sampler = _gaussian(variance)
-        return self._draw(self._prf("gauss", purpose, variance), key, index, sampler)
+        return grid.draws(self._prf("gauss", purpose, variance), key, _vector(index), sampler)
 
     def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
         """Independent discrete Laplace draws, ``P(z) ∝ exp(-|z|/scale)`` on the integers.
@@ -176,7 +175,7 @@ class KeyedNoise:
             (r, m) draws.
         """
         sampler = _laplace(scale)
-        return self._draw(self._prf("laplace", purpose, scale), key, index, sampler)
+        return grid.draws(self._prf("laplace", purpose, scale), key, _vector(index), sampler)
 
     def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
         """128 uniform bits per key and index, for other exact samplers.
@@ -187,11 +186,7 @@ class KeyedNoise:
         Raises:
             ContractError: the index is not a vector of int64.
         """
-        prf, index = self._prf("bits", purpose, 0), _vector(index)
-        out = np.empty((len(key), len(index), 2), np.uint64)
-        for states, rows, columns in _chunks(prf, key, index):
-            out[rows, columns] = prf.blocks(states[:, None], index[columns], 0)
-        return out
+        return grid.words(self._prf("bits", purpose, 0), key, _vector(index))
 
     def _prf(self, kind: str, purpose: str, parameter: Rational | int) -> Prf:
         label = self._label(kind, purpose, parameter)
@@ -204,13 +199,6 @@ class KeyedNoise:
         return encode(
             [*map(str.encode, words), self.config, window, self.charge, bytes([self.test])]
         )
-
-    def _draw(self, prf: Prf, key: Keys, index: I64, sampler: Sampler) -> I64:
-        index = _vector(index)
-        out = np.empty((len(key), len(index)), np.int64)
-        for states, rows, columns in _chunks(prf, key, index):
-            out[rows, columns] = _chunk(prf, states, index[columns], sampler)
-        return out
 
 
 @dataclass(frozen=True)
@@ -239,43 +227,6 @@ class ZeroNoise:
 
 
 zero = ZeroNoise()
-
-
-def _chunks(prf: Prf, key: Keys, index: I64) -> Iterator[tuple[U64, slice, slice]]:
-    """Blocks of at most `_CHUNK` draws: chaining values, rows and columns."""
-    width = min(max(len(index), 1), _CHUNK)
-    height = _CHUNK // width
-    for top in range(0, len(key), height):
-        rows = slice(top, min(top + height, len(key)))
-        states = prf.states(_rows(key, rows))
-        for left in range(0, len(index), width):
-            yield states, rows, slice(left, min(left + width, len(index)))
-
-
-def _rows(key: Keys, rows: slice) -> Keys:
-    return Keys(key.data, key.offsets[rows.start : rows.stop + 1])  # shares the bytes
-
-
-def _chunk(prf: Prf, states: U64, index: I64, sampler: Sampler) -> I64:
-    """(r, m) draws; the longer axis is the inner one in memory, which decides the speed."""
-    if len(index) < len(states):
-        return _grid(prf, states[None], index[:, None], sampler).T
-    return _grid(prf, states[:, None], index[None], sampler)
-
-
-def _grid(prf: Prf, states: U64, index: I64, sampler: Sampler) -> I64:
-    """Draws of all broadcast (state, index): stage i reads word i mod 2 of block i // 2."""
-    stages = len(sampler.stages)
-    blocks = [prf.blocks(states, index, counter) for counter in range((stages + 1) // 2)]
-    shape = blocks[0].shape[:-1]
-
-    def low(stage: int, ties: Positions) -> U64:
-        at = np.unravel_index(ties, shape)
-        tied = np.broadcast_to(states, (*shape, 2))[at], np.broadcast_to(index, shape)[at]
-        return prf.blocks(*tied, _TIE + stage)[:, 0]
-
-    high = [blocks[i // 2][..., i % 2].reshape(-1) for i in range(stages)]
-    return sampler.draw(high, low).reshape(shape)
 
 
 def _gaussian(variance: Fraction) -> Sampler:

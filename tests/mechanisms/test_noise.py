@@ -19,10 +19,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hushstream.mechanisms import _noise_grid as grid
 from hushstream.mechanisms import noise as module
-from hushstream.mechanisms._noise_prf import Prf
-from hushstream.mechanisms._noise_samplers import Sampler
-from hushstream.mechanisms._noise_tables import build
 from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.errors import ContractError, ParameterError
 from hushstream.mechanisms.keys import Keys
@@ -202,7 +200,7 @@ def test_chunking_does_not_matter(
     draw: Callable[..., NDArray[np.generic]], chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = draw(NOISE, KEYS, INDEX)
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(grid, "CHUNK", chunk)
     np.testing.assert_array_equal(draw(NOISE, KEYS, INDEX), whole)
 
 
@@ -254,24 +252,6 @@ def test_a_draw_is_the_inverse_distribution_function_of_its_labelled_block() -> 
         expected = value if expected is None and uniform < total else expected
     drawn = NOISE.gauss(purpose, Keys.of([key]), np.array([index]), variance)
     assert drawn.tolist() == [[expected]]
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (1, 4), (4, 1)])
-def test_ties_take_the_second_word_of_their_own_key_and_index(shape: tuple[int, int]) -> None:
-    """A table with its only threshold on the word of one cell: that cell alone is a tie."""
-    prf, index = Prf(SECRET), np.arange(shape[1])
-    states = prf.states(Keys.of(f"{i}".encode() for i in range(shape[0])))
-    words = prf.blocks(states[:, None], index[None], 0)[..., 0]
-    row, column = shape[0] - 1, shape[1] - 2 if shape[1] > 1 else 0
-    second = int(prf.blocks(states[row], index[column : column + 1], module._TIE)[0, 0])
-    for threshold, expected in ((second, 1), (second + 1, 0)):
-        edge = (int(words[row, column]) << 64) | threshold
-        table = build(0, [edge, (1 << 128) - edge])
-        assert table.thresholds() == [edge]
-        drawn = module._chunk(prf, states, index, Sampler((table,), 1, False, Fraction(0)))
-        clear = words > words[row, column]
-        clear[row, column] = expected
-        np.testing.assert_array_equal(drawn, clear)
 
 
 # --- distributions ------------------------------------------------------------------------------
