@@ -25,6 +25,7 @@ class Case(NamedTuple):
         public: public key list to seed, or None.
         noise_check: ``(releases_per_trigger, exact_values...)`` is not needed when the standard
             check of `error` applies: a run without any data whose released values are noise.
+        noisy: whether releases add noise; False where reports were perturbed before they came.
     """
 
     name: str
@@ -34,3 +35,4 @@ class Case(NamedTuple):
     distance: Callable[[Sequence[Part], Sequence[Part]], float]
     bound: float
     public: Keys | None = None
+    noisy: bool = True
