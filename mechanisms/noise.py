@@ -10,8 +10,8 @@ never share a noise.
 *Guarantee.* Every draw is within `DELTA_PER_DRAW` in total variation of the exact discrete
 distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
 computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential Privacy*, CRYPTO
-2009). A release made with n draws that depend on one unit owes (1+e^ε)·n·`DELTA_PER_DRAW` to δ.
-Whoever learns the secret can remove all noise drawn with it, past releases included.
+2009). Where neighbours differ in the arguments of n draws, that is all draws that one unit's records
+can meet, they owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Whoever learns the secret can remove all noise drawn with it, past releases included.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def statistical_distance(kind: str, parameter: Fraction) -> Fraction:
     True
     """
     if kind == "gauss":
-        return _gaussian(parameter).distance
+        return samplers.gaussian(_rational("variance", parameter, LARGEST_VARIANCE)).distance
     if kind == "laplace":
-        return _laplace(parameter).distance
+        return samplers.laplace(_rational("scale", parameter, LARGEST_SCALE)).distance
     raise ParameterError("kind", kind, "must be gauss or laplace")
 
 
@@ -163,7 +163,8 @@ class KeyedNoise:
             ParameterError: the variance is not a positive rational in range.
             ContractError: the index is not a vector of int64.
         """
-        sampler = _gaussian(variance)
+        variance = _rational("variance", variance, LARGEST_VARIANCE)
+        sampler = _sound(samplers.gaussian(variance))
         return grid.draws(self._prf("gauss", purpose, variance), key, _vector(index), sampler)
 
     def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
@@ -174,7 +175,8 @@ class KeyedNoise:
         Returns:
             (r, m) draws.
         """
-        sampler = _laplace(scale)
+        scale = _rational("scale", scale, LARGEST_SCALE)
+        sampler = _sound(samplers.laplace(scale))
         return grid.draws(self._prf("laplace", purpose, scale), key, _vector(index), sampler)
 
     def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
@@ -229,14 +231,6 @@ class ZeroNoise:
 zero = ZeroNoise()
 
 
-def _gaussian(variance: Fraction) -> Sampler:
-    return _sound(samplers.gaussian(_rational("variance", variance, LARGEST_VARIANCE)))
-
-
-def _laplace(scale: Fraction) -> Sampler:
-    return _sound(samplers.laplace(_rational("scale", scale, LARGEST_SCALE)))
-
-
 def _sound(sampler: Sampler) -> Sampler:
     if sampler.distance > DELTA_PER_DRAW:
         raise ContractError("a sampler is further from its distribution than accounted for")
@@ -246,7 +240,7 @@ def _sound(sampler: Sampler) -> Sampler:
 def _rational(name: str, value: Fraction, largest: Fraction) -> Fraction:
     if not isinstance(value, Rational) or not 0 < value <= largest:
         raise ParameterError(name, value, f"must be a positive rational of at most {largest}")
-    return Fraction(value)
+    return Fraction(int(value.numerator), int(value.denominator))  # NumPy's integers overflow
 
 
 def _vector(index: I64) -> I64:

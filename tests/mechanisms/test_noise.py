@@ -450,6 +450,12 @@ def test_scales_are_positive_rationals(source: Noise, value: Fraction) -> None:
         source.laplace("p", KEYS, INDEX, value)
 
 
+def test_integers_of_any_make_are_the_same_scale() -> None:
+    expected = NOISE.gauss("p", KEYS, INDEX, Fraction(10**18))
+    for same in (10**18, np.int64(10**18)):
+        np.testing.assert_array_equal(NOISE.gauss("p", KEYS, INDEX, same), expected)
+
+
 @pytest.mark.parametrize("source", [NOISE, zero], ids=["keyed", "zero"])
 @pytest.mark.parametrize("index", [np.zeros((2, 2), np.int64), np.zeros(2), np.zeros(2, np.int32)])
 def test_an_index_is_a_vector_of_int64(source: Noise, index: I64) -> None:
