@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -20,14 +19,22 @@ from numpy.typing import NDArray
 from .contract import F64, Encoded
 from .errors import ContractError, ParameterError
 from .keys import Keys
+from .spatial_region import (
+    U64,
+    Bool,
+    bit_level,
+    boxes_meet_polygon,
+    covered,
+    in_polygon,
+    meets_cells,
+)
 from .validate import at_least, one_of
 
-U64 = NDArray[np.uint64]
-Bool = NDArray[np.bool_]
 Split = Literal["binary", "all"]
 
+__all__ = ["U64", "Axis", "Bool", "Domain", "bit_level", "interleave"]
+
 MAX_BITS = 62
-_POWERS = np.uint64(1) << np.arange(64, dtype=np.uint64)
 _ONE = np.uint64(1)
 
 
@@ -104,11 +111,6 @@ def _spread(place: U64, bits: int, dimensions: int) -> U64:
         byte = (place >> np.uint64(begin)) & np.uint64(255)
         out = out | table[byte] << np.uint64(begin * dimensions)
     return out
-
-
-def bit_level(codes: U64) -> NDArray[np.int64]:
-    """(m,) number of bits below the root; exact for all 64-bit integers, root = 0."""
-    return np.searchsorted(_POWERS, codes, side="right").astype(np.int64) - 1
 
 
 def interleave(places: U64, bits: int) -> U64:
@@ -239,8 +241,9 @@ class Domain:
         keep = np.logical_and.reduce([inside for _, inside in pairs])
         codes = self.place(np.stack([fraction for fraction, _ in pairs], axis=1))
         if self.polygon:
-            keep = keep & self._in_polygon(*(np.asarray(columns[n], float) for n in self.names[:2]))
-        return codes, keep & self.covered(codes) if self.cells else keep
+            x, y = (np.asarray(columns[name], float) for name in self.names[:2])
+            keep = keep & in_polygon(self.polygon, x, y)
+        return codes, keep & self.covered(codes)
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Records as keys of their finest cells, as `Mechanism.encode` returns them."""
@@ -293,18 +296,18 @@ class Domain:
 
     def covered(self, codes: U64) -> Bool:
         """(m,) whether each node lies inside one of ``cells`` (True without any)."""
-        inside = np.full(len(codes), not self.cells)
-        region = np.array(self.cells, np.uint64)
-        levels = bit_level(codes)
-        for level in np.unique(bit_level(region)).tolist():
-            drop = np.maximum(levels - level, 0).astype(np.uint64)
-            inside |= np.isin(codes >> drop, region[bit_level(region) == level])
-        return inside
+        return covered(self._cells, codes) if self.cells else np.ones(len(codes), bool)
 
-    def _in_polygon(self, x: F64, y: F64) -> Bool:
-        inside = np.zeros(len(x), bool)
-        for (x1, y1), (x2, y2) in pairwise((*self.polygon, self.polygon[0])):
-            if y1 != y2:
-                crosses = (y1 > y) != (y2 > y)
-                inside ^= crosses & (x < (x2 - x1) * ((y - y1) / (y2 - y1)) + x1)
-        return inside
+    def touches(self, codes: U64) -> Bool:
+        """(m,) whether a node can hold a record of the region."""
+        touching = np.ones(len(codes), bool)
+        if self.cells:
+            touching &= meets_cells(self._cells, codes)
+        if self.polygon:
+            low, high = self.boxes(codes)
+            touching &= boxes_meet_polygon(self.polygon, low[:, :2], high[:, :2])
+        return touching
+
+    @cached_property
+    def _cells(self) -> U64:
+        return np.array(self.cells, np.uint64)

@@ -1,0 +1,177 @@
+"""The tree of PHDStream: node rows, lazy extension of released counts, one descent per trigger.
+
+A node v keeps what its own counter last put out, Cn(v), and the sum of all counters below it,
+Cd(v). What its ancestors counted before it existed, Ca(v), is never stored: it is handed down
+whenever the tree is walked, ``Ca(child) = share·(Ca(v) + Cn(v))`` with shares that sum to 1. Then
+``G(v) = Ca(v) + Cn(v) + Cd(v)`` is additive: children sum to their parent. A trigger costs time in
+the nodes that are walked or written, whatever the domain.
+
+Everything here reads released numbers only, the public grid is ``1/GRID`` records, and all
+arithmetic that orders scores is in integers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .contract import F64, I64
+from .spatial import U64, Bool, Domain
+
+GRID = 1 << 16
+"""Grid steps of a count per record."""
+
+NODE = np.dtype(
+    [
+        ("out", np.int64),  # Cn: the counter's latest output, records
+        ("below", np.int64),  # Cd: outputs of all counters below, records
+        ("spread", np.float64),  # variance of `below`, records squared
+        ("first", np.int64),  # the counter's own state; inserts of a scheduled row
+        ("second", np.int64),  # the counter's own state; deletions of a scheduled row
+        ("steps", np.int32),  # activations of the counter
+    ]
+)
+
+
+class Nodes(NamedTuple):
+    """Stored nodes in code order, closed under parents."""
+
+    code: U64  # (r,)
+    cell: NDArray[np.void]  # (r,) NODE
+
+    def find(self, codes: U64) -> tuple[NDArray[np.intp], Bool]:
+        """Rows of ``codes`` (any row where absent) and which are present."""
+        row = np.searchsorted(self.code, codes)
+        row = np.minimum(row, max(len(self.code) - 1, 0))
+        return row, self.code[row] == codes if len(self.code) else np.zeros(len(codes), bool)
+
+    def take(self, codes: U64) -> NDArray[np.void]:
+        """(m,) a copy of the nodes' cells, zeros where absent."""
+        row, present = self.find(codes)
+        cell = np.zeros(len(codes), NODE)
+        cell[present] = self.cell[row[present]]
+        return cell
+
+
+class Shape(NamedTuple):
+    """Public rules of extension.
+
+    Attributes:
+        domain: the hierarchy; children outside its region do not exist.
+        smoothing: records added to every child's own estimate before shares are proportional
+            to it; 0 = equal shares.
+    """
+
+    domain: Domain
+    smoothing: int
+
+
+class Level(NamedTuple):
+    """The live nodes at one depth, in code order."""
+
+    code: U64  # (m,)
+    cell: NDArray[np.void]  # (m,) NODE
+    split: Bool  # (m,)
+    child: Bool  # (splits, β) which children of the split nodes exist
+
+
+def root_level() -> U64:
+    """The code of the root alone."""
+    return np.ones(1, np.uint64)
+
+
+def root_estimate(cell: NDArray[np.void]) -> tuple[I64, I64]:
+    """Ca and the non-negative estimate of the root, in grid steps."""
+    total = (cell["out"] + cell["below"]) * GRID
+    return np.zeros(1, np.int64), np.maximum(total, 0)
+
+
+def offspring(shape: Shape, codes: U64) -> tuple[U64, Bool]:
+    """(s, β) children of the split nodes and which of them meet the region (at least one)."""
+    children = shape.domain.children(codes)
+    inside = shape.domain.touches(children.reshape(-1)).reshape(children.shape)
+    return children, inside | ~inside.any(axis=1, keepdims=True)
+
+
+def hand_down(shape: Shape, inherited: I64, own: I64, child: Bool) -> I64:
+    """(s, β) shares of ``inherited`` (s,), in grid steps; each row sums to it exactly.
+
+    ``own`` (s, β) holds Cn + Cd of the children in records. Absent children get nothing.
+    """
+    weight = child * (np.maximum(own, 0) + shape.smoothing if shape.smoothing else 1)
+    upto = np.cumsum(weight, axis=1)
+    upto = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
+    upto[:, -1] = inherited
+    shares: I64 = np.diff(upto, axis=1, prepend=0)
+    return shares
+
+
+def project(total: I64, raw: I64, child: Bool) -> I64:
+    """Closest non-negative integers to ``raw`` (s, β) whose rows sum to ``total`` (s,) ≥ 0.
+
+    Euclidean projection on the simplex (Held, Wolfe & Crowder 1974), rounded down, what is left
+    going to the largest child; absent children stay at 0. No child ever exceeds its total.
+
+    >>> project(np.array([10]), np.array([[-2, 5]]), np.array([[True, True]])).tolist()
+    [[1, 9]]
+    """
+    far = np.int64(-(2**54))  # below all that released counts can reach; times β still exact
+    raw = np.where(child, raw, far)
+    order = -np.sort(-raw, axis=1)
+    k = np.arange(1, raw.shape[1] + 1)
+    excess = np.cumsum(np.where(order > far, order, 0), axis=1) - total[:, None]
+    active = (order > far) & (order * k > excess)
+    active[:, 0] = True
+    count = active.sum(axis=1)
+    over = excess[np.arange(len(raw)), count - 1]
+    out: I64 = np.maximum((raw * count[:, None] - over[:, None]) // count[:, None], 0)
+    out[np.arange(len(raw)), raw.argmax(axis=1)] += total - out.sum(axis=1)
+    return out
+
+
+def estimates(
+    shape: Shape, inherited: I64, estimate: I64, cell: NDArray[np.void], child: Bool
+) -> tuple[I64, I64]:
+    """Ca and the non-negative estimate of the existing children, in code order, grid steps.
+
+    Args:
+        inherited: (s,) Ca + Cn of the split nodes, grid steps.
+        estimate: (s,) their non-negative estimates.
+        cell: (c,) NODE of their existing children.
+        child: (s, β) which children exist.
+    """
+    own = np.zeros(child.shape, np.int64)
+    own[child] = cell["out"] + cell["below"]
+    above = hand_down(shape, inherited, own, child)
+    return above[child], project(estimate, above + own * GRID, child)[child]
+
+
+class Leaves(NamedTuple):
+    """What a tree says about its leaves, in the order of the levels."""
+
+    code: U64  # (m,)
+    total: I64  # (m,) non-negative, children sum to parents, grid steps
+    unbiased: I64  # (m,) G, grid steps
+    spread: F64  # (m,) variance of G, squared grid steps
+
+
+def describe(shape: Shape, levels: list[Level], variance: list[F64]) -> Leaves:
+    """Estimates of all leaves from the levels of a tree; ``variance`` is that of every Cn."""
+    above, estimate = root_estimate(levels[0].cell)
+    noise = np.zeros(1)
+    out = []
+    for level, own in zip(levels, variance, strict=True):
+        leaf, split = ~level.split, level.split
+        raw = above + (level.cell["out"] + level.cell["below"]) * GRID
+        spread = (noise + own + level.cell["spread"]) * GRID**2
+        out.append(Leaves(level.code[leaf], estimate[leaf], raw[leaf], spread[leaf]))
+        if not split.any():
+            break
+        below = levels[len(out)].cell
+        inherited = above[split] + level.cell["out"][split] * GRID
+        above, estimate = estimates(shape, inherited, estimate[split], below, level.child)
+        each = (noise + own)[split] / level.child.sum(axis=1) ** 2
+        noise = np.repeat(each, level.child.sum(axis=1))
+    return Leaves(*(np.concatenate(column) for column in zip(*out, strict=True)))
