@@ -10,8 +10,9 @@ never share a noise.
 *Guarantee.* Every draw is within `DELTA_PER_DRAW` in total variation of the exact discrete
 distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
 computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential Privacy*, CRYPTO
-2009). Where neighbours differ in the arguments of n draws, that is all draws that one unit's records
-can meet, they owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Whoever learns the secret can remove all noise drawn with it, past releases included.
+2009). Where neighbours differ in the arguments of n draws (all draws that one unit's records can
+meet), those draws owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Whoever learns the secret can remove all
+noise drawn with it, past releases included.
 """
 
 from __future__ import annotations
