@@ -1,0 +1,105 @@
+"""From settings to a PrivHP mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from .contract import Entry, Setting
+from .errors import ParameterError
+from .privhp import Counter, PrivHP
+from .privhp_noise import TreeNoise
+from .privhp_shape import Shape
+from .sketch import Sketch, SketchKind
+from .spatial import Domain
+from .validate import at_least, one_of, positive
+
+_UNIT = Domain.unit(2, depth=20)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a user may set.
+
+    Attributes:
+        domain: public geometry (binary split), or its plain form (`Domain.to_json`).
+        k: nodes refined per level below the exact ones; sets the size of a release.
+        width: w, buckets of a sketch row (default 2k).
+        rows: j, rows of a sketch.
+        exact: last level with a counter per node (default ⌊log2 k⌋).
+        sketch: "count" (unbiased) or "min".
+        seed: public seed of the hash functions.
+        prune: "top" or "threshold".
+        bar: standard deviations of noise that a node must exceed to be refined ("threshold").
+        noise: "laplace" (pure ε) or "gauss" (needs δ).
+        bound: most records of one unit in an epoch, deletions included.
+        deletions: whether records of sign -1 count.
+    """
+
+    domain: Domain | Mapping[str, Any] = _UNIT
+    k: int = 1024
+    width: int | None = None
+    rows: int = 1
+    exact: int | None = None
+    sketch: SketchKind = "count"
+    seed: int = 0
+    prune: Literal["top", "threshold"] = "top"
+    bar: float = 2.0
+    noise: Literal["laplace", "gauss"] = "laplace"
+    bound: int = 1
+    deletions: bool = False
+
+
+def build(parameters: Parameters, setting: Setting) -> PrivHP:
+    """The mechanism.
+
+    Raises:
+        ParameterError: a parameter is out of range, or they clash with the setting.
+    """
+    _check(parameters, setting)
+    given = parameters.domain
+    domain = given if isinstance(given, Domain) else Domain.from_json(given)
+    if domain.step != 1:
+        raise ParameterError("domain.split", domain.split, "must be binary")
+    counter = _counter(parameters, setting, _shape(parameters, domain))
+    bar = Fraction(positive("bar", parameters.bar))
+    return PrivHP(domain, counter, parameters.prune, bar, parameters.deletions)
+
+
+def _check(parameters: Parameters, setting: Setting) -> None:
+    if setting.columns:
+        raise ParameterError("columns", setting.columns, "privhp counts records, it sums nothing")
+    if setting.keys is not None:
+        raise ParameterError("keys", len(setting.keys), "cells of the domain are the keys")
+    if not setting.count:
+        raise ParameterError("count", setting.count, "counts are what privhp releases")
+    one_of("prune", parameters.prune, ("top", "threshold"))
+    one_of("noise", parameters.noise, ("laplace", "gauss"))
+    positive("epsilon", setting.epsilon)
+
+
+def _shape(parameters: Parameters, domain: Domain) -> Shape:
+    k = at_least("k", parameters.k, 1)
+    width = 2 * k if parameters.width is None else parameters.width
+    exact = parameters.exact
+    if exact is None:
+        exact = min(k.bit_length() - 1, domain.bits)
+    sketch = Sketch(parameters.sketch, width, parameters.rows, parameters.seed)
+    return Shape(domain.dimensions, domain.bits, exact, k, sketch)
+
+
+def _counter(parameters: Parameters, setting: Setting, shape: Shape) -> Counter:
+    horizon, bound = setting.horizon, at_least("bound", parameters.bound, 1)
+    if parameters.noise == "laplace":
+        return TreeNoise.laplace(shape, horizon, bound, setting.epsilon)
+    return TreeNoise.gauss(shape, horizon, bound, setting.epsilon, setting.delta)
+
+
+ENTRY = Entry(
+    "privhp",
+    Parameters,
+    build,
+    "private tree of a spatial stream and synthetic points, in bounded memory",
+)
