@@ -14,6 +14,7 @@ cut of the stream into slices, and under collisions of the pair hash, which only
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -47,6 +48,7 @@ class Bound:
         weights: price factor per lane (quadratic only).
         per_key: most records of one unit in one key and window, all lanes together ("records"
             only).
+        caps: most records of one unit in one key and window per lane (quadratic only).
 
     >>> Bound("quadratic", 9, (1,)).sensitivity2(), Bound("records", 7, (1,), 3).sensitivity2()
     (9, 19)
@@ -56,6 +58,7 @@ class Bound:
     left: int
     weights: tuple[int, ...] = (1,)
     per_key: int = MOST
+    caps: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         one_of("bound", self.kind, ("quadratic", "records"))
@@ -67,6 +70,8 @@ class Bound:
             at_least("weights", weight, 1)
             if self.kind == "quadratic" and self.left > weight * MOST**2:
                 raise ParameterError("budget", self.left, "is too large for the state of a unit")
+        for cap in self.caps:
+            at_least("caps", cap, 1)
 
     def sensitivity2(self) -> int:
         """Largest ``Σ weight·m²`` over keys, windows and lanes that one unit can reach."""
@@ -79,10 +84,10 @@ class Bound:
         """Most records of one unit in one key and lane 0."""
         if self.kind == "records":
             return min(self.per_key, self.left)
-        m = 0
-        while (m + 1) ** 2 * self.weights[0] <= self.left:
-            m += 1
-        return m
+        return min(math.isqrt(self.left // self.weights[0]), *self.caps[:1], MOST)
+
+    def _caps(self) -> I64:
+        return np.asarray(self.caps or (MOST,) * len(self.weights), np.int64)
 
     def apply(self, units: Units, batch: Batch, lane: NDArray[np.intp]) -> Accepted:
         """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
@@ -99,6 +104,7 @@ class Bound:
             rank = _ranks(slots.slot * width + lanes, len(used) * width)
             seen = used[slots.slot, lanes].astype(np.int64) + rank
             price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
+            price = np.where(seen < self._caps()[lanes], price, self.left + 1)
             price = np.minimum(price, self.left + 1)
             open_ = np.ones(len(price), np.bool_)
         else:

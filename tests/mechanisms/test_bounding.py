@@ -19,6 +19,7 @@ BOUNDS = [
     Bound("quadratic", 1, (1, 1)),
     Bound("quadratic", 12, (1, 1)),
     Bound("quadratic", 350, (100, 9)),
+    Bound("quadratic", 350, (100, 9), caps=(1, 4)),
     Bound("records", 5, (1, 1)),
     Bound("records", 6, (1, 1), 2),
 ]
@@ -48,7 +49,8 @@ def reference(bound: Bound, unit: list[int], key: list[int], lane: list[int]) ->
         m = used.get(at, 0)
         every = sum(used.get((u, k, one), 0) for one in range(2))
         price = bound.weights[lane[k]] * (2 * m + 1) if bound.kind == "quadratic" else 1
-        fine = price <= left[u] and (bound.kind == "quadratic" or every < bound.per_key)
+        capped = m < bound.caps[lane[k]] if bound.caps else True
+        fine = price <= left[u] and capped and (bound.kind == "quadratic" or every < bound.per_key)
         if fine:
             left[u] -= price
             used[at] = m + 1
@@ -118,11 +120,11 @@ def test_the_declared_sensitivity_is_never_exceeded(
 
 def test_a_greedy_unit_reaches_the_declared_sensitivity() -> None:
     same = batch([0] * 50, [0] * 50)
-    for bound, m in [(BOUNDS[1], 3), (BOUNDS[3], 5), (BOUNDS[4], 2)]:
+    for bound, m in [(BOUNDS[1], 3), (BOUNDS[4], 5), (BOUNDS[5], 2)]:
         units = bound.apply(empty_units(1, 2, bound.left), same, np.zeros(5, np.intp)).units
         assert units.used[:, 0].tolist() == [m] and bound.most_per_key() == m
-    assert BOUNDS[4].sensitivity2() == 3 * 4
-    assert BOUNDS[3].sensitivity2() == 25
+    assert BOUNDS[5].sensitivity2() == 3 * 4
+    assert BOUNDS[4].sensitivity2() == 25
 
 
 def test_a_later_cheaper_record_is_still_accepted() -> None:
