@@ -187,8 +187,8 @@ def least(holds: Callable[[Fraction], bool], bits: int = 40) -> Fraction:
         ParameterError: it holds nowhere below 2^5000, or everywhere above 2^-5000.
     """
     low = _octave(holds)
-    step: Fraction = low / 2 ** (bits - 1)
-    start, stop = 0, 2 ** (bits - 1)  # false at start (or start = low), true at stop
+    step: Fraction = low / (1 << (bits - 1))
+    start, stop = 0, (1 << (bits - 1))  # false at start (or start = low), true at stop
     while stop - start > 1:
         middle = (start + stop) // 2
         start, stop = (start, middle) if holds(low + middle * step) else (middle, stop)
@@ -202,8 +202,8 @@ def greatest(holds: Callable[[Fraction], bool], bits: int = 40) -> Fraction:
         ParameterError: it holds everywhere below 2^5000, or nowhere above 2^-5000.
     """
     low = _octave(lambda x: not holds(x))
-    step: Fraction = low / 2 ** (bits - 1)
-    start, stop = 0, 2 ** (bits - 1)  # true at start, false at stop
+    step: Fraction = low / (1 << (bits - 1))
+    start, stop = 0, (1 << (bits - 1))  # true at start, false at stop
     while stop - start > 1:
         middle = (start + stop) // 2
         start, stop = (middle, stop) if holds(low + middle * step) else (start, middle)
