@@ -23,6 +23,8 @@ from .spatial import U64, Bool, Domain
 GRID = 1 << 16
 """Grid steps of a count per record."""
 
+_FAR = np.int64(-(2**52))  # below all that released counts can reach; sums stay exact
+
 NODE = np.dtype(
     [
         ("out", np.int64),  # Cn: the counter's latest output, records
@@ -102,9 +104,10 @@ def hand_down(shape: Shape, inherited: I64, own: I64, child: Bool) -> I64:
     """
     weight = child * (np.maximum(own, 0) + shape.smoothing if shape.smoothing else 1)
     upto = np.cumsum(weight, axis=1)
-    upto = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
-    upto[:, -1] = inherited
-    shares: I64 = np.diff(upto, axis=1, prepend=0)
+    part = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
+    part[:, -1] = inherited
+    shares: I64 = part.copy()
+    shares[:, 1:] -= part[:, :-1]
     return shares
 
 
@@ -117,17 +120,16 @@ def project(total: I64, raw: I64, child: Bool) -> I64:
     >>> project(np.array([10]), np.array([[-2, 5]]), np.array([[True, True]])).tolist()
     [[1, 9]]
     """
-    far = np.int64(-(2**54))  # below all that released counts can reach; times β still exact
-    raw = np.where(child, raw, far)
-    order = -np.sort(-raw, axis=1)
-    k = np.arange(1, raw.shape[1] + 1)
-    excess = np.cumsum(np.where(order > far, order, 0), axis=1) - total[:, None]
-    active = (order > far) & (order * k > excess)
+    raw = np.where(child, raw, _FAR)
+    order = np.sort(raw, axis=1)[:, ::-1]
+    excess = np.cumsum(order, axis=1) - total[:, None]
+    active = order * np.arange(1, raw.shape[1] + 1) > excess
     active[:, 0] = True
     count = active.sum(axis=1)
-    over = excess[np.arange(len(raw)), count - 1]
+    rows = np.arange(len(raw))
+    over = excess[rows, count - 1]
     out: I64 = np.maximum((raw * count[:, None] - over[:, None]) // count[:, None], 0)
-    out[np.arange(len(raw)), raw.argmax(axis=1)] += total - out.sum(axis=1)
+    out[rows, raw.argmax(axis=1)] += total - out.sum(axis=1)
     return out
 
 

@@ -241,8 +241,8 @@ class Domain:
         keep = np.logical_and.reduce([inside for _, inside in pairs])
         codes = self.place(np.stack([fraction for fraction, _ in pairs], axis=1))
         if self.polygon:
-            x, y = (np.asarray(columns[name], float) for name in self.names[:2])
-            keep = keep & in_polygon(self.polygon, x, y)
+            place = [np.asarray(columns[name], float) for name in self.names[:2]]
+            keep = keep & self.in_polygon(np.stack(place, axis=1))
         return codes, keep & self.covered(codes)
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
@@ -293,6 +293,10 @@ class Domain:
         start = np.array([axis.low for axis in self.axes])
         scaled: F64 = start + fractions * np.array([axis.width for axis in self.axes])
         return scaled
+
+    def in_polygon(self, points: F64) -> Bool:
+        """(n,) whether points (n, ≥ 2), in the units of the columns, lie in the polygon."""
+        return in_polygon(self.polygon, points[:, 0], points[:, 1])
 
     def covered(self, codes: U64) -> Bool:
         """(m,) whether each node lies inside one of ``cells`` (True without any)."""

@@ -1,0 +1,314 @@
+"""PHDStream: a private tree of a spatial stream of insertions and deletions.
+
+At every trigger, empty ones included, the tree is grown anew from the root by private splitting
+(`hushstream.mechanisms.privtree`) or by released counts alone, its leaves count the trigger's
+changes (`hushstream.mechanisms.phdstream_counters`), and the leaves with their estimates are
+released. A node that no leaf has counted yet inherits from its ancestors
+(`hushstream.mechanisms.phdstream_tree`).
+
+Guarantee, for neighbours that differ by one event in one cell at one trigger: an insertion costs
+ε_split + ε_count and a deletion ε_count; a unit sums its events, of which at most ``bound`` are
+accepted, and a deletion only against a live insertion of the same unit in the same cell.
+
+*Proof.* Fix what was released before the event's trigger t; it has the same law. (i) *Splitting.*
+The score of a node is its estimate from released counts, non-negative and consistent, plus the
+insertions of trigger t in it: never larger than its parent's, and an insertion adds exactly 1 along
+one path. Later scores read released counts only. So splitting costs an insertion ε_split once and
+a deletion nothing. (ii) *Counting.* Given which nodes are leaves when, every counter is an
+independent run on fixed triggers, and the event enters exactly one of them. Multiply. ∎
+
+Kumar, Strohmer & Vershynin, *An Algorithm for Streaming Differentially Private Data* (2024),
+Algorithms 3 to 6 and Theorem 4, but their score is the sum of released counts and net changes,
+which may be negative and grow downwards: its loss has no bound in terms of ε. Here deletions
+reach the score only through what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Encoded,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+    no_releases,
+)
+from .errors import ContractError
+from .keys import Keys, concat
+from .phdstream_counters import NodeCounter
+from .phdstream_events import DELETE, INSERT, Events, nodes_and_waiting, plan
+from .phdstream_tree import (
+    GRID,
+    NODE,
+    Leaves,
+    Level,
+    Nodes,
+    Shape,
+    describe,
+    estimates,
+    offspring,
+    root_estimate,
+    root_level,
+)
+from .privhp_bound import insertions, signed
+from .privtree import STEPS, Selection
+from .spatial import U64, Bool, Domain
+
+
+@dataclass(frozen=True)
+class ReleasedSelection:
+    """Split what released counts say is worth splitting: post-processing, at no cost.
+
+    A node splits if its estimate exceeds θ plus ``resolution`` standard deviations of a counter
+    that was active at every trigger so far, rounded up to whole records.
+    """
+
+    depth: int
+    theta: int = 0
+    resolution: Fraction = Fraction(3)
+    floor: int = 0
+    epsilon: ClassVar[Fraction] = Fraction(0)
+
+    def threshold(self, variance: float) -> int:
+        """Least estimate in grid steps, exclusive, for a counter of this variance."""
+        return (self.theta + math.ceil(float(self.resolution) * math.sqrt(variance))) * GRID
+
+    def splits(self, estimate: I64, level: int, variance: float) -> Bool:
+        """(m,) which nodes at depth ``level`` split, by estimates in grid steps."""
+        if level < self.floor or level >= self.depth:
+            return np.full(len(estimate), level < self.floor)
+        return estimate > self.threshold(variance)
+
+
+class _Walk(Protocol):
+    """Which of the nodes at a depth split, given estimates in grid steps."""
+
+    def __call__(self, estimate: I64, level: int, nodes: U64) -> Bool: ...
+
+
+@dataclass(frozen=True)
+class PHDStream:
+    """The mechanism; `hushstream.mechanisms.phdstream_plan.build` makes one from settings.
+
+    Attributes:
+        domain: public geometry, its depth the cap of the tree.
+        horizon: triggers of a window.
+        bound: most events of one unit in an epoch; with a lifetime an insertion is two events.
+        counter: counts at leaves, at ε_count per change.
+        selection: splits nodes, at ε_split per insertion (0 for `ReleasedSelection`).
+        first: hold-back: nothing is counted or released before this trigger, which takes all.
+        lifetime: triggers after which an insertion is deleted; 0 = never.
+        deletions: whether records of sign -1 are accepted; they need ``lifetime`` 0.
+        smoothing: records added to a child's estimate before its parent's unplaced counts are
+            shared in proportion; 0 = equal shares, as in the paper.
+
+    Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
+    estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
+    inherited shares; ``variance`` is that of the latter. Leaves partition the domain.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "single"
+    load: ClassVar[Literal["due", "all"]] = "due"
+
+    domain: Domain
+    horizon: int
+    bound: int
+    counter: NodeCounter
+    selection: Selection | ReleasedSelection
+    first: int = 1
+    lifetime: int = 0
+    deletions: bool = True
+    smoothing: int = 0
+
+    @property
+    def feedback(self) -> bool:
+        return False
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        return NODE
+
+    @property
+    def columns(self) -> int:
+        return 0
+
+    @property
+    def totals(self) -> int:
+        return 0
+
+    @property
+    def lanes(self) -> int:
+        return 1
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return self.domain.names
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return (Output("count", Fraction(1, GRID)), Output("unbiased", Fraction(1, GRID)))
+
+    @property
+    def shape(self) -> Shape:
+        """Rules of extension."""
+        return Shape(self.domain, self.smoothing)
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Records as keys of their finest cells; those outside the domain are not kept."""
+        return self.domain.encode(columns)
+
+    def cost(self) -> Cost:
+        """All events of a unit: insertions alone, or with a lifetime pairs, cost the most."""
+        insert = self.selection.epsilon + self.counter.epsilon
+        if self.lifetime:
+            return Cost(epsilon=(self.bound // 2) * (insert + self.counter.epsilon))
+        return Cost(epsilon=self.bound * insert)
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, 1, self.bound // 2 if self.lifetime else self.bound)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice; sum insertions and deletions per cell, never netted."""
+        accept = signed if self.deletions and not self.lifetime else insertions
+        units, accepted = accept(units, batch)
+        k = len(batch.keys)
+        slot = batch.key[accepted] + k * (batch.sign[accepted] < 0)
+        counts = np.bincount(slot, minlength=2 * k)
+        used = np.flatnonzero(counts)
+        lane = np.where(used < k, INSERT, DELETE).astype(np.uint8)
+        none = np.empty(0, np.int64)
+        return units, Part(batch.keys.take(used % max(k, 1)), lane, counts[used, None], none)
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        return Rows(key, np.zeros(len(key), NODE), np.zeros(len(key), np.int32))
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Grow the tree, count at its leaves, release them.
+
+        Raises:
+            ContractError: the trigger is beyond the horizon.
+        """
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        stored, waiting = nodes_and_waiting(closed)
+        events, waits = plan(closed, waiting, self.first, self.lifetime, self.horizon)
+        if closed.t < self.first:
+            return waits, no_releases(2, _public(0))
+        nodes = Nodes(closed.rows.key.take(stored).codes(), closed.rows.cell[stored])
+        levels = self.descend(nodes, self._walk(events, closed.t, noise))
+        levels = self._counted(levels, events, closed.t, noise)
+        return _stored(levels, waits), self._publish(levels)
+
+    def _walk(self, events: Events, t: int, noise: Noise) -> _Walk:
+        rule = self.selection
+        if isinstance(rule, ReleasedSelection):
+            variance = self._longest(t - 1)
+            return lambda estimate, level, nodes: rule.splits(estimate, level, variance)
+
+        def splits(estimate: I64, level: int, nodes: U64) -> Bool:
+            score = estimate // (GRID // STEPS)
+            score += STEPS * events.within(self.domain, nodes)[INSERT]
+            return rule.splits(score, level, nodes, t, noise)
+
+        return splits
+
+    def descend(self, nodes: Nodes, walk: _Walk) -> list[Level]:
+        """The live tree, level by level, with the stored cells of its nodes."""
+        code, cell = root_level(), nodes.take(root_level())
+        above, estimate = root_estimate(cell)
+        levels = []
+        for depth in range(self.domain.depth + 1):
+            split = walk(estimate, depth, code)
+            children, child = offspring(self.shape, code[split])
+            levels.append(Level(code, cell, split, child))
+            if not split.any():
+                break
+            inherited = above[split] + cell["out"][split] * GRID
+            code, cell = children[child], nodes.take(children[child])
+            above, estimate = estimates(self.shape, inherited, estimate[split], cell, child)
+        return levels
+
+    def _counted(self, levels: list[Level], events: Events, t: int, noise: Noise) -> list[Level]:
+        """The levels after every leaf has counted its changes, sums below brought up to date."""
+        code = np.concatenate([level.code[~level.split] for level in levels])
+        cell = np.concatenate([level.cell[~level.split] for level in levels])
+        inserts, deletes = events.within(self.domain, code)
+        cell = self.counter.step(cell, code, inserts - deletes, t, noise)
+        out: list[Level] = []
+        end = len(cell)
+        for level in reversed(levels):
+            fresh = level.cell.copy()
+            leaves = len(fresh) - int(level.split.sum())
+            fresh[~level.split] = cell[end - leaves : end]
+            end -= leaves
+            if out:
+                self._sum_below(fresh, level, out[-1].cell)
+            out.append(level._replace(cell=fresh))
+        return out[::-1]
+
+    def _sum_below(self, fresh: NDArray[np.void], level: Level, below: NDArray[np.void]) -> None:
+        children = level.child.sum(axis=1)
+        first = np.cumsum(children) - children
+        spread = self.counter.variance(below["steps"]) + below["spread"]
+        fresh["below"][level.split] = np.add.reduceat(below["out"] + below["below"], first)
+        fresh["spread"][level.split] = np.add.reduceat(spread, first)
+
+    def _publish(self, levels: list[Level]) -> Releases:
+        leaves = self.leaves(levels)
+        order = np.argsort(leaves.code)
+        value = np.stack([leaves.total, leaves.unbiased], axis=1)[order]
+        variance = np.repeat(leaves.spread[order, None], 2, axis=1)
+        status = np.ones(len(order), np.int32)
+        keys = Keys.of_codes(leaves.code[order])
+        return Releases(keys, value, variance, status, _public(len(order)))
+
+    def leaves(self, levels: list[Level]) -> Leaves:
+        """Estimates of all leaves of a counted tree."""
+        variance = [self.counter.variance(level.cell["steps"]) for level in levels]
+        return describe(self.shape, levels, variance)
+
+    def _longest(self, t: int) -> float:
+        """Variance of a counter that was active at every trigger up to t."""
+        steps = np.array([max(t - self.first + 1, 1)], np.int32)
+        return float(self.counter.variance(steps)[0])
+
+    def error(self, t: int) -> F64:
+        """(2,) standard deviation of a leaf that was active at every trigger, in grid steps."""
+        return np.full(2, GRID * math.sqrt(self._longest(t)))
+
+
+def _public(leaves: int) -> dict[str, I64]:
+    return {"leaves": np.array([leaves], np.int64)}
+
+
+def _stored(levels: list[Level], waits: Rows) -> Rows:
+    """Rows of all live nodes, due at every trigger, then those that wait."""
+    keys = Keys.of_codes(np.concatenate([level.code for level in levels]))
+    cell = np.concatenate([level.cell for level in levels])
+    due = np.full(len(cell), -1, np.int32)
+    return Rows(
+        concat([keys, waits.key]),
+        np.concatenate([cell, waits.cell]),
+        np.concatenate([due, waits.due]),
+    )
