@@ -57,10 +57,10 @@ from .phdstream_events import DELETE, INSERT, Events, nodes_and_waiting, plan
 from .phdstream_tree import (
     GRID,
     NODE,
-    Leaves,
     Level,
     Nodes,
     Shape,
+    Tree,
     describe,
     estimates,
     offspring,
@@ -216,9 +216,9 @@ class PHDStream:
         if closed.t < self.first:
             return waits, no_releases(2, _public(0))
         nodes = Nodes(closed.rows.key.take(stored).codes(), closed.rows.cell[stored])
-        levels = self.descend(nodes, self._walk(events, closed.t, noise))
-        levels = self._counted(levels, events, closed.t, noise)
-        return _stored(levels, waits), self._publish(levels)
+        tree = self.descend(nodes, self._walk(events, closed.t, noise))
+        variance = self._counted(tree, events, closed.t, noise)
+        return _stored(tree, waits), self._publish(tree, variance)
 
     def _walk(self, events: Events, t: int, noise: Noise) -> _Walk:
         rule = self.selection
@@ -233,8 +233,8 @@ class PHDStream:
 
         return splits
 
-    def descend(self, nodes: Nodes, walk: _Walk) -> list[Level]:
-        """The live tree, level by level, with the stored cells of its nodes."""
+    def descend(self, nodes: Nodes, walk: _Walk) -> Tree:
+        """The live tree with the stored cells of its nodes."""
         code, cell = root_level(), nodes.take(root_level())
         above, estimate = root_estimate(cell)
         levels = []
@@ -247,46 +247,24 @@ class PHDStream:
             inherited = above[split] + cell["out"][split] * GRID
             code, cell = children[child], nodes.take(children[child])
             above, estimate = estimates(self.shape, inherited, estimate[split], cell, child)
-        return levels
+        return Tree.of(levels)
 
-    def _counted(self, levels: list[Level], events: Events, t: int, noise: Noise) -> list[Level]:
-        """The levels after every leaf has counted its changes, sums below brought up to date."""
-        code = np.concatenate([level.code[~level.split] for level in levels])
-        cell = np.concatenate([level.cell[~level.split] for level in levels])
+    def _counted(self, tree: Tree, events: Events, t: int, noise: Noise) -> F64:
+        """Let every leaf count its changes, in place; return the variance of all counters."""
+        leaf = ~tree.split
+        code = tree.code[leaf]
         inserts, deletes = events.within(self.domain, code)
-        cell = self.counter.step(cell, code, inserts - deletes, t, noise)
-        out: list[Level] = []
-        end = len(cell)
-        for level in reversed(levels):
-            fresh = level.cell.copy()
-            leaves = len(fresh) - int(level.split.sum())
-            fresh[~level.split] = cell[end - leaves : end]
-            end -= leaves
-            if out:
-                self._sum_below(fresh, level, out[-1].cell)
-            out.append(level._replace(cell=fresh))
-        return out[::-1]
+        tree.cell[leaf] = self.counter.step(tree.cell[leaf], code, inserts - deletes, t, noise)
+        variance = self.counter.variance(tree.cell["steps"])
+        tree.sum_below(variance)
+        return variance
 
-    def _sum_below(self, fresh: NDArray[np.void], level: Level, below: NDArray[np.void]) -> None:
-        children = level.child.sum(axis=1)
-        first = np.cumsum(children) - children
-        spread = self.counter.variance(below["steps"]) + below["spread"]
-        fresh["below"][level.split] = np.add.reduceat(below["out"] + below["below"], first)
-        fresh["spread"][level.split] = np.add.reduceat(spread, first)
-
-    def _publish(self, levels: list[Level]) -> Releases:
-        leaves = self.leaves(levels)
-        order = np.argsort(leaves.code)
-        value = np.stack([leaves.total, leaves.unbiased], axis=1)[order]
-        variance = np.repeat(leaves.spread[order, None], 2, axis=1)
-        status = np.ones(len(order), np.int32)
-        keys = Keys.of_codes(leaves.code[order])
-        return Releases(keys, value, variance, status, _public(len(order)))
-
-    def leaves(self, levels: list[Level]) -> Leaves:
-        """Estimates of all leaves of a counted tree."""
-        variance = [self.counter.variance(level.cell["steps"]) for level in levels]
-        return describe(self.shape, levels, variance)
+    def _publish(self, tree: Tree, variance: F64) -> Releases:
+        leaves = describe(self.shape, tree, variance)
+        value = np.stack([leaves.total, leaves.unbiased], axis=1)
+        spread = np.repeat(leaves.spread[:, None], 2, axis=1)
+        status = np.ones(len(value), np.int32)
+        return Releases(Keys.of_codes(leaves.code), value, spread, status, _public(len(value)))
 
     def _longest(self, t: int) -> float:
         """Variance of a counter that was active at every trigger up to t."""
@@ -302,13 +280,10 @@ def _public(leaves: int) -> dict[str, I64]:
     return {"leaves": np.array([leaves], np.int64)}
 
 
-def _stored(levels: list[Level], waits: Rows) -> Rows:
+def _stored(tree: Tree, waits: Rows) -> Rows:
     """Rows of all live nodes, due at every trigger, then those that wait."""
-    keys = Keys.of_codes(np.concatenate([level.code for level in levels]))
-    cell = np.concatenate([level.cell for level in levels])
-    due = np.full(len(cell), -1, np.int32)
-    return Rows(
-        concat([keys, waits.key]),
-        np.concatenate([cell, waits.cell]),
-        np.concatenate([due, waits.due]),
-    )
+    keys, due = Keys.of_codes(tree.code), np.full(len(tree.code), -1, np.int32)
+    if not len(waits.key):
+        return Rows(keys, tree.cell, due)
+    cell = np.concatenate([tree.cell, waits.cell])
+    return Rows(concat([keys, waits.key]), cell, np.concatenate([due, waits.due]))

@@ -79,6 +79,50 @@ class Level(NamedTuple):
     child: Bool  # (splits, β) which children of the split nodes exist
 
 
+class Tree(NamedTuple):
+    """All live nodes in code order, that is level after level."""
+
+    code: U64  # (m,)
+    cell: NDArray[np.void]  # (m,) NODE
+    split: Bool  # (m,)
+    child: tuple[Bool, ...]  # per level (splits, β)
+    start: tuple[int, ...]  # first row of every level, and the number of nodes
+
+    @classmethod
+    def of(cls, levels: list[Level]) -> Tree:
+        """The tree of its levels."""
+        code, cell, split = (
+            np.concatenate([getattr(level, name) for level in levels])
+            for name in ("code", "cell", "split")
+        )
+        start = np.cumsum([0, *(len(level.code) for level in levels)])
+        return cls(code, cell, split, tuple(v.child for v in levels), tuple(start.tolist()))
+
+    def rows(self, depth: int) -> slice:
+        """Rows of one level."""
+        return slice(self.start[depth], self.start[depth + 1])
+
+    def sum_below(self, variance: F64) -> None:
+        """Bring ``below`` and ``spread`` of all split nodes up to date, bottom up, in place.
+
+        Args:
+            variance: (m,) variance of every node's own counter output.
+        """
+        total, spread = self.cell["out"] + self.cell["below"], variance + self.cell["spread"]
+        for depth in range(len(self.child) - 2, -1, -1):
+            rows, below = self.rows(depth), self.rows(depth + 1)
+            parent = rows.start + np.flatnonzero(self.split[rows])
+            children = self.child[depth].sum(axis=1)
+            first = np.cumsum(children) - children
+            for name, amount, own in (
+                ("below", total, self.cell["out"]),
+                ("spread", spread, variance),
+            ):
+                sums = np.add.reduceat(amount[below], first)
+                self.cell[name][parent] = sums
+                amount[parent] = sums + own[parent]
+
+
 def root_level() -> U64:
     """The code of the root alone."""
     return np.ones(1, np.uint64)
@@ -102,7 +146,7 @@ def hand_down(shape: Shape, inherited: I64, own: I64, child: Bool) -> I64:
 
     ``own`` (s, β) holds Cn + Cd of the children in records. Absent children get nothing.
     """
-    weight = child * (np.maximum(own, 0) + shape.smoothing if shape.smoothing else 1)
+    weight = child * (np.maximum(own, 0) + shape.smoothing) if shape.smoothing else child
     upto = np.cumsum(weight, axis=1)
     part = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
     part[:, -1] = inherited
@@ -123,13 +167,10 @@ def project(total: I64, raw: I64, child: Bool) -> I64:
     raw = np.where(child, raw, _FAR)
     order = np.sort(raw, axis=1)[:, ::-1]
     excess = np.cumsum(order, axis=1) - total[:, None]
-    active = order * np.arange(1, raw.shape[1] + 1) > excess
-    active[:, 0] = True
-    count = active.sum(axis=1)
-    rows = np.arange(len(raw))
-    over = excess[rows, count - 1]
-    out: I64 = np.maximum((raw * count[:, None] - over[:, None]) // count[:, None], 0)
-    out[rows, raw.argmax(axis=1)] += total - out.sum(axis=1)
+    # The exact shift is the largest mean excess of the k largest children.
+    shift = -(-excess // np.arange(1, raw.shape[1] + 1)).min(axis=1)
+    out: I64 = np.maximum(raw - shift[:, None], 0)
+    out[np.arange(len(raw)), raw.argmax(axis=1)] += total - out.sum(axis=1)
     return out
 
 
@@ -151,7 +192,7 @@ def estimates(
 
 
 class Leaves(NamedTuple):
-    """What a tree says about its leaves, in the order of the levels."""
+    """What a tree says about its leaves, in code order."""
 
     code: U64  # (m,)
     total: I64  # (m,) non-negative, children sum to parents, grid steps
@@ -159,21 +200,24 @@ class Leaves(NamedTuple):
     spread: F64  # (m,) variance of G, squared grid steps
 
 
-def describe(shape: Shape, levels: list[Level], variance: list[F64]) -> Leaves:
-    """Estimates of all leaves from the levels of a tree; ``variance`` is that of every Cn."""
-    above, estimate = root_estimate(levels[0].cell)
-    noise = np.zeros(1)
-    out = []
-    for level, own in zip(levels, variance, strict=True):
-        leaf, split = ~level.split, level.split
-        raw = above + (level.cell["out"] + level.cell["below"]) * GRID
-        spread = (noise + own + level.cell["spread"]) * GRID**2
-        out.append(Leaves(level.code[leaf], estimate[leaf], raw[leaf], spread[leaf]))
-        if not split.any():
-            break
-        below = levels[len(out)].cell
-        inherited = above[split] + level.cell["out"][split] * GRID
-        above, estimate = estimates(shape, inherited, estimate[split], below, level.child)
-        each = (noise + own)[split] / level.child.sum(axis=1) ** 2
-        noise = np.repeat(each, level.child.sum(axis=1))
-    return Leaves(*(np.concatenate(column) for column in zip(*out, strict=True)))
+def describe(shape: Shape, tree: Tree, variance: F64) -> Leaves:
+    """Estimates of all leaves in code order; ``variance`` (m,) is that of every Cn."""
+    above, estimate = root_estimate(tree.cell[:1])
+    total = np.empty(len(tree.code), np.int64)
+    raw = (tree.cell["out"] + tree.cell["below"]) * GRID
+    noise = np.zeros(len(tree.code))
+    for depth, child in enumerate(tree.child):
+        rows = tree.rows(depth)
+        split = tree.split[rows]
+        total[rows] = estimate
+        raw[rows] += above
+        if depth + 1 < len(tree.child):
+            below = tree.rows(depth + 1)
+            inherited = above[split] + tree.cell["out"][rows][split] * GRID
+            above, estimate = estimates(shape, inherited, estimate[split], tree.cell[below], child)
+            count = child.sum(axis=1)
+            each = (noise[rows] + variance[rows])[split] / count**2
+            noise[below] = np.repeat(each, count)
+    leaf = ~tree.split
+    spread = (noise + variance + tree.cell["spread"]) * GRID**2
+    return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
