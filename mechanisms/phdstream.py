@@ -175,11 +175,10 @@ class PHDStream:
         return self.domain.encode(columns)
 
     def cost(self) -> Cost:
-        """All events of a unit: insertions alone, or with a lifetime pairs, cost the most."""
-        insert = self.selection.epsilon + self.counter.epsilon
-        if self.lifetime:
-            return Cost(epsilon=(self.bound // 2) * (insert + self.counter.epsilon))
-        return Cost(epsilon=self.bound * insert)
+        """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""
+        inserts = self.bound // 2 if self.lifetime else self.bound
+        counted = self.counter.cost(2 * inserts if self.lifetime else inserts)
+        return counted._replace(epsilon=counted.epsilon + inserts * self.selection.epsilon)
 
     # Bound shard
 

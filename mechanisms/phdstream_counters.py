@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .contract import F64, I64, Noise
+from .contract import F64, I64, Cost, Noise
 from .keys import Keys
 from .spatial import U64
 from .validate import at_least, positive
@@ -40,9 +40,8 @@ class NodeCounter(Protocol):
 
     name: ClassVar[str]
 
-    @property
-    def epsilon(self) -> Fraction:
-        """Pure loss per change."""
+    def cost(self, events: int) -> Cost:
+        """Loss of a unit with at most so many changes, wherever and whenever."""
         ...
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
@@ -54,23 +53,33 @@ class NodeCounter(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Pure:
+    """ε per change; the changes of a unit add up."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        positive("count epsilon", self.epsilon)
+
+    def cost(self, events: int) -> Cost:
+        """See `NodeCounter.cost`."""
+        return Cost(epsilon=events * self.epsilon)
+
+
 def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I64:
     return noise.laplace(purpose, Keys.of_codes(nodes), np.array([t], np.int64), scale)[:, 0]
 
 
 @dataclass(frozen=True)
-class SimpleCounter:
+class SimpleCounter(_Pure):
     """Each step adds its change and fresh noise of scale 1/ε; variance grows with the steps.
 
     A change enters one noisy term (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011,
     Simple Counting Mechanism II).
     """
 
-    epsilon: Fraction
     name: ClassVar[str] = "simple"
-
-    def __post_init__(self) -> None:
-        positive("count epsilon", self.epsilon)
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
@@ -85,7 +94,7 @@ class SimpleCounter:
 
 
 @dataclass(frozen=True)
-class BlockCounter:
+class BlockCounter(_Pure):
     """Blocks of ``size`` steps: noisy steps inside a block, one noisy sum at its end, scale 2/ε.
 
     A change enters one in-block term and one block sum, or the block sum alone at the block's
@@ -93,12 +102,11 @@ class BlockCounter:
     State: ``first`` is the exact sum and ``second`` the noisy one of the open block.
     """
 
-    epsilon: Fraction
     size: int = 8
     name: ClassVar[str] = "block"
 
     def __post_init__(self) -> None:
-        positive("count epsilon", self.epsilon)
+        super().__post_init__()
         at_least("block size", self.size, 1)
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
@@ -122,7 +130,7 @@ class BlockCounter:
 
 
 @dataclass(frozen=True)
-class TreeCounter:
+class TreeCounter(_Pure):
     """Dyadic sums over ``horizon`` steps, scale H/ε with H = ⌊log2 horizon⌋ + 1 levels.
 
     A change lies in at most H released sums, one per level. After ``horizon`` steps another tree
@@ -131,12 +139,11 @@ class TreeCounter:
     State: ``first`` is the exact sum of the open tree and ``second`` the total it stands on.
     """
 
-    epsilon: Fraction
     horizon: int = 256
     name: ClassVar[str] = "tree"
 
     def __post_init__(self) -> None:
-        positive("count epsilon", self.epsilon)
+        super().__post_init__()
         at_least("tree horizon", self.horizon, 1)
 
     @property

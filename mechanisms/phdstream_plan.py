@@ -11,6 +11,7 @@ from .contract import Entry, Setting
 from .errors import ParameterError
 from .phdstream import PHDStream, ReleasedSelection
 from .phdstream_counters import BlockCounter, NodeCounter, SimpleCounter, TreeCounter
+from .phdstream_matrix import MatrixCounter
 from .privtree import Selection
 from .spatial import Domain
 from .validate import at_least, between, non_negative, one_of, positive
@@ -31,8 +32,9 @@ class Parameters:
         theta: least estimate, in records, that a node needs beyond the rule's own margin.
         resolution: that margin in standard deviations of a counter ("released").
         floor: depth above which nodes always split.
-        counter: "simple", "block" or "tree".
+        counter: "simple", "block" or "tree" (pure ε), or "matrix" (Gaussian, needs δ).
         block: steps of a block.
+        factorization: of the matrix counter, as for histograms.
         smoothing: records added to a child's estimate before shares are proportional to it;
             None = ⌈10/ε_count⌉, 0 = equal shares.
         first: hold-back: everything up to this trigger is counted there.
@@ -47,8 +49,9 @@ class Parameters:
     theta: int = 0
     resolution: Fraction | float = Fraction(3)
     floor: int = 0
-    counter: Literal["simple", "block", "tree"] = "simple"
+    counter: Literal["simple", "block", "tree", "matrix"] = "simple"
     block: int = 8
+    factorization: str = "auto"
     smoothing: int | None = None
     first: int = 1
     lifetime: int = 0
@@ -73,7 +76,7 @@ def build(parameters: Parameters, setting: Setting) -> PHDStream:
         domain,
         setting.horizon,
         parameters.bound,
-        _counter(parameters, count, setting.horizon),
+        _counter(parameters, setting, count),
         _selection(parameters, split, domain),
         parameters.first,
         parameters.lifetime,
@@ -84,6 +87,8 @@ def build(parameters: Parameters, setting: Setting) -> PHDStream:
 
 def budget(parameters: Parameters, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """ε_split and ε_count of one event, so that all events of a unit cost ``epsilon``.
+
+    A matrix counter is calibrated for what the counts of all events get together.
 
     >>> budget(Parameters(bound=2, selection="private"), Fraction(1))
     (Fraction(1, 8), Fraction(3, 8))
@@ -104,7 +109,7 @@ def _check(parameters: Parameters, setting: Setting) -> None:
     if not setting.count:
         raise ParameterError("count", setting.count, "counts are what phdstream releases")
     one_of("selection", parameters.selection, ("released", "private"))
-    one_of("counter", parameters.counter, ("simple", "block", "tree"))
+    one_of("counter", parameters.counter, ("simple", "block", "tree", "matrix"))
     positive("epsilon", setting.epsilon)
     between("bound", at_least("bound", parameters.bound, 1), 1, MOST)
     between("first", at_least("first", parameters.first, 1), 1, setting.horizon)
@@ -114,12 +119,17 @@ def _check(parameters: Parameters, setting: Setting) -> None:
         raise ParameterError("deletions", True, "records with a lifetime delete themselves")
 
 
-def _counter(parameters: Parameters, epsilon: Fraction, horizon: int) -> NodeCounter:
+def _counter(parameters: Parameters, setting: Setting, epsilon: Fraction) -> NodeCounter:
+    horizon = setting.horizon - parameters.first + 1
     if parameters.counter == "simple":
         return SimpleCounter(epsilon)
     if parameters.counter == "block":
         return BlockCounter(epsilon, parameters.block)
-    return TreeCounter(epsilon, horizon - parameters.first + 1)
+    if parameters.counter == "tree":
+        return TreeCounter(epsilon, horizon)
+    events = parameters.bound - parameters.bound % 2 if parameters.lifetime else parameters.bound
+    name = parameters.factorization
+    return MatrixCounter.calibrated(name, horizon, events, events * epsilon, setting.delta)
 
 
 def _selection(

@@ -22,7 +22,7 @@ EPSILON = Fraction(3, 2)
 
 
 def made(domain: Domain, horizon: int = HORIZON, **parameters: object) -> PHDStream:
-    setting = Setting(EPSILON, Fraction(0), horizon)
+    setting = Setting(EPSILON, Fraction(1, 10**6), horizon)
     return build(Parameters(domain=domain, **parameters), setting)  # type: ignore[arg-type]
 
 
@@ -68,19 +68,16 @@ def case(name: str, mechanism: PHDStream) -> Case:
                 assert (release.value[:, 1] / GRID).tolist() == truth
 
     def distance(first: Sequence[Part], second: Sequence[Part]) -> float:
-        insert = mechanism.selection.epsilon + mechanism.counter.epsilon
-        again = mechanism.counter.epsilon
-        price = {0: insert + (again if mechanism.lifetime else 0), 1: again}
+        again = 2 if mechanism.lifetime else 1
         moved: dict[tuple[int, bytes, int], int] = {}
         for factor, parts in ((1, first), (-1, second)):
             for t, part in enumerate(parts):
                 for key, lane, sums in zip(part.key, part.lane.tolist(), part.sums, strict=True):
                     place = (t, key, lane)
                     moved[place] = moved.get(place, 0) + factor * int(sums[0])
-        return float(sum(abs(change) * price[lane] for (_, _, lane), change in moved.items()))
+        return float(again * sum(abs(change) for change in moved.values()))
 
-    bound = float(mechanism.cost().epsilon)
-    return Case(name, mechanism, trace_in(mechanism.domain), exact, distance, bound)
+    return Case(name, mechanism, trace_in(mechanism.domain), exact, distance, mechanism.bound)
 
 
 _PLANE = Domain.unit(2, depth=6)
@@ -102,5 +99,6 @@ CASES = (
         "phdstream-lifetime",
         made(_SQUARE, selection="private", bound=4, lifetime=4, first=2, smoothing=0),
     ),
+    case("phdstream-matrix", made(_SQUARE, counter="matrix", bound=2, deletions=True)),
     case("phdstream-region", made(_PART, bound=2, deletions=True)),
 )
