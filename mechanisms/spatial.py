@@ -224,9 +224,9 @@ class Domain:
 
     def place(self, fractions: F64) -> U64:
         """(n,) finest node codes of (n, d) points of [0, 1]^d; 1.0 belongs to the last cell."""
-        top = float(2**self._bits_each)
-        places = np.minimum(np.floor(fractions * top), top - 1).astype(np.uint64)
-        return interleave(places, self.bits)
+        top = 1 << self._bits_each
+        places = (fractions * float(top)).astype(np.uint64)  # exact: a power of two, rounded down
+        return interleave(np.minimum(places, np.uint64(top - 1)), self.bits)
 
     def locate(self, columns: Mapping[str, NDArray[Any]]) -> tuple[U64, Bool]:
         """(n,) finest node codes and whether each record lies in the domain and its region.
