@@ -1,0 +1,160 @@
+"""Windows, epochs and trigger times: pure functions of the configuration and of event times.
+
+Every time is an integer number of microseconds since 1970, UTC. Windows are numbered from the
+configured origin, earlier ones negatively. Every window has the same number of triggers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+from cronsim import CronSim
+from numpy.typing import NDArray
+
+from ..mechanisms.errors import ConfigError
+from .config_pipeline import Pipeline
+
+I64 = NDArray[np.int64]
+
+MAX_TRIGGERS = 100_000
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Due:
+    """A trigger whose time has come: window, index from 1, and its scheduled time."""
+
+    window: int
+    index: int
+    scheduled: int
+
+
+class State(Protocol):
+    """How far a pipeline is.
+
+    ``done`` holds the number of triggers that each open window has had; windows below ``floor``
+    and in ``closed`` get no more.
+    """
+
+    @property
+    def floor(self) -> int: ...
+    @property
+    def done(self) -> Mapping[int, int]: ...
+    @property
+    def closed(self) -> Container[int]: ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the windows of one pipeline begin, end and are released.
+
+    Attributes:
+        origin: a moment at which window 0 begins.
+        length: of a window.
+        per_epoch: windows that share one charge and one contribution bound.
+        every: distance of triggers, a divisor of ``length``; 0 if ``cron`` is given.
+        cron: rule of trigger times, UTC.
+        horizon: triggers per window, T.
+        lateness: added to every trigger time.
+    """
+
+    origin: int
+    length: int
+    per_epoch: int = 1
+    every: int = 0
+    cron: str | None = None
+    horizon: int = 1
+    lateness: int = 0
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Schedule:
+        """The schedule of a valid pipeline."""
+        window, rule = pipeline.window, pipeline.triggers
+        return cls(
+            origin=window.origin,
+            length=window.length,
+            per_epoch=pipeline.epoch_length // window.length,
+            every=rule.every or 0,
+            cron=rule.cron,
+            horizon=rule.count or window.length // (rule.every or window.length),
+            lateness=pipeline.lateness,
+        )
+
+    def start(self, window: int) -> int:
+        """First microsecond of a window."""
+        return self.origin + window * self.length
+
+    def window(self, time: int) -> int:
+        """The window that an event time falls into."""
+        return (time - self.origin) // self.length
+
+    def windows(self, times: I64) -> I64:
+        """(n,) windows of (n,) event times."""
+        return np.floor_divide(times - self.origin, self.length)
+
+    def epoch(self, window: int) -> int:
+        """The epoch that a window belongs to."""
+        return window // self.per_epoch
+
+    def ordinal(self, window: int) -> int:
+        """Place of a window in its epoch, from 0."""
+        return window % self.per_epoch
+
+    def times(self, window: int) -> tuple[int, ...]:
+        """Scheduled trigger times of a window, ascending; ``horizon`` of them."""
+        start = self.start(window) + self.lateness
+        return tuple(start + offset for offset in self._offsets(window))
+
+    def _offsets(self, window: int) -> tuple[int, ...]:
+        if self.cron is None:
+            return self._regular
+        return _cron_offsets(self.cron, self.start(window), self.horizon)
+
+    @cached_property
+    def _regular(self) -> tuple[int, ...]:
+        return tuple(self.every * i for i in range(1, self.horizon + 1))
+
+    def due(self, state: State, now: int, limit: int | None = None) -> list[Due]:
+        """Triggers scheduled at or before ``now`` that have not happened yet.
+
+        They come in the order in which they are to happen: by scheduled time, then by window.
+        A window's triggers keep their order. At most ``limit`` are returned, the earliest.
+        """
+        return list(islice(self._pending(state, now), limit))
+
+    def _pending(self, state: State, now: int) -> Iterator[Due]:
+        """Merge the windows' triggers, opening a window only when its first one is next."""
+        heap: list[tuple[int, int, int]] = []
+        window = state.floor
+        while True:
+            while self.times(window)[0] <= (heap[0][0] if heap else now):
+                done = state.done.get(window, 0)
+                if window not in state.closed:
+                    self._push(heap, window, done + 1, now)
+                window += 1
+            if not heap:
+                return
+            scheduled, served, index = heapq.heappop(heap)
+            yield Due(served, index, scheduled)
+            self._push(heap, served, index + 1, now)
+
+    def _push(self, heap: list[tuple[int, int, int]], window: int, index: int, now: int) -> None:
+        if index <= self.horizon and (scheduled := self.times(window)[index - 1]) <= now:
+            heapq.heappush(heap, (scheduled, window, index))
+
+
+@lru_cache(maxsize=256)
+def _cron_offsets(rule: str, start: int, count: int) -> tuple[int, ...]:
+    """The first ``count`` times of a rule after ``start``, relative to it."""
+    begin = _1970 + timedelta(microseconds=start)
+    fires = tuple(islice(CronSim(rule, begin), count))
+    if len(fires) < count:
+        raise ConfigError(f"the cron rule {rule!r} fires less than {count} times")
+    return tuple((fire - begin) // timedelta(microseconds=1) for fire in fires)
