@@ -95,7 +95,7 @@ class Survey:
         """`RANGE` or `VALUE`, from the salt and the user alone.
 
         >>> Survey(Fraction(1), Fraction(10), "a", share=Fraction(1, 2)).group("alice")
-        2
+        1
         """
         text = f"{len(self.salt)}:{self.salt}{user}".encode()
         place = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
