@@ -62,7 +62,7 @@ class Factorization:
         width: (T,) number of leading noise coordinates that trigger t depends on.
         sensitivity2: the largest squared column norm of C, exact, in records².
         core: the integers that determine C.
-        rational: exact rows of B where they are simple rationals, else None.
+        rational: the exact row of B at a trigger where it is simple and rational, else None.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Factorization:
     width: I64
     sensitivity2: Fraction
     core: I64
-    rational: Callable[[int], tree.Row] | None
+    rational: Callable[[int], tree.Row | None]
 
     def rows(self, triggers: I64) -> F64:
         """(k, m) rows of ``B`` for k triggers in 1…T.
@@ -199,8 +199,13 @@ def _triangular(
     slack, norms, sums = rows
     width = np.arange(1, horizon + 1, dtype=np.int64)
     norms, sums = _up(norms + slack), _up(sums + slack * np.sqrt(width))
+    first = ({0: 1 << bits}, int(core.flat[0]))
+
+    def rational(trigger: int) -> tree.Row | None:
+        return first if trigger == 1 else None
+
     return Factorization(
-        name, horizon, bits, *matrices, slack, norms, sums, width, sensitivity2, core, None
+        name, horizon, bits, *matrices, slack, norms, sums, width, sensitivity2, core, rational
     )
 
 
