@@ -47,7 +47,7 @@ from .errors import ContractError
 from .keys import Keys, concat
 from .privhp_bound import insertions, signed
 from .privhp_shape import Shape
-from .privhp_tree import Live, Pruning, Tree, grow
+from .privhp_tree import Live, Pruning, Reading, Tree, grow
 from .spatial import Domain, bit_level
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
@@ -95,6 +95,7 @@ class PrivHP:
         prune: "top" refines the k largest nodes of a level, "threshold" those of at least
             ``bar`` standard deviations of their children's noise.
         bar: see ``prune``.
+        decode: how children are estimated from a sketch (`privhp_tree.Reading`).
         deletions: whether records of sign -1 are accepted (see `privhp_bound`); otherwise they
             are dropped.
 
@@ -110,6 +111,7 @@ class PrivHP:
     counter: Counter
     prune: Literal["top", "threshold"] = "top"
     bar: Fraction = Fraction(2)
+    decode: Literal["joint", "single"] = "joint"
     deletions: bool = False
 
     @property
@@ -215,7 +217,8 @@ class PrivHP:
         """The tree of a (cells,) table of noisy sums, pruned for the noise of trigger t."""
         bars = self._bars(t) if self.prune == "threshold" else ()
         pruning = Pruning(self.prune, self.shape.keep, bars)
-        return grow(self.shape, table, pruning, self._live())
+        reading = Reading(self.decode, self.counter.variance(t))
+        return grow(self.shape, table, pruning, reading, self._live())
 
     def _bars(self, t: int) -> tuple[int, ...]:
         below = self.counter.variance(t)[1:].tolist()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from .contract import Entry, Setting
 from .errors import ParameterError
 from .privhp import Counter, PrivHP
-from .privhp_noise import TreeNoise
+from .privhp_noise import MatrixNoise, TreeNoise
 from .privhp_shape import Shape
 from .sketch import Sketch, SketchKind
 from .spatial import Domain
@@ -20,7 +20,7 @@ _UNIT = Domain.unit(2, depth=20)
 
 
 @dataclass(frozen=True)
-class Parameters:
+class PrivHPParameters:
     """What a user may set.
 
     Attributes:
@@ -33,7 +33,9 @@ class Parameters:
         seed: public seed of the hash functions.
         prune: "top" or "threshold".
         bar: standard deviations of noise that a node must exceed to be refined ("threshold").
-        noise: "laplace" (pure ε) or "gauss" (needs δ).
+        decode: "joint" estimates all children of a level together, "single" each on its own.
+        noise: "laplace" (pure ε, a tree over triggers) or "gauss" (needs δ, a matrix).
+        factorization: the matrix ("gauss" only): auto, terminal, toeplitz, blt, tree, honaker.
         bound: most records of one unit in an epoch, deletions included.
         deletions: whether records of sign -1 count.
     """
@@ -47,12 +49,14 @@ class Parameters:
     seed: int = 0
     prune: Literal["top", "threshold"] = "top"
     bar: float = 2.0
+    decode: Literal["joint", "single"] = "joint"
     noise: Literal["laplace", "gauss"] = "laplace"
+    factorization: str = "auto"
     bound: int = 1
     deletions: bool = False
 
 
-def build(parameters: Parameters, setting: Setting) -> PrivHP:
+def build(parameters: PrivHPParameters, setting: Setting) -> PrivHP:
     """The mechanism.
 
     Raises:
@@ -65,10 +69,10 @@ def build(parameters: Parameters, setting: Setting) -> PrivHP:
         raise ParameterError("domain.split", domain.split, "must be binary")
     counter = _counter(parameters, setting, _shape(parameters, domain))
     bar = Fraction(positive("bar", parameters.bar))
-    return PrivHP(domain, counter, parameters.prune, bar, parameters.deletions)
+    return PrivHP(domain, counter, parameters.prune, bar, parameters.decode, parameters.deletions)
 
 
-def _check(parameters: Parameters, setting: Setting) -> None:
+def _check(parameters: PrivHPParameters, setting: Setting) -> None:
     if setting.columns:
         raise ParameterError("columns", setting.columns, "privhp counts records, it sums nothing")
     if setting.keys is not None:
@@ -76,11 +80,12 @@ def _check(parameters: Parameters, setting: Setting) -> None:
     if not setting.count:
         raise ParameterError("count", setting.count, "counts are what privhp releases")
     one_of("prune", parameters.prune, ("top", "threshold"))
+    one_of("decode", parameters.decode, ("joint", "single"))
     one_of("noise", parameters.noise, ("laplace", "gauss"))
     positive("epsilon", setting.epsilon)
 
 
-def _shape(parameters: Parameters, domain: Domain) -> Shape:
+def _shape(parameters: PrivHPParameters, domain: Domain) -> Shape:
     k = at_least("k", parameters.k, 1)
     width = 2 * k if parameters.width is None else parameters.width
     exact = parameters.exact
@@ -90,16 +95,16 @@ def _shape(parameters: Parameters, domain: Domain) -> Shape:
     return Shape(domain.dimensions, domain.bits, exact, k, sketch)
 
 
-def _counter(parameters: Parameters, setting: Setting, shape: Shape) -> Counter:
+def _counter(parameters: PrivHPParameters, setting: Setting, shape: Shape) -> Counter:
     horizon, bound = setting.horizon, at_least("bound", parameters.bound, 1)
     if parameters.noise == "laplace":
-        return TreeNoise.laplace(shape, horizon, bound, setting.epsilon)
-    return TreeNoise.gauss(shape, horizon, bound, setting.epsilon, setting.delta)
+        return TreeNoise.calibrated(shape, horizon, bound, setting.epsilon)
+    return MatrixNoise.calibrated(shape, setting, bound, parameters.factorization)
 
 
 ENTRY = Entry(
     "privhp",
-    Parameters,
+    PrivHPParameters,
     build,
     "private tree of a spatial stream and synthetic points, in bounded memory",
 )

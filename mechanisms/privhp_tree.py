@@ -9,6 +9,7 @@ Source: Holland, Camtepe, Thapa and Xue, *Private Synthetic Data Generation in B
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -16,14 +17,26 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .contract import I64
+from .contract import F64, I64
 from .errors import ParameterError
+from .privhp_decode import Parents, decode
 from .privhp_shape import Shape
 from .sketch import U64
 from .validate import one_of
 
 Bool = NDArray[np.bool_]
 Live = Callable[[U64], Bool]
+
+
+class Reading(NamedTuple):
+    """How children are estimated from a sketch.
+
+    ``single`` queries every child on its own. ``joint`` solves for all children of a level
+    together (`hushstream.mechanisms.privhp_decode`), given the variance of a noisy sum.
+    """
+
+    kind: Literal["joint", "single"]
+    variance: F64  # (r+1,) of one sum of each level ("joint" only)
 
 
 class Tree(NamedTuple):
@@ -85,7 +98,9 @@ def consistent(parent: I64, left: I64, right: I64) -> tuple[I64, I64]:
     return left, parent - left
 
 
-def grow(shape: Shape, table: I64, pruning: Pruning, live: Live | None = None) -> Tree:
+def grow(
+    shape: Shape, table: I64, pruning: Pruning, reading: Reading, live: Live | None = None
+) -> Tree:
     """The tree of a (cells,) table of noisy sums.
 
     The root is clamped at 0. Levels up to L are complete; from L on, only the nodes that
@@ -95,10 +110,12 @@ def grow(shape: Shape, table: I64, pruning: Pruning, live: Live | None = None) -
         shape: names the sums.
         table: exact sums plus noise.
         pruning: which nodes are refined.
+        reading: how children are estimated below level L.
         live: tells which nodes meet a public region; the others are empty by definition.
     """
     code, count = np.ones(1, np.uint64), np.maximum(table[:1], 0)
     codes, counts, leaves = [], [], []
+    spilled = 0.0
     for level in range(shape.levels):
         chosen = _refined(shape, pruning, level, count)
         leaf = np.ones(len(code), np.bool_)
@@ -108,7 +125,10 @@ def grow(shape: Shape, table: I64, pruning: Pruning, live: Live | None = None) -
         leaves.append(leaf)
         if not len(chosen):
             break
-        code, count = _children(shape, table, level + 1, code[chosen], count[chosen], live)
+        spilled += math.fsum((count[leaf].astype(np.float64) ** 2).tolist())
+        parents = Parents(code[chosen], count[chosen])
+        looks = _look(shape, table, level + 1, parents, reading, spilled)
+        code, count = _children(parents, looks, live)
     return Tree(np.concatenate(codes), np.concatenate(counts), np.concatenate(leaves))
 
 
@@ -118,20 +138,23 @@ def _refined(shape: Shape, pruning: Pruning, level: int, count: I64) -> NDArray[
     return np.arange(len(count)) if level < shape.exact else pruning.select(level, count)
 
 
-def _children(
-    shape: Shape, table: I64, level: int, parents: U64, count: I64, live: Live | None
-) -> tuple[U64, I64]:
-    code = np.repeat(parents << np.uint64(1), 2)
-    code[1::2] += np.uint64(1)
-    sums = shape.part(table, level)
+def _look(
+    shape: Shape, table: I64, level: int, parents: Parents, reading: Reading, spilled: float
+) -> I64:
+    """(2p,) estimated counts of both children of each parent."""
+    sums, code = shape.part(table, level), parents.children()
     if level <= shape.exact:
-        looks = sums[(code - np.uint64(1 << level)).astype(np.intp)]
-    else:
-        looks = shape.sketch.estimate(sums, code)
-    left, right = consistent(count, looks[0::2], looks[1::2])
+        return sums[(code - np.uint64(1 << level)).astype(np.intp)]
+    if reading.kind == "single":
+        return shape.sketch.estimate(sums, code)
+    variance = float(reading.variance[level]) + spilled / shape.sketch.width
+    return decode(shape.sketch, sums, parents, variance)
+
+
+def _children(parents: Parents, looks: I64, live: Live | None) -> tuple[U64, I64]:
+    code, left = parents.children(), consistent(parents.records, looks[0::2], looks[1::2])[0]
     if live is not None:
         alive = live(code)
-        left = np.where(alive[1::2], left, count)
+        left = np.where(alive[1::2], left, parents.records)
         left = np.where(alive[0::2], left, 0)
-        right = count - left
-    return code, np.stack([left, right], axis=1).reshape(-1)
+    return code, np.stack([left, parents.records - left], axis=1).reshape(-1)

@@ -71,7 +71,8 @@ class Sketch:
         """Number of sums, j·w."""
         return self.rows * self.width
 
-    def _hash(self, codes: U64, row: int) -> tuple[NDArray[np.intp], I64]:
+    def hash(self, codes: U64, row: int) -> tuple[NDArray[np.intp], I64]:
+        """(m,) sum of each code in ``row``, counted over all rows, and (m,) its sign."""
         mixed = _mix(codes ^ _mix(np.array([_row_key(self.seed, row)], np.uint64)))
         bucket = ((mixed >> np.uint64(32)) * np.uint64(self.width)) >> np.uint64(32)
         sign = np.ones(len(codes), np.int64)
@@ -83,7 +84,7 @@ class Sketch:
         """(j·w,) exact sums of a stream in which each code occurs ``counts`` times."""
         sums = np.zeros(self.cells, np.int64)
         for row in range(self.rows):
-            place, sign = self._hash(codes, row)
+            place, sign = self.hash(codes, row)
             np.add.at(sums, place, sign * counts)
         return sums
 
@@ -91,7 +92,7 @@ class Sketch:
         """(m,) estimated counts of ``codes`` from (j·w,) sums, exact or noisy."""
         looks = np.empty((self.rows, len(codes)), np.int64)
         for row in range(self.rows):
-            place, sign = self._hash(codes, row)
+            place, sign = self.hash(codes, row)
             looks[row] = sums[place] * sign
         middle = self.rows // 2 if self.kind == "count" else 0
         chosen: I64 = np.partition(looks, middle, axis=0)[middle]
