@@ -1,0 +1,61 @@
+"""The clock log as one worker, or a replay, knows it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from hushstream.mechanisms.errors import EngineError
+from hushstream.topics.records import Beat, ClockRecord
+
+from .timeline import Timeline, fold
+
+Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
+
+
+class ClockLog:
+    """Records of the clock topic in order.
+
+    Beats that every shard of this worker has passed are dropped; all other records are kept,
+    since they say where each pipeline stands.
+    """
+
+    def __init__(self, horizons: dict[str, int], entries: Iterable[Entry] = ()) -> None:
+        self._horizons = horizons
+        self._entries: list[Entry] = list(entries)
+        self._base = 0  # beats below it may be missing
+        self.end = self._entries[-1][0] + 1 if self._entries else 0
+
+    def append(self, place: int, record: ClockRecord) -> None:
+        """Take the next record of the topic."""
+        if place < self.end:
+            return
+        self._entries.append((place, record))
+        self.end = place + 1
+
+    def since(self, place: int) -> list[Entry]:
+        """Entries at or above ``place``.
+
+        Raises:
+            EngineError: beats above ``place`` were dropped; the log must be read again.
+        """
+        if place < self._base:
+            raise EngineError("the clock log was dropped below this position; it is read again")
+        return self._entries[bisect_left(self._entries, place, key=lambda e: e[0]) :]
+
+    def timelines(self, place: int) -> dict[str, Timeline]:
+        """Where every pipeline stands just before ``place``."""
+        before = self._entries[: bisect_left(self._entries, place, key=lambda e: e[0])]
+        return fold((record for _, record in before), self._horizons)
+
+    def prune(self, place: int) -> None:
+        """Drop beats below ``place``."""
+        if place <= self._base:
+            return
+        self._base = place
+        self._entries = [e for e in self._entries if e[0] >= place or not isinstance(e[1], Beat)]
+
+    @property
+    def base(self) -> int:
+        """Beats are complete from here on."""
+        return self._base

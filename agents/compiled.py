@@ -1,0 +1,158 @@
+"""A configuration compiled to a deployment: mechanisms built, hashes taken, names resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from hushstream.mechanisms.contract import Mechanism, Setting
+from hushstream.mechanisms.errors import ConfigError, ParameterError
+from hushstream.mechanisms.registry import find
+from hushstream.topics import config_model, config_pipeline
+from hushstream.topics.config import Config
+from hushstream.topics.config_canonical import config_hash, privacy_settings
+from hushstream.topics.config_pipeline import Count, Mean, Sum
+from hushstream.topics.events import Column, InputFields, PipelineFields, encode_key
+from hushstream.topics.names import dead_letter_topic, late_topic
+from hushstream.topics.schedule import Schedule
+
+from .model import Deployment, Input, Pipeline
+
+
+def compile_config(
+    config: Config,
+    partitions: Mapping[str, int] | None = None,
+    numbers: Mapping[str, int] | None = None,
+) -> Deployment:
+    """Compile every input and pipeline.
+
+    Args:
+        partitions: of each raw topic; 1 where nothing is known of it yet.
+        numbers: of each pipeline in the ledger; by order in the file where not declared yet.
+
+    Raises:
+        ConfigError: a mechanism refuses its parameters; the message names the pipeline.
+    """
+    inputs = []
+    place = {p.name: i for i, p in enumerate(config.pipeline)}
+    for source in config.input:
+        pipelines = tuple(
+            _pipeline(config, source, p, (numbers or place)[p.name])
+            for p in config.pipeline
+            if p.input == source.name
+        )
+        inputs.append(_input(source, (partitions or {}).get(source.topic, 1), pipelines))
+    return Deployment(config.deployment.name, tuple(inputs))
+
+
+def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipeline]) -> Input:
+    fields = InputFields(
+        source.time.field,
+        source.time.format,
+        source.time.zone,
+        source.unit,
+        source.max_record_bytes,
+    )
+    return Input(
+        source.name, source.topic, partitions, fields, source.partitioner, tuple(pipelines)
+    )
+
+
+def _pipeline(
+    config: Config, source: config_model.Input, p: config_pipeline.Pipeline, number: int
+) -> Pipeline:
+    schedule = Schedule.of(p)
+    columns = value_columns(p)
+    keys = None if p.public_keys is None else tuple(sorted(encode_key(k) for k in p.public_keys))
+    mechanism = build(p, schedule, columns, keys)
+    engine, release = config.engine, p.release
+    return Pipeline(
+        name=p.name,
+        number=number,
+        mechanism=mechanism,
+        fields=PipelineFields(
+            p.key, tuple(columns), p.sign, p.inputs, None if keys is None else frozenset(keys)
+        ),
+        windows=schedule,
+        external=p.schedule == "external",
+        unit_name=p.unit_name,
+        direct=source.partitioner != "none",
+        delay=p.feedback_delay,
+        epsilon=Fraction(p.budget.epsilon),
+        delta=Fraction(p.budget.delta),
+        limit_epsilon=p.budget.limit_epsilon,
+        limit_delta=p.budget.limit_delta,
+        config=privacy_settings(config, p),
+        config_hash=config_hash(config, p),
+        release_topic=p.release_topic,
+        release_partitions=engine.release_partitions,
+        cells_partitions=1 if mechanism.routing == "single" else engine.cells_partitions,
+        units_partitions=engine.units_partitions,
+        max_future_skew=engine.max_future_skew,
+        late_topic=late_topic(p.name) if source.late == "topic" else None,
+        dlq_topic=dead_letter_topic(p.name) if source.on_error == "dlq" else None,
+        dlq_payload=source.dlq_payload,
+        fail_on_error=source.on_error == "fail",
+        publish_delay=engine.publish_delay,
+        full_rows=release.format == "full",
+        non_negative=release.display == "non-negative",
+        confidence=float(release.confidence_level),
+        names=output_names(p),
+        means=tuple((a.label, f"sum:{a.field}") for a in p.aggregate if isinstance(a, Mean)),
+        public_keys=keys,
+        key_names=p.key,
+    )
+
+
+def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
+    """Distinct numeric columns that a pipeline sums, in order of appearance."""
+    found: dict[str, Column] = {}
+    for a in p.aggregate:
+        if isinstance(a, Count):
+            continue
+        column = Column(a.field, a.low, a.high, a.grid)
+        if found.setdefault(a.field, column) != column:
+            raise ConfigError(
+                f"pipeline {p.name!r}: field {a.field!r} has two different bounds or grids; "
+                "a sum and a mean of one field share them"
+            )
+    return list(found.values())
+
+
+def output_names(p: config_pipeline.Pipeline) -> dict[str, str | None]:
+    """Name in releases of each released column; None for those that only serve a mean."""
+    names: dict[str, str | None] = {"count": None}
+    for a in p.aggregate:
+        if isinstance(a, Count):
+            names["count"] = a.label
+        else:
+            names.setdefault(f"sum:{a.field}", None)
+            if isinstance(a, Sum):
+                names[f"sum:{a.field}"] = a.label
+    return names
+
+
+def build(
+    p: config_pipeline.Pipeline,
+    schedule: Schedule,
+    columns: Sequence[Column],
+    keys: tuple[bytes, ...] | None,
+) -> Mechanism:
+    """The mechanism of a pipeline; its own complaint names the setting."""
+    setting = Setting(
+        epsilon=Fraction(p.budget.epsilon),
+        delta=Fraction(p.budget.delta),
+        horizon=schedule.horizon,
+        windows=schedule.per_epoch,
+        columns=tuple(
+            (f"sum:{c.field}", round(c.low / c.grid), round(c.high / c.grid)) for c in columns
+        ),
+        grids=tuple(c.grid for c in columns),
+        keys=keys,
+        count=any(isinstance(a, Count | Mean) for a in p.aggregate),
+    )
+    try:
+        mechanism: Mechanism = find(p.mechanism.kind).build(p.mechanism.parameters, setting)
+    except ParameterError as error:
+        raise ConfigError(f"pipeline {p.name!r}: {error}") from error
+    return mechanism

@@ -1,0 +1,81 @@
+"""Bad, late and far-future records, in the same transaction as the step that met them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from hushstream.mechanisms.errors import EngineError
+from hushstream.topics.events import Bad, Raw
+
+from .model import Pipeline
+from .step import Out, Step
+
+ROOM = 900_000  # bytes; a copy larger than this falls back to a hash
+Place = tuple[str, int]  # topic, partition
+
+
+def dead_letters(
+    pipeline: Pipeline, place: Place, records: Sequence[Raw], bad: Bad, step: Step
+) -> None:
+    """Send each bad record to the pipeline's dead-letter topic, with KIP-1034 headers.
+
+    Raises:
+        EngineError: the input is configured to stop at a bad record.
+    """
+    if pipeline.fail_on_error:
+        reason = next(iter(bad.values()))
+        raise EngineError(
+            f"pipeline {pipeline.name!r}: a bad record ({reason}) on {place[0]}-{place[1]}, and "
+            'on_error = "fail"; mend the producer, or set on_error = "dlq"'
+        )
+    for row, reason in sorted(bad.items()):
+        step.counts[pipeline.name, f"invalid:{reason}"] += 1
+        if pipeline.dlq_topic:
+            headers = failure_headers(place, records[row], reason)
+            step.out.append(copy(pipeline, pipeline.dlq_topic, records[row], headers))
+
+
+def late_records(
+    pipeline: Pipeline, place: Place, records: Iterable[Raw], outcome: str, step: Step
+) -> None:
+    """Keep late and far-future records on a topic of their own."""
+    for record in records:
+        headers = failure_headers(place, record, outcome)
+        step.out.append(copy(pipeline, pipeline.late_topic or "", record, headers))
+
+
+def failure_headers(place: Place, record: Raw, reason: str) -> tuple[tuple[str, bytes], ...]:
+    """The six headers of KIP-1034 and ours."""
+    topic, partition = place
+    prefix = "__streams.errors."
+    fields = {
+        "exception": "hushstream.RecordError",
+        "stacktrace": "",
+        "message": reason,
+        "topic": topic,
+        "partition": str(partition),
+        "offset": str(record.offset),
+        "timestamp": str(record.timestamp),
+        "stage": "decode",
+        "reason": reason,
+    }
+    return tuple((prefix + name, value.encode()) for name, value in fields.items())
+
+
+def copy(
+    pipeline: Pipeline, topic: str, record: Raw, headers: tuple[tuple[str, bytes], ...]
+) -> Out:
+    """A copy by the payload policy; a record too large to copy is replaced by its hash."""
+    policy = pipeline.dlq_payload
+    size = len(record.key or b"") + len(record.value or b"")
+    size += sum(len(name) + len(value or b"") for name, value in record.headers)
+    key, value, kept = record.key, record.value, record.headers
+    if policy == "none":
+        key = value = None
+        kept = ()
+    elif policy == "hash" or size > ROOM:
+        digest = hashlib.sha256((record.key or b"") + b"\0" + (record.value or b"")).hexdigest()
+        key, value, kept = None, f"sha256:{digest}".encode(), ()
+    timestamp = max(record.timestamp, 0)
+    return Out(topic, 0, key, value, timestamp, (*kept, *headers))

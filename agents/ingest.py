@@ -1,0 +1,348 @@
+"""The first stage: raw records and the clock log to slices of micro-batches, or to bounds.
+
+A record may be used only once a clock entry has passed it; the first entry that does decides
+its micro-batch, and that entry's time decides what is in the far future. Never the wall clock
+of this process: the same two logs always give the same slices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from hushstream.mechanisms.contract import I64
+from hushstream.mechanisms.errors import EngineError
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics.events import Bad, Decoded, Decoder, Raw, View
+from hushstream.topics.frames import Barrier, Slice, encode_barrier, encode_events
+from hushstream.topics.names import Names
+from hushstream.topics.records import ClockRecord, Marker, Skipped, Start, Trigger
+from numpy.typing import NDArray
+
+from .bound import Bound, Statuses, route_units
+from .deadletter import dead_letters, late_records
+from .model import Input, Pipeline
+from .step import Out, Step
+from .store import Overlay, Reader
+from .timeline import Timeline, advance
+
+Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
+
+
+class Segment(NamedTuple):
+    """Records [low, high) of a list and what the clock said of them, then one clock record."""
+
+    low: int
+    high: int
+    then: ClockRecord | None
+
+
+class Ingest:
+    """The first stage of one raw partition; its only state is the marker and unit rows."""
+
+    def __init__(
+        self,
+        source: Input,
+        partition: int,
+        names: Names,
+        unit_key: bytes,
+        statuses: Statuses | None = None,
+    ) -> None:
+        self.source = source
+        self.partition = partition
+        self._names = names
+        self._unit_key = unit_key
+        self._decoder = Decoder(
+            source.fields,
+            [p.fields for p in source.pipelines],
+            [p.mechanism for p in source.pipelines],
+        )
+        self._bounds = {
+            p.name: Bound(p, names, partition, statuses) for p in source.pipelines if p.direct
+        }
+        self._digests: dict[object, bytes] = {}
+        self._floors: dict[str, int] = {}
+
+    def step(
+        self,
+        reader: Reader,
+        marker: Marker,
+        timelines: dict[str, Timeline],
+        records: Sequence[Raw],
+        fetched: int,
+        entries: Sequence[Entry],
+    ) -> Step:
+        """Use what the clock allows.
+
+        Args:
+            timelines: as of ``marker.clock``; advanced in place with the entries handled.
+            records: those at or above ``marker.applied``, in order.
+            fetched: offset before which ``records`` is complete.
+            entries: clock log from ``marker.clock`` on.
+        """
+        segments, times, applied, clock = self._plan(marker, records, fetched, entries)
+        used = segments[-1].high if segments else 0
+        step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
+        decoded = self._decoder.decode(records[:used]) if used else None
+        if decoded is not None:
+            decoded = self._reject(records, decoded, step)
+        for segment in segments:
+            if decoded is not None and segment.high > segment.low:
+                self._use(reader, timelines, records, decoded, times, segment, step)
+            if segment.then is not None:
+                self._handle(reader, timelines, segment.then, step)
+        return step
+
+    def _plan(
+        self, marker: Marker, records: Sequence[Raw], fetched: int, entries: Sequence[Entry]
+    ) -> tuple[list[Segment], I64, int, int]:
+        """Cut the list at clock records that change a timeline; beats only set times."""
+        offsets = np.fromiter((r.offset for r in records), np.int64, len(records))
+        times = np.zeros(len(records), np.int64)
+        segments: list[Segment] = []
+        low, row, applied, clock = 0, 0, marker.applied, marker.clock
+        mine = {p.name for p in self.source.pipelines}
+        for place, record in entries:
+            allowed = self._allowed(record, applied)
+            take = min(allowed, fetched)
+            end = int(np.searchsorted(offsets, take))
+            times[row:end] = getattr(record, "time", 0)
+            row, applied = end, max(applied, take)
+            if allowed > fetched:
+                break
+            clock = place + 1
+            if getattr(record, "pipeline", None) in mine:
+                segments.append(Segment(low, row, record))
+                low = row
+        if row > low:
+            segments.append(Segment(low, row, None))
+        return segments, times, applied, clock
+
+    def _allowed(self, record: ClockRecord, applied: int) -> int:
+        if isinstance(record, Start | Skipped):
+            return applied  # no offsets of its own: it stands between two beats
+        ends = record.offsets.get(self.source.topic)
+        return applied if ends is None else ends[self.partition]
+
+    def _handle(
+        self, reader: Reader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
+    ) -> None:
+        advance(timelines, record)
+        if not isinstance(record, Trigger):
+            return
+        if record.final:
+            self._floors[record.pipeline] = record.window + 1
+        pipeline = next(p for p in self.source.pipelines if p.name == record.pipeline)
+        if pipeline.config_hash != record.config_hash:
+            raise EngineError(
+                f"pipeline {pipeline.name!r}: the clock charged another configuration; "
+                "run the configuration that the ledger holds"
+            )
+        if pipeline.direct:
+            self._bounds[pipeline.name].barrier(reader, record, step)
+            return
+        frame = encode_barrier(Barrier(self.partition, record, np.zeros(0, np.int64)))
+        topic = self._names.units(pipeline.name)
+        step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
+
+    def forget(self, reader: Reader, step: Step, limit: int) -> None:
+        """Delete up to ``limit`` unit rows of epochs that are over."""
+        for name, floor in list(self._floors.items()):
+            if name not in self._bounds or not self._bounds[name].forget(
+                reader, floor, step, limit
+            ):
+                del self._floors[name]
+
+    def _use(
+        self,
+        reader: Reader,
+        timelines: dict[str, Timeline],
+        records: Sequence[Raw],
+        decoded: Decoded,
+        times: I64,
+        segment: Segment,
+        step: Step,
+    ) -> None:
+        digests = None
+        for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
+            low, high = np.searchsorted(view.rows, (segment.low, segment.high))
+            if low == high:
+                continue
+            if digests is None:
+                digests = self._digest(decoded, segment)
+            rows = np.arange(low, high)
+            slices, late, future = self._slices(
+                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests,
+                segment.low,
+            )  # fmt: skip
+            self._leave(pipeline, records, late, future, step)
+            if pipeline.direct:
+                self._bounds[pipeline.name].absorb(Overlay(reader, step.rows), slices, step)
+            else:
+                self._forward(pipeline, slices, step)
+
+    def _slices(
+        self,
+        pipeline: Pipeline,
+        timeline: Timeline,
+        view: View,
+        rows: NDArray[np.intp],
+        time: I64,
+        beat: I64,
+        digests: NDArray[np.uint8],
+        base: int,
+    ) -> tuple[list[Slice], NDArray[np.intp], NDArray[np.intp]]:
+        """Group the view's rows by window; return late and far-future record rows too."""
+        at = view.rows[rows]
+        windows = (time[at] - pipeline.windows.origin) // pipeline.windows.length
+        future = time[at] > beat[at] + pipeline.max_future_skew
+        late = np.zeros(len(at), bool)
+        slices = []
+        for window in np.unique(windows[~future]).tolist():
+            here = np.flatnonzero((windows == window) & ~future)
+            batch = timeline.batch(window)
+            if batch == 0:
+                late[here] = True
+                continue
+            used, key = np.unique(view.key[rows[here]], return_inverse=True)
+            slices.append(
+                Slice(
+                    window,
+                    batch,
+                    digests[at[here] - base],
+                    view.keys.take(used),
+                    key.astype(np.intp),
+                    view.value[rows[here]],
+                    view.sign[rows[here]],
+                )
+            )
+        return slices, at[late], at[future]
+
+    def _forward(self, pipeline: Pipeline, slices: list[Slice], step: Step) -> None:
+        topic = self._names.units(pipeline.name)
+        for one in slices:
+            step.counts[pipeline.name, "routed"] += len(one.unit)
+            home = route_units(one.unit, pipeline.units_partitions)
+            for partition in np.unique(home).tolist():
+                mine = one.part(np.flatnonzero(home == partition))
+                for frame in encode_events(self.partition, mine):
+                    step.out.append(Out(topic, partition, None, frame))
+
+    def _digest(self, decoded: Decoded, segment: Segment) -> NDArray[np.uint8]:
+        """(rows, 16) keyed digests of the units of a segment; zeros in bad rows."""
+        if len(self._digests) > 500_000:  # a cache, not state
+            self._digests.clear()
+        known, digest = self._digests, self._one_digest
+        listed = []
+        for unit in decoded.unit[segment.low : segment.high]:
+            found = known.get((type(unit), unit))
+            if found is None:
+                found = known[type(unit), unit] = digest(unit)
+            listed.append(found)
+        return np.frombuffer(b"".join(listed), np.uint8).reshape(-1, 16)
+
+    def _one_digest(self, unit: object) -> bytes:
+        return hashlib.blake2b(encode_unit(unit), digest_size=16, key=self._unit_key).digest()
+
+    def _reject(self, records: Sequence[Raw], decoded: Decoded, step: Step) -> Decoded:
+        wrong = self._misplaced(decoded)
+        for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
+            bad = decoded.bad | view.bad | wrong
+            if bad:
+                place = (self.source.topic, self.partition)
+                dead_letters(pipeline, place, records, bad, step)
+        return _without(decoded, wrong) if wrong else decoded
+
+    def _misplaced(self, decoded: Decoded) -> Bad:
+        """Rows whose unit does not belong to this partition under the declared partitioner."""
+        if self.source.partitioner == "none":
+            return {}
+        distinct = list({u for u in decoded.unit if u is not None})
+        texts = Keys.of(partition_text(u) for u in distinct)
+        homes = PARTITIONERS[self.source.partitioner](texts) % self.source.partitions
+        here = (homes == self.partition).tolist()
+        strays = {u for u, fits in zip(distinct, here, strict=True) if not fits}
+        if not strays:
+            return {}
+        rows = ((row, unit) for row, unit in enumerate(decoded.unit) if unit in strays)
+        return {row: "wrong_partition" for row, _ in rows if row not in decoded.bad}
+
+    def _leave(
+        self,
+        pipeline: Pipeline,
+        records: Sequence[Raw],
+        late: NDArray[np.intp],
+        future: NDArray[np.intp],
+        step: Step,
+    ) -> None:
+        for rows, outcome in ((late, "late"), (future, "future")):
+            step.counts[pipeline.name, outcome] += len(rows)
+            if pipeline.late_topic and len(rows):
+                place = (self.source.topic, self.partition)
+                late_records(pipeline, place, [records[r] for r in rows], outcome, step)
+
+
+def _without(decoded: Decoded, wrong: Bad) -> Decoded:
+    """The same records without some rows."""
+    views = []
+    for view in decoded.views:
+        keep = np.flatnonzero(~np.isin(view.rows, list(wrong)))
+        columns = {name: getattr(view, name)[keep] for name in ("rows", "key", "value", "sign")}
+        views.append(view._replace(**columns))
+    return decoded._replace(views=tuple(views))
+
+
+def encode_unit(unit: object) -> bytes:
+    """Injective bytes of a unit's value or tuple of values."""
+    values = unit if isinstance(unit, tuple) else (unit,)
+    parts = [b"%d:%b" % (len(t := _tagged(v)), t) for v in values]
+    return b"".join(parts)
+
+
+def _tagged(value: object) -> bytes:
+    return (b"i%d" % value) if isinstance(value, int) else b"s" + str(value).encode()
+
+
+def partition_text(unit: object) -> bytes:
+    """What a producer gives its partitioner: the unit as text."""
+    return str(unit).encode()
+
+
+def murmur2(keys: Keys) -> NDArray[np.int64]:
+    """The positive murmur2 hash of Kafka's Java clients, for a column of keys."""
+    m = np.uint32(0x5BD1E995)
+    widths = np.diff(keys.offsets)
+    state = np.uint32(0x9747B28C) ^ widths.astype(np.uint32)
+    starts = keys.offsets[:-1]
+    data = np.concatenate([keys.data, np.zeros(4, np.uint8)])
+    for block in range(int(widths.max(initial=0)) // 4):
+        live = np.flatnonzero(widths >= 4 * (block + 1))
+        word = _little(data, starts[live] + 4 * block, 4) * m
+        word = (word ^ (word >> np.uint32(24))) * m
+        state[live] = (state[live] * m) ^ word
+    rest = widths % 4
+    for left in (1, 2, 3):
+        live = np.flatnonzero(rest == left)
+        tail = _little(data, starts[live] + widths[live] - left, left)
+        state[live] = (state[live] ^ tail) * m
+    state = (state ^ (state >> np.uint32(13))) * m
+    state ^= state >> np.uint32(15)
+    return (state & np.uint32(0x7FFFFFFF)).astype(np.int64)
+
+
+def crc32(keys: Keys) -> NDArray[np.int64]:
+    """The CRC-32 of librdkafka's consistent partitioners, for a column of keys."""
+    return np.fromiter(map(zlib.crc32, keys.tolist()), np.int64, len(keys))
+
+
+def _little(data: NDArray[np.uint8], at: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
+    word = np.zeros(len(at), np.uint32)
+    for place in range(width):
+        word |= data[at + place].astype(np.uint32) << np.uint32(8 * place)
+    return word
+
+
+PARTITIONERS: dict[str, Callable[[Keys], NDArray[np.int64]]] = {"murmur2": murmur2, "crc32": crc32}

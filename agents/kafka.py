@@ -1,0 +1,81 @@
+"""Kafka clients of the worker: one table of settings for both libraries, logs read to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiokafka
+from aiokafka.structs import TopicPartition
+from hushstream.mechanisms.errors import EngineError
+from hushstream.topics.config_clients import aiokafka_options
+from hushstream.topics.config_model import Kafka
+
+BATCH_BYTES = 900_000
+
+
+def transactional_producer(
+    kafka: Kafka, transactional_id: str, timeout_ms: int
+) -> aiokafka.AIOKafkaProducer:
+    """A producer whose start fences every earlier owner of the same id."""
+    return aiokafka.AIOKafkaProducer(
+        **aiokafka_options(kafka),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        acks="all",
+        compression_type="lz4",
+        max_batch_size=BATCH_BYTES,
+        max_request_size=16 * 1024 * 1024,
+        linger_ms=0,
+        request_timeout_ms=30_000,
+    )
+
+
+def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
+    """A consumer without a group that reads what is committed."""
+    return aiokafka.AIOKafkaConsumer(
+        **aiokafka_options(kafka),
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=100,
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+    )
+
+
+async def read_to_end(
+    kafka: Kafka, topic: str, partition: int, start: int | None = None
+) -> AsyncIterator[tuple[list[Any], int, int]]:
+    """Committed records of one partition from ``start`` to its end at the time of the call.
+
+    Yields lists with the position reached and the end; at least one, which may be empty.
+
+    Raises:
+        EngineError: ``start`` is below what the topic still has.
+    """
+    client = consumer(kafka)
+    await client.start()
+    tp = TopicPartition(topic, partition)
+    try:
+        client.assign([tp])
+        begin = (await client.beginning_offsets([tp]))[tp]
+        end = (await client.end_offsets([tp]))[tp]
+        position = begin if start is None else start
+        if position < begin:
+            raise EngineError(f"{topic}-{partition} no longer has offset {position}")
+        client.seek(tp, position)
+        yield [], position, end
+        while position < end:
+            found = await client.getmany(tp, timeout_ms=200)
+            position = await client.position(tp)
+            yield found.get(tp, []), position, end
+    finally:
+        await client.stop()
+
+
+async def stop_quietly(client: Any) -> None:
+    """Stop a client that may be broken already."""
+    with contextlib.suppress(Exception):  # it failed before: nothing is lost with it
+        await asyncio.wait_for(client.stop(), timeout=5)

@@ -1,0 +1,193 @@
+"""Stages as shards run them: pure steps over an input log, a store and what the worker knows.
+
+The same objects run in a worker, where a shard feeds them from Kafka, and in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import derive
+from hushstream.topics.frames import Events, decode
+from hushstream.topics.names import Names
+from hushstream.topics.records import Marker, Trigger
+from numpy.typing import NDArray
+
+from .aggregate import Aggregate, Frame
+from .clocklog import ClockLog, Entry
+from .feedback import Feedback
+from .ingest import Ingest
+from .model import Input, Pipeline
+from .step import Step
+from .store import Reader
+from .timeline import Timeline
+from .units import UnitsStage
+
+EVENTS = 20_000  # raw records of one step
+FRAMES = 48  # frames of one step
+GARBAGE = 2_000  # expired rows deleted in one step
+
+
+class Stage(Protocol):
+    """What a shard runs.
+
+    ``position`` is the input offset that the stage wants next; it may be ahead of the
+    committed marker where state is only held in memory.
+    """
+
+    @property
+    def position(self) -> int: ...
+
+    def open(self, reader: Reader, marker: Marker) -> None: ...
+
+    def step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None: ...
+
+
+class IngestShard:
+    """The first stage with its clock, and the gate of adaptive mechanisms."""
+
+    def __init__(
+        self,
+        source: Input,
+        partition: int,
+        names: Names,
+        secret: bytes,
+        clock: ClockLog,
+        feedback: Mapping[str, Feedback],
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._feedback = feedback
+        self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
+        self._ingest = Ingest(
+            source, partition, names, derive(secret, "units"), _statuses(feedback)
+        )
+        self._timelines: dict[str, Timeline] = {}
+        self._skip = 0
+        self.position = 0
+
+    def open(self, reader: Reader, marker: Marker) -> None:
+        """Stand where the marker stands."""
+        self._timelines = self._clock.timelines(marker.clock)
+        self._skip = marker.clock
+        self.position = marker.applied
+
+    def step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        """Use what the clock allows; None if that is nothing."""
+        entries = self._gated(self._clock.since(self._skip))
+        if len(records) > EVENTS:
+            records = records[:EVENTS]
+            fetched = records[-1].offset + 1
+        start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
+        step = self._ingest.step(
+            reader, start, self._timelines, records, max(fetched, marker.applied), entries
+        )
+        self._skip = step.marker.clock
+        self._ingest.forget(reader, step, GARBAGE)
+        self.position = step.marker.applied
+        if step.marker.applied == marker.applied and not step.out and not step.rows:
+            return None
+        return step
+
+    def _gated(self, entries: list[Entry]) -> list[Entry]:
+        """Entries up to the first trigger whose feedback is still missing."""
+        for place, (_, record) in enumerate(entries):
+            if isinstance(record, Trigger) and not record.final and record.pipeline in self._delays:
+                needed = record.index - self._delays[record.pipeline]
+                if not self._feedback[record.pipeline].complete(record.window, needed):
+                    return entries[: place + 1]
+        return entries
+
+
+class UnitsShard:
+    """The bound stage of a re-partitioned pipeline, waiting for feedback where it needs it."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        partition: int,
+        names: Names,
+        upstreams: int,
+        feedback: Mapping[str, Feedback],
+    ) -> None:
+        self._pipeline = pipeline
+        self._feedback = feedback.get(pipeline.name)
+        self._stage = UnitsStage(pipeline, partition, names, upstreams, _statuses(feedback))
+        self.position = 0
+
+    def open(self, reader: Reader, marker: Marker) -> None:
+        """Stand where the marker stands."""
+        self.position = marker.applied
+
+    def step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        """Absorb the next frames whose feedback this worker has read."""
+        taken = self._usable(records[:FRAMES])
+        if len(taken) < len(records):
+            fetched = taken[-1].offset + 1 if taken else marker.applied
+        step = self._stage.step(reader, marker, taken, fetched)
+        if step is not None:
+            self._stage.forget(reader, step, GARBAGE)
+            self.position = step.marker.applied
+        return step
+
+    def _usable(self, frames: Sequence[Any]) -> Sequence[Any]:
+        if self._feedback is None:
+            return frames
+        for place, frame in enumerate(frames):
+            taken = decode(frame.value)
+            if isinstance(taken, Events):
+                needed = taken.slice.batch - 1 - self._pipeline.delay
+                if not self._feedback.complete(taken.slice.window, needed):
+                    return frames[:place]
+        return frames
+
+
+class AggregateShard:
+    """The aggregate stage of one cells partition."""
+
+    def __init__(
+        self, pipeline: Pipeline, partition: int, names: Names, secret: bytes, upstreams: int
+    ) -> None:
+        self._stage = Aggregate(pipeline, partition, names, derive(secret, "noise"), upstreams)
+
+    @property
+    def position(self) -> int:
+        """The next frame to take."""
+        return self._stage.position
+
+    def open(self, reader: Reader, marker: Marker) -> None:
+        """Take up committed state."""
+        self._stage.open(reader, marker)
+
+    def step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        """Take frames until something has to be committed."""
+        step = self._stage.step(reader, marker, records, fetched)
+        if step is not None:
+            self._stage.forget(reader, step, GARBAGE)
+        return step
+
+
+def bound_upstreams(pipeline: Pipeline, source: Input) -> int:
+    """How many bound shards send barriers to each aggregate shard."""
+    return source.partitions if pipeline.direct else pipeline.units_partitions
+
+
+def _statuses(feedback: Mapping[str, Feedback]) -> Any:
+    def lookup(pipeline: str, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
+        return feedback[pipeline].statuses(window, keys, as_of)
+
+    return lookup
+
+
+__all__ = ["AggregateShard", "Frame", "IngestShard", "Stage", "UnitsShard", "bound_upstreams"]

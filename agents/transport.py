@@ -1,0 +1,204 @@
+"""A Faust transport that hands an agent whole fetched lists, with the interval that they cover.
+
+Stock Faust makes one event of each record and drops empty lists. Here one event is an
+`Interval`: the records of one partition between two positions, control records and aborted
+transactions counted as covered. Intervals are captured in the consumer's thread, right after
+the records were fetched, where ``position`` is exactly what was handed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+import faust
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import ConsumerStoppedError
+from aiokafka.structs import TopicPartition
+from faust.transport import drivers
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, ConsumerMessage, Message
+
+ALIAS = "hush"
+MAX_RECORDS = 20_000
+POLL_SECONDS = 0.1
+
+
+class Interval(NamedTuple):
+    """Records of one partition in [start, end), in order; possibly none."""
+
+    tp: TP
+    start: int
+    end: int
+    records: list[Any]
+
+
+class ConsumerThread(driver.AIOKafkaConsumerThread):
+    """The consumer's own thread, fetching intervals."""
+
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Everything upstream is read as committed; Faust only sets this with its own
+        # transactions, which are not used.
+        consumer._isolation_level = "read_committed"
+        consumer._fetch_max_wait_ms = int(POLL_SECONDS * 1000)
+        return consumer
+
+    async def intervals(self, active: set[TP]) -> list[Interval]:
+        """Fetch what there is for the active partitions, waiting a moment if nothing is."""
+        return await self.call_thread(self._intervals, self._ensure_consumer(), active)  # type: ignore[no-any-return]
+
+    async def _intervals(self, consumer: Any, active: set[TP]) -> list[Interval]:
+        fetcher = consumer._fetcher
+        if consumer._closed or fetcher._closed:
+            raise ConsumerStoppedError()
+        if not self.consumer.flow_active:
+            return []
+        with fetcher._subscriptions.fetch_context():
+            if fetcher._subscriptions.reassignment_in_progress:
+                await fetcher._subscriptions.wait_for_assignment()
+            found = list(_take(fetcher, active))
+            if not found:
+                waiter = fetcher._create_fetch_waiter()
+                await asyncio.wait([waiter], timeout=POLL_SECONDS)
+                if not waiter.done():
+                    waiter.cancel()
+                found = list(_take(fetcher, active))
+        return found
+
+
+def _take(fetcher: Any, active: set[TP]) -> Iterator[Interval]:
+    """What the fetcher holds for ``active``, as intervals; errors of the broker are raised."""
+    for tp in list(fetcher._records):
+        name = TP(tp.topic, tp.partition)
+        if name not in active:
+            if not fetcher._subscriptions.is_assigned(tp):
+                del fetcher._records[tp]
+            continue
+        held = fetcher._records[tp]
+        if type(held) is not FetchResult:
+            del fetcher._records[tp]
+            fetcher._notify(fetcher._wait_consume_future)
+            held.check_raise()
+            continue
+        assignment = held._assignment
+        state = assignment.state_value(tp) if assignment.active else None
+        start = state.position if state is not None else None
+        records = held.getall(MAX_RECORDS)
+        if not held.has_more():
+            del fetcher._records[tp]
+            fetcher._notify(fetcher._wait_consume_future)
+        if start is not None and state is not None and state.position > start:
+            yield Interval(name, start, state.position, records)
+
+
+class Consumer(driver.Consumer):
+    """Delivers intervals; positions come from the shards, never from the group.
+
+    Attributes:
+        positions: set by the worker; the applied position of each shard that is open.
+    """
+
+    positions: Callable[[], Mapping[TP, int]] = staticmethod(dict)
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        stopped: Callable[[], bool] = lambda: (  # noqa: E731
+            self._stopped.is_set() or fetcher._stopped.is_set()
+        )
+        try:
+            while not stopped():
+                if not self.flow_active:
+                    await self.wait(self.can_resume_flow)
+                    continue
+                await self._drain_once()
+        except ConsumerStoppedError:
+            if not self.app.should_stop:
+                raise
+        except asyncio.CancelledError:
+            if not self.app.should_stop:
+                raise
+
+    async def _drain_once(self) -> None:
+        generation = self.app.consumer_generation_id
+        active = set(self._get_active_partitions()) - self._paused_partitions
+        if not active:  # to aiokafka, an empty set would mean all
+            await asyncio.sleep(POLL_SECONDS / 2)
+            return
+        thread = cast(ConsumerThread, self._thread)
+        for interval in await thread.intervals(active):
+            if not self.flow_active or self.app.consumer_generation_id != generation:
+                return  # the new owner, or we after a seek, will fetch it again
+            message = self._message(interval)
+            await self.wait_first(self.callback(message), self.suspend_flow.wait())
+        await asyncio.sleep(0)
+
+    def _message(self, interval: Interval) -> Message:
+        tp = interval.tp
+        return ConsumerMessage(
+            tp.topic,
+            tp.partition,
+            max(interval.end - 1, 0),
+            time.time(),
+            0,
+            (),
+            b"",
+            cast(bytes, interval),
+            None,
+            0,
+            0,
+            tp,
+            generation_id=self.app.consumer_generation_id,
+        )
+
+    async def perform_seek(self) -> None:
+        """Seek to the shards' own positions; the group's offsets are for monitoring only."""
+        for tp, position in self.positions().items():
+            if tp in self.assignment():
+                await self.seek_to(tp, position)
+
+    async def seek_to(self, tp: TP, position: int) -> None:
+        """Move one partition's position."""
+        thread = cast(ConsumerThread, self._thread)
+        consumer = thread._ensure_consumer()
+        await thread.call_thread(_seek, consumer, TopicPartition(*tp), position)
+
+    def ack(self, message: Message) -> bool:
+        """Nothing to remember: what is applied is in the state."""
+        message.acked = True
+        self._unacked_messages.discard(message)
+        return True
+
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
+        return iter(self.positions())
+
+    def _new_offset(self, tp: TP) -> int | None:
+        return self.positions().get(tp)
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Idle shards are no fault here."""
+
+
+async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
+    consumer.seek(tp, position)
+
+
+class Transport(driver.Transport):
+    """The ``hush://`` transport."""
+
+    Consumer = Consumer
+    driver_version = f"hushstream on {driver.Transport.driver_version}"
+
+
+def register() -> None:
+    """Make ``hush://host:port`` a broker address that Faust understands."""
+    drivers.TRANSPORTS.aliases[ALIAS] = f"{__name__}:Transport"
+
+
+def topic(app: faust.App, names: Iterable[str]) -> Any:
+    """Topics whose events are intervals, passed through without decoding."""
+    return app.topic(*names, key_serializer="raw", value_serializer="raw", internal=False)

@@ -1,0 +1,76 @@
+"""The bound stage of a re-partitioned pipeline: frames of events and barriers to partial sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hushstream.mechanisms.errors import EngineError
+from hushstream.topics.frames import Barrier, Events, decode
+from hushstream.topics.names import Names
+from hushstream.topics.records import Marker
+
+from .aggregate import Frame
+from .bound import Bound, Statuses, route_units
+from .model import Pipeline
+from .step import Step
+from .store import Overlay, Reader
+
+
+class UnitsStage:
+    """One partition of a units topic; its log, in its order, is what the bound is applied to."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        partition: int,
+        names: Names,
+        upstreams: int,
+        statuses: Statuses | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.partition = partition
+        self._bound = Bound(pipeline, names, partition, statuses)
+        self._upstreams = upstreams
+        self._floor: int | None = None
+
+    def step(
+        self, reader: Reader, marker: Marker, frames: Sequence[Frame], fetched: int
+    ) -> Step | None:
+        """Absorb all ``frames``; None if nothing was read."""
+        if fetched <= marker.applied and not frames:
+            return None
+        name = self.pipeline.name
+        upstream = list(marker.upstream.get(name, [0] * self._upstreams))
+        closed = marker.closed.get(name, 0)
+        step = Step(marker)
+        for frame in frames:
+            taken = decode(frame.value)
+            if isinstance(taken, Events):
+                self._check(taken)
+                self._bound.absorb(Overlay(reader, step.rows), [taken.slice], step)
+            elif isinstance(taken, Barrier):
+                if taken.trigger.ordinal != upstream[taken.origin] + 1:
+                    raise EngineError(f"pipeline {name!r}: a barrier is missing")
+                upstream[taken.origin] = taken.trigger.ordinal
+                if min(upstream) > closed:
+                    closed = taken.trigger.ordinal
+                    self._bound.barrier(reader, taken.trigger, step)
+                    if taken.trigger.final:
+                        self._floor = taken.trigger.window + 1
+        applied = max(fetched, marker.applied)
+        step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
+        return step
+
+    def _check(self, events: Events) -> None:
+        """Every unit must belong here: added partitions would give it a second bound."""
+        homes = route_units(events.slice.unit, self.pipeline.units_partitions)
+        if (homes != self.partition).any():
+            raise EngineError(
+                f"a unit of pipeline {self.pipeline.name!r} is on the wrong units partition: "
+                "partitions were added after genesis; start a new deployment"
+            )
+
+    def forget(self, reader: Reader, step: Step, limit: int) -> None:
+        """Delete up to ``limit`` unit rows of epochs that are over."""
+        if self._floor is not None and not self._bound.forget(reader, self._floor, step, limit):
+            self._floor = None

@@ -1,0 +1,1 @@
+"""Declarations: configuration, records, frames and names of topics. No clocks, no Kafka clients."""

@@ -1,0 +1,81 @@
+"""Names of topics, groups and transactional ids; all internal ones contain the genesis id."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Names(NamedTuple):
+    """Every name of one deployment.
+
+    Attributes:
+        deployment: public prefix of the ledger topic.
+        genesis: random hexadecimal id made with the ledger; a wiped deployment gets another.
+    """
+
+    deployment: str
+    genesis: str
+
+    @property
+    def ledger(self) -> str:
+        """The ledger topic, which exists before the genesis id is known."""
+        return ledger_topic(self.deployment)
+
+    @property
+    def base(self) -> str:
+        return f"{self.deployment}.{self.genesis}"
+
+    @property
+    def group(self) -> str:
+        """Consumer group of all workers."""
+        return self.base
+
+    @property
+    def clock(self) -> str:
+        """Beats and triggers; one partition, one writer."""
+        return f"{self.base}.clock"
+
+    @property
+    def requests(self) -> str:
+        """Requests of external triggers; one partition, read by the clock's owner."""
+        return f"{self.base}.requests"
+
+    def units(self, pipeline: str) -> str:
+        """Events re-partitioned by privacy unit."""
+        return f"{self.base}.{pipeline}.units"
+
+    def cells(self, pipeline: str) -> str:
+        """Exact partial sums by key, with barriers."""
+        return f"{self.base}.{pipeline}.cells"
+
+    def selected(self, pipeline: str) -> str:
+        """What was released, fed back to bound shards of adaptive mechanisms."""
+        return f"{self.base}.{pipeline}.selected"
+
+    def changelog(self, stage: str, subject: str) -> str:
+        """Compacted state of the shards of one stage; one partition each."""
+        return f"{self.base}.{stage}.{subject}-changelog"
+
+    def transactional_id(self, stage: str, topic: str, partition: int) -> str:
+        """Fences any earlier owner of the same shard."""
+        return f"{self.base}.{stage}.{topic}.{partition}"
+
+
+def ledger_topic(deployment: str) -> str:
+    """The ledger's topic of a deployment."""
+    return f"{deployment}.ledger.v1"
+
+
+def releases_topic(pipeline: str) -> str:
+    """Default output topic of a pipeline."""
+    return f"hush.{pipeline}.releases.v1"
+
+
+def dead_letter_topic(pipeline: str) -> str:
+    """Records that a pipeline could not use."""
+    return f"hush.{pipeline}.dlq"
+
+
+def late_topic(pipeline: str) -> str:
+    """Late and far-future records, where a pipeline wants to keep them."""
+    return f"hush.{pipeline}.late"

@@ -1,0 +1,112 @@
+"""Small records of the internal topics and the ledger, as typed structs in canonical JSON.
+
+Times are integer microseconds since 1970 (UTC); offsets are Kafka offsets.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+Offsets: TypeAlias = dict[str, list[int]]  # topic -> end offset of each partition
+
+
+class Beat(msgspec.Struct, tag="beat", frozen=True):
+    """Raw records below ``offsets`` may be used from now on."""
+
+    time: int
+    offsets: Offsets
+
+
+class Trigger(msgspec.Struct, tag="trigger", frozen=True):
+    """A cut of one pipeline's window; it is a beat too.
+
+    ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows.
+    ``charge`` is the chain hash of the ledger record that pays for the release.
+    """
+
+    time: int
+    offsets: Offsets
+    pipeline: str
+    ordinal: int
+    window: int  # number of the window since the pipeline's origin; may be negative
+    index: int  # 1..horizon
+    final: bool
+    scheduled: int
+    epoch: int
+    charge_seq: int
+    charge: str
+    config_hash: str
+    code_version: str
+
+
+class Start(msgspec.Struct, tag="start", frozen=True):
+    """The first window that a pipeline serves; earlier event times are late."""
+
+    pipeline: str
+    window: int
+    time: int
+
+
+class Skipped(msgspec.Struct, tag="skipped", frozen=True):
+    """A window whose epoch could not be paid for: no trigger, its data are dropped."""
+
+    pipeline: str
+    epoch: int
+    window: int
+    time: int
+
+
+ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Ask for all triggers scheduled up to ``at``; ``id`` makes a retry harmless."""
+
+    id: str
+    at: int
+    pipelines: list[str] | None = None
+
+
+class Selected(msgspec.Struct, tag="selected", frozen=True):
+    """Keys of one window that became public at one trigger, or changed their status."""
+
+    window: int
+    trigger: int
+    shard: int
+    keys: list[str]  # base64
+    status: list[int]
+    done: bool
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """What a shard has applied; the last row of each of its transactions.
+
+    ``applied`` is the input offset before which everything is in the state; ``clock`` the next
+    clock entry to handle; ``upstream`` the last barrier of each upstream partition, per
+    pipeline; ``closed`` the last ordinal that this shard closed, per pipeline; ``progress``
+    the last key of a release that is committed in chunks.
+    """
+
+    genesis: str
+    applied: int
+    clock: int = 0
+    upstream: dict[str, list[int]] = {}
+    closed: dict[str, int] = {}
+    progress: str | None = None
+
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_CLOCK = msgspec.json.Decoder(Beat | Trigger | Start | Skipped)
+
+
+def encode(record: object) -> bytes:
+    """Canonical JSON: keys sorted, no white space."""
+    return _ENCODER.encode(record)
+
+
+def decode_clock(value: bytes) -> ClockRecord:
+    """One record of the clock topic."""
+    record: ClockRecord = _CLOCK.decode(value)
+    return record
