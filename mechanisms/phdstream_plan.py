@@ -95,7 +95,9 @@ def budget(parameters: Parameters, epsilon: Fraction) -> tuple[Fraction, Fractio
     """
     share = Fraction(0)
     if parameters.selection == "private":
-        share = between("share", Fraction(parameters.share), 0, 1)
+        share = Fraction(parameters.share)
+        if not 0 < share < 1:
+            raise ParameterError("share", parameters.share, "must lie between 0 and 1")
     inserts = parameters.bound // 2 if parameters.lifetime else parameters.bound
     each = epsilon / inserts / (2 - share if parameters.lifetime else 1)
     return share * each, (1 - share) * each
