@@ -5,11 +5,16 @@ Adding one is a file beside this one, an entry here and a page in ``docs/mechani
 
 from __future__ import annotations
 
-from . import phdstream_plan, topl
+from . import histogram_plan, phdstream_plan, privhp_plan, topl
 from .contract import Entry
 from .errors import ParameterError
 
-_ALL: tuple[Entry, ...] = (phdstream_plan.ENTRY, topl.ENTRY)
+_ALL: tuple[Entry, ...] = (
+    histogram_plan.ENTRY,
+    phdstream_plan.ENTRY,
+    privhp_plan.ENTRY,
+    topl.ENTRY,
+)
 
 ENTRIES: dict[str, Entry] = {entry.name: entry for entry in _ALL}
 

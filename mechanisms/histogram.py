@@ -1,0 +1,274 @@
+"""Counts and sums per key of an unbounded stream, for keys that nobody needs to know beforehand.
+
+One noise process per key serves selection and value (`hushstream.mechanisms.selection` says when
+a key becomes public); a public key is released at every later trigger, with or without data.
+
+Model: x_k(t) is what accepted records add to key k in micro-batch t. Each process releases the
+prefix sums of x as B(Cx + z), z discrete Gaussian on a fine grid, A = BC the prefix sums
+(`hushstream.mechanisms.process`). With adaptive weights a key has two processes: S takes its
+records while it is not yet public, V those after, with a weight w < 1 in the contribution bound
+and noise 1/w times as large: a unit can then spend most of its bound on keys that still have to
+be found. The weight of a record depends on what earlier triggers released and on nothing else.
+
+Guarantee (add or remove all records of one unit, all triggers and windows of an epoch): the bound
+holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
+from the past, hence the whole is μ-GDP with μ = √Q/σ, up to what the noise grid adds
+(`accounting.gaussian_cost`); selection adds its δ. `Histogram.cost` is that sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bounding import Bound
+from .contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Encoded,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+)
+from .errors import ContractError
+from .keys import Keys, concat
+from .noise import zero
+from .process import STEPS, Process
+from .selection import first_crossing
+
+S, V = 0, 1
+
+
+class Column(NamedTuple):
+    """A value column: records are clipped to [low, high] and summed as ``value - middle``."""
+
+    name: str
+    low: int
+    high: int
+    middle: int
+
+
+class Quantity(NamedTuple):
+    """What is released: a column of the sums, and the noise process of each lane."""
+
+    column: int  # 0 = count
+    lanes: tuple[Process, ...]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The histogram mechanism; `hushstream.mechanisms.histogram_plan.build` makes one.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: contribution bound of a unit over all keys and windows of an epoch.
+        quantities: count first (if there is one), then each value column.
+        summed: the value columns.
+        threshold: (T,) least count per trigger in 1/STEPS records; empty for a public key list.
+        public: the public key list, or None.
+        min_units: a key with fewer distinct units stays hidden (1: no such rule).
+        show: "keys", or "values" for count and sums; ``count`` False hides the count itself.
+        delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
+        loss: its cost per unit and epoch.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "key"
+    load: ClassVar[Literal["due", "all"]] = "due"
+
+    horizon: int
+    bound: Bound
+    quantities: tuple[Quantity, ...]
+    loss: Cost
+    summed: tuple[Column, ...] = ()
+    grids: tuple[Fraction, ...] = ()
+    threshold: tuple[int, ...] = ()
+    public: frozenset[bytes] | None = field(default=None, repr=False)
+    min_units: int = 1
+    show: Literal["values", "keys"] = "values"
+    count: bool = True
+    delay: int = 1
+    totals: int = 0
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def feedback(self) -> bool:
+        """Whether records of public keys are treated differently from others."""
+        return self.public is None and (self.lanes > 1 or self.show == "keys")
+
+    @property
+    def lanes(self) -> int:
+        return len(self.bound.weights)
+
+    @property
+    def columns(self) -> int:
+        return len(self.summed)
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        return np.dtype([("sums", np.int64, (self.lanes, 1 + self.columns)), ("first", np.int32)])
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        if self.show == "keys":
+            return ()
+        sums = zip(self.summed, self.grids, strict=True)
+        named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
+        return ((Output("count"),) if self.count else ()) + named
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        raise ContractError("a histogram is grouped by key and encodes nothing")
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, self.lanes, self.bound.left)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice and sum what was accepted, per key."""
+        known = batch.status > 0 if self.feedback else np.zeros(len(batch.keys), np.bool_)
+        kept = np.flatnonzero(self._countable(batch, known)[batch.key])
+        batch = batch._replace(
+            key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept],
+            sign=batch.sign[kept],
+        )  # fmt: skip
+        lane = (known & (self.lanes > 1)).astype(np.intp)
+        done = self.bound.apply(units, batch, lane)
+        return done.units, self._part(batch, lane, np.flatnonzero(done.accepted))
+
+    def _countable(self, batch: Batch, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(k,) keys whose records may count at all; the others cost nothing."""
+        if self.public is not None:
+            listed = map(self.public.__contains__, batch.keys)
+            return np.fromiter(listed, np.bool_, len(batch.keys))
+        return ~known if self.show == "keys" else np.ones(len(known), np.bool_)
+
+    def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
+        # A key none of whose records was accepted must leave no trace: nobody paid for it.
+        used, key = np.unique(batch.key[rows], return_inverse=True)
+        sums = np.zeros((len(used), 1 + self.columns), np.int64)
+        sign = batch.sign[rows].astype(np.int64)
+        np.add.at(sums[:, 0], key, sign)
+        for place, column in enumerate(self.summed):
+            clipped = np.clip(batch.value[rows, place], column.low, column.high)
+            np.add.at(sums[:, 1 + place], key, sign * (clipped - column.middle))
+        totals = np.zeros(self.totals, np.int64)
+        return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
+        return Rows(key, np.zeros(len(key), self.row_dtype), due)
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add the micro-batch, select, predict, and release every public key of ``closed``."""
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        cell, due, touched = self._advance(closed)
+        if self.public is None:
+            self._select(closed, cell, due, noise)
+        else:
+            cell["first"], due[:] = 1, -1
+        shown = np.flatnonzero(cell["first"] > 0)
+        changed = touched | (due != closed.rows.due) | (cell["first"] != closed.rows.cell["first"])
+        back = np.flatnonzero(changed)
+        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
+        keys, status = closed.rows.key.take(shown), cell["first"][shown]
+        value, variance = self._values(cell[shown], keys, closed.t, noise)
+        return rows, Releases(keys, value, variance, status, self._public(closed.t))
+
+    def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
+        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        row = rows_of(closed.rows.key, closed.part.key)
+        np.add.at(cell["sums"], (row, closed.part.lane), closed.part.sums)
+        touched = np.zeros(len(cell), np.bool_)
+        touched[row] = True
+        return cell, due, touched
+
+    def _select(
+        self, closed: Closed, cell: NDArray[Any], due: NDArray[np.int32], noise: Noise
+    ) -> None:
+        """Test hidden keys now and at every later trigger, with the noise that will be used."""
+        hidden = np.flatnonzero(cell["first"] == 0)
+        process = self.quantities[0].lanes[S]
+        bar = np.asarray(self.threshold, np.int64)[closed.t - 1 :]
+        for rows in process.chunks(hidden):
+            count = cell["sums"][rows, S, 0]
+            ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
+            hit = first_crossing(count * STEPS, ahead, bar)
+            hit[count < self.min_units] = -1  # counts distinct units where that is asked for
+            cell["first"][rows[hit == 0]] = closed.t
+            due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
+
+    def _values(self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise) -> tuple[I64, F64]:
+        """Values and noise variances of public keys, in the order of `outputs`."""
+        if self.show == "keys":
+            return np.empty((len(keys), 0), np.int64), np.empty((len(keys), 0))
+        noisy = [self._noisy(quantity, cell, keys, t, noise) for quantity in self.quantities]
+        value = [one for one, _ in noisy]
+        variance = [one for _, one in noisy]
+        if self.quantities[0].column == 0:
+            for place, column in enumerate(self.summed, 1):
+                value[place] = value[place] + column.middle * value[0]
+                variance[place] = variance[place] + column.middle**2 * variance[0]
+        shown = slice(len(self.quantities) - len(self.outputs), None)
+        return np.stack(value[shown], axis=1), np.stack(variance[shown], axis=1)
+
+    def _noisy(
+        self, quantity: Quantity, cell: NDArray[Any], keys: Keys, t: int, noise: Noise
+    ) -> tuple[I64, F64]:
+        """(r,) noisy totals on the integers and (r,) the variance of their noise."""
+        steps, variance = np.zeros(len(keys), np.int64), np.zeros(len(keys))
+        for lane, process in enumerate(quantity.lanes):
+            # Before a lane can have data its process is pure noise, known to all: leave it out.
+            since = np.zeros(len(keys), np.int64) if lane == S else cell["first"] + self.delay
+            live = np.flatnonzero(since < t)
+            steps[live] += process.at(noise, keys.take(live), t, since[live])
+            variance[live] += process.variance_at(t, since[live])
+        whole = (steps + (STEPS + len(quantity.lanes)) // 2) // STEPS  # `at` rounds down
+        return cell["sums"][:, :, quantity.column].sum(axis=1) + whole, variance
+
+    def _public(self, t: int) -> dict[str, I64]:
+        if self.public is not None:
+            return {}
+        return {"threshold": np.array([-(-self.threshold[t - 1] // STEPS)], np.int64)}
+
+    def error(self, t: int) -> F64:
+        """(c',) standard deviation of the noise of each output at trigger t, in grid units.
+
+        With adaptive weights: of a key that has been public since the first trigger; one that
+        became public later has less (`Releases.variance` is exact).
+        """
+        cell = np.zeros(1, self.row_dtype)
+        cell["first"] = 1
+        _, variance = self._values(cell, Keys.of([b""]), t, zero)
+        return np.sqrt(variance[0])
+
+
+def rows_of(among: Keys, wanted: Keys) -> NDArray[np.intp]:
+    """(len(wanted),) row of each wanted key in ``among``, whose keys are distinct.
+
+    Raises:
+        ContractError: a key is missing.
+    """
+    distinct, row = concat([among, wanted]).unique()
+    if len(distinct) != len(among):
+        raise ContractError("a release lacks rows of keys that have data")
+    place = np.empty(len(among), np.intp)
+    place[row[: len(among)]] = np.arange(len(among))
+    return place[row[len(among) :]]

@@ -1,0 +1,282 @@
+"""Public parameters of the histogram, their calibration, and what they will achieve.
+
+Nothing here looks at data: thresholds, noise and chances to appear follow from the configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from . import accounting, normal, selection
+from .bounding import MOST, Bound
+from .contract import Cost, Entry, Setting
+from .errors import ParameterError
+from .histogram import Column, Histogram, Quantity
+from .noise import DELTA_PER_DRAW
+from .process import STEPS, Process, factor_of
+from .validate import at_least, between, one_of, positive
+
+_BOUNDS = ("quadratic", "records", "per-key")
+
+
+@dataclass(frozen=True)
+class HistogramParameters:
+    """Settings of ``mechanism = "histogram"``.
+
+    Attributes:
+        bound: "quadratic": a unit's m records in one key cost it m², and all its keys together at
+            most ``budget``; "records": at most ``budget`` records; "per-key": besides at most
+            ``per_key`` of them in one key.
+        budget: by default 12 for unknown keys and 4 for a public list. 1 where a unit is one
+            record.
+        per_key: for bound = "per-key".
+        adaptive_weight: weight w of records of keys that are public already (0 < w ≤ 1); 0 turns
+            adaptive weights off. Default: 0.3 for unknown keys and a quadratic budget of 3 or
+            more, else off.
+        factorization: "terminal" (least error at the last trigger), "toeplitz", "blt", "tree",
+            "honaker"; "auto" takes terminal up to 1024 triggers and blt beyond.
+        selection: "threshold": a key is found once and released at every later trigger;
+            "rounds": the mechanism of the DP-SQLP paper with a sound threshold.
+        min_users: a key with fewer distinct units is not released. No privacy guarantee rests on
+            it; each unit then counts once until the key is public.
+        aggregate: "values", or "keys" to release which keys there are and nothing else.
+        debias: estimate and undo what the contribution bound cuts off; assumes that it cuts off
+            the same share of every key's records.
+        delay: d; records see the keys released up to d triggers before the last one. 0 makes
+            ingestion wait at each trigger.
+        threshold_delta_share: share of δ that pays for key selection.
+        last_share: share of that which goes to the last trigger's threshold.
+        count_share: share of the Gaussian budget for the count where there are value columns.
+
+    >>> HistogramParameters().factorization
+    'auto'
+    """
+
+    bound: str = "quadratic"
+    budget: float | None = None
+    per_key: int | None = None
+    adaptive_weight: float | None = None
+    factorization: str = "auto"
+    selection: str = "threshold"
+    min_users: int = 1
+    aggregate: str = "values"
+    debias: bool = False
+    delay: int = 1
+    threshold_delta_share: float = 0.5
+    last_share: float = 0.5
+    count_share: float = 0.5
+
+
+def rational(name: str, value: float | Fraction) -> Fraction:
+    """The decimal that a person wrote, exactly; 0.3 is 3/10."""
+    exact = Fraction(str(positive(name, value)))
+    if exact.denominator > 10**6:
+        raise ParameterError(name, value, "must have at most six decimals")
+    return exact
+
+
+def build(parameters: HistogramParameters, setting: Setting) -> Histogram:
+    """A calibrated histogram.
+
+    Raises:
+        ParameterError: a parameter is out of range, or parameters contradict each other.
+    """
+    _check(parameters, setting)
+    columns, bound = _columns(parameters, setting), bound_of(parameters, setting)
+    unknown = setting.keys is None
+    share = rational("threshold_delta_share", parameters.threshold_delta_share)
+    selecting = setting.delta * share if unknown else Fraction(0)
+    made = calibrated(parameters, setting, bound, columns, selecting)
+    mechanism = Histogram(
+        horizon=setting.horizon,
+        bound=bound,
+        quantities=made.quantities,
+        loss=made.loss,
+        summed=columns,
+        grids=setting.grids,
+        public=None if setting.keys is None else frozenset(setting.keys),
+        min_units=parameters.min_users,
+        show="keys" if parameters.aggregate == "keys" else "values",
+        count=setting.count,
+        delay=parameters.delay,
+    )
+    if not unknown:
+        return mechanism
+    return replace(mechanism, threshold=threshold_of(mechanism, selecting, parameters))
+
+
+def _check(parameters: HistogramParameters, setting: Setting) -> None:
+    one_of("bound", parameters.bound, _BOUNDS)
+    one_of("selection", parameters.selection, ("threshold", "rounds"))
+    one_of("aggregate", parameters.aggregate, ("values", "keys"))
+    at_least("min_users", parameters.min_users, 1)
+    at_least("delay", parameters.delay, 0)
+    at_least("horizon", setting.horizon, 1)
+    positive("epsilon", setting.epsilon)
+    between("delta", setting.delta, 0, 1)
+    between("threshold_delta_share", parameters.threshold_delta_share, 0.001, 0.999)
+    between("last_share", parameters.last_share, 0.001, 0.999)
+    between("count_share", parameters.count_share, 0.001, 0.999)
+    if setting.keys is not None and (parameters.min_users > 1 or parameters.aggregate == "keys"):
+        raise ParameterError("keys", "a public list", "leaves nothing to select")
+    if not (setting.count or setting.columns) and parameters.aggregate == "values":
+        raise ParameterError("count", False, "leaves nothing to release")
+
+
+def _columns(parameters: HistogramParameters, setting: Setting) -> tuple[Column, ...]:
+    if parameters.aggregate == "keys":
+        return ()
+    centred = setting.keys is None or setting.count  # the count is there to shift sums back
+    made = []
+    for name, low, high in setting.columns:
+        if low > high or max(abs(low), abs(high)) >= 2**40:
+            raise ParameterError(name, (low, high), "must be an interval within ±2^40 grid steps")
+        made.append(Column(name, low, high, (low + high) // 2 if centred else 0))
+    return tuple(made)
+
+
+def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
+    """The contribution bound in integers: weights wd² and wn² for w = wn/wd."""
+    unknown, values = setting.keys is None, parameters.aggregate == "values"
+    default = 12.0 if unknown else 4.0
+    budget = rational("budget", default if parameters.budget is None else parameters.budget)
+    if parameters.bound != "quadratic":
+        return _record_bound(parameters, budget)
+    weight = _weight(parameters, budget) if unknown and values else Fraction(1)
+    weights, caps = (weight.denominator**2,), (MOST,)
+    if unknown and values and (weight < 1 or parameters.min_users > 1):
+        weights, caps = (weight.denominator**2, weight.numerator**2), (MOST, MOST)
+    if parameters.min_users > 1:
+        caps = (1, *caps[1:])  # until a key is public its count is the number of units
+    left = budget * weights[0]
+    if left < max(weights):
+        raise ParameterError("budget", float(budget), "must be at least 1")
+    return Bound("quadratic", int(left), weights, caps=caps)
+
+
+def _record_bound(parameters: HistogramParameters, budget: Fraction) -> Bound:
+    if budget.denominator != 1:
+        raise ParameterError("budget", float(budget), "must be a whole number of records")
+    if parameters.adaptive_weight:
+        raise ParameterError("adaptive_weight", parameters.adaptive_weight, "needs bound quadratic")
+    per_key = MOST
+    if parameters.bound == "per-key":
+        per_key = at_least("per_key", parameters.per_key or 0, 1)
+    if parameters.min_users > 1 and min(per_key, int(budget)) > 1:
+        raise ParameterError("min_users", parameters.min_users, "needs bound quadratic")
+    return Bound("records", int(budget), (1,), per_key)
+
+
+def _weight(parameters: HistogramParameters, budget: Fraction) -> Fraction:
+    chosen = parameters.adaptive_weight
+    if chosen is None:
+        return Fraction(3, 10) if budget >= 3 else Fraction(1)
+    if chosen == 0:
+        return Fraction(1)
+    weight = rational("adaptive_weight", chosen)
+    between("adaptive_weight", weight, 0, 1)
+    return weight
+
+
+def sensitivity2(bound: Bound) -> Fraction:
+    """Bound of ``Σ m²`` per unit, weighted relative to lane 0."""
+    return Fraction(bound.sensitivity2(), bound.weights[0])
+
+
+class Calibrated(NamedTuple):
+    """Processes with their noise, and what they cost."""
+
+    quantities: tuple[Quantity, ...]
+    loss: Cost
+
+
+def calibrated(
+    parameters: HistogramParameters,
+    setting: Setting,
+    bound: Bound,
+    columns: tuple[Column, ...],
+    selecting: Fraction,
+) -> Calibrated:
+    """Share the Gaussian budget among the quantities; verified to fit into (ε, δ)."""
+    touched = max(1, bound.left // min(bound.weights)) * setting.horizon
+    lanes = len(bound.weights) * max(1, len(columns) + 1)
+    fail = 2 * (1 + 3 ** int(-(-setting.epsilon // 1))) * touched * lanes * DELTA_PER_DRAW
+    extra = selecting + fail
+    if extra >= setting.delta:
+        raise ParameterError("delta", float(setting.delta), "is too small")
+    epsilon = setting.epsilon
+    for _ in range(20):
+        mu = accounting.gdp_mu(epsilon, setting.delta - extra)
+        made = _quantities(parameters, setting, bound, columns, mu**2, touched)
+        loss = accounting.add([*made.costs, Cost(delta=extra)])
+        if accounting.total([loss], setting.delta)[0] <= setting.epsilon:
+            return Calibrated(made.quantities, loss)
+        epsilon -= loss.epsilon * Fraction(17, 16)
+        if epsilon <= 0:
+            break
+    raise ParameterError("epsilon", float(setting.epsilon), "is too small for the noise grid")
+
+
+class _Made(NamedTuple):
+    quantities: tuple[Quantity, ...]
+    costs: list[Cost]
+
+
+def _quantities(
+    parameters: HistogramParameters,
+    setting: Setting,
+    bound: Bound,
+    columns: tuple[Column, ...],
+    mu2: Fraction,
+    touched: int,
+) -> _Made:
+    """Every quantity with the noise that its share of μ² buys."""
+    counted = setting.keys is None or setting.count
+    parts = _split(parameters, len(columns), counted)
+    names = (["count"] if counted else []) + [f"sum:{column.name}" for column in columns]
+    halves = [max(c.high - c.middle, c.middle - c.low, 1) for c in columns]
+    factor = factor_of(parameters.factorization, setting.horizon)
+    quantities, costs = [], []
+    for place, (name, part) in enumerate(zip(names, parts, strict=True)):
+        scale = ([1] if counted else []) + halves
+        records2 = sensitivity2(bound) * scale[place] ** 2 * factor.sensitivity2
+        shift = records2 * 4**factor.bits
+        variance = normal.round_up(shift / (mu2 * part), 40)
+        costs.append(accounting.gaussian_cost(shift, variance, touched))
+        lanes = tuple(
+            Process(f"{name}/{lane}", factor.name, setting.horizon,
+                    variance * bound.weights[0] / weight)
+            for lane, weight in zip("SV", bound.weights, strict=False)
+        )  # fmt: skip
+        quantities.append(Quantity(place + (not counted), lanes))
+    return _Made(tuple(quantities), costs)
+
+
+def _split(parameters: HistogramParameters, columns: int, counted: bool) -> list[Fraction]:
+    if not counted:
+        return [Fraction(1, columns)] * columns
+    if not columns:
+        return [Fraction(1)]
+    share = rational("count_share", parameters.count_share)
+    return [share, *[(1 - share) / columns] * columns]
+
+
+def threshold_of(
+    mechanism: Histogram, delta: Fraction, parameters: HistogramParameters
+) -> tuple[int, ...]:
+    """Least counts per trigger, in 1/STEPS records, for which unit-only keys appear with ≤ δ."""
+    process = mechanism.quantities[0].lanes[0]
+    exposure = selection.Exposure(sensitivity2(mechanism.bound), mechanism.bound.most_per_key())
+    beta = selection.shares(mechanism.horizon, delta, rational("last_share", parameters.last_share))
+    least = selection.thresholds(beta, exposure, process.quantile, parameters.min_users, STEPS)
+    return tuple(least.tolist())
+
+
+ENTRY = Entry(
+    "histogram",
+    HistogramParameters,
+    build,
+    "counts and sums per key, keys known or not, one privacy unit spread over many keys",
+)

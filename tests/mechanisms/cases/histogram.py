@@ -1,0 +1,158 @@
+"""Cases of the histogram for the contract suite."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from hushstream.mechanisms.contract import Part, Releases, Setting
+from hushstream.mechanisms.histogram import Histogram
+from hushstream.mechanisms.histogram_plan import HistogramParameters, build, sensitivity2
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.runner import Trace
+
+from ..case import Case
+
+T = 8
+EPSILON, DELTA = Fraction(4), Fraction(1, 10**5)
+KEYS = Keys.of([b"%c" % (97 + i) * (1 + i % 3) for i in range(12)]).unique()[0]
+LISTED = tuple(KEYS.tolist()[:7])
+COLUMNS = (("fare", -20, 180), ("tip", 0, 5))
+
+
+def trace(columns: int, units: int = 250) -> Callable[[np.random.Generator], Trace]:
+    def make(rng: np.random.Generator) -> Trace:
+        n = 1_500
+        weight = 1.0 / np.arange(1, len(KEYS) + 1) ** 1.3
+        value = np.stack(
+            [rng.integers(low - 9, high + 9, n) for _, low, high in COLUMNS[:columns]], axis=1
+        ) if columns else np.zeros((n, 0), np.int64)  # fmt: skip
+        return Trace(
+            np.sort(rng.integers(1, T + 1, n)).astype(np.intp),
+            rng.integers(0, units, n),
+            KEYS,
+            rng.choice(len(KEYS), n, p=weight / weight.sum()).astype(np.intp),
+            value,
+            np.ones(n, np.int8),
+        )
+
+    return make
+
+
+def exact(mechanism: Histogram) -> Callable[[Trace, Sequence[Releases]], None]:
+    """Zero noise: what is released is the exact bounded total, from the exact first trigger."""
+
+    def check(events: Trace, releases: Sequence[Releases]) -> None:
+        totals = replay(mechanism, events, releases)
+        public: set[bytes] = set(mechanism.public or ())
+        for t, release in enumerate(releases, 1):
+            if mechanism.public is None:
+                public |= {
+                    key for key, lanes in totals[t - 1].items()
+                    if lanes[0] * 256 >= mechanism.threshold[t - 1]
+                }  # fmt: skip
+            assert release.key.tolist() == sorted(public)
+            for key, value in zip(release.key, release.value.tolist(), strict=True):
+                if mechanism.show == "values":
+                    assert value == expected(mechanism, totals[t - 1].get(key))
+        assert public, "a trace that selects nothing shows nothing"
+
+    return check
+
+
+def expected(mechanism: Histogram, lanes: list[int] | None) -> list[int]:
+    """Outputs of one key: lane-0 count is first, then totals of count and centred columns."""
+    count, *sums = (lanes or [0] * (2 + mechanism.columns))[1:]
+    moved = [s + c.middle * count for s, c in zip(sums, mechanism.summed, strict=True)]
+    return ([count] if mechanism.count else []) + moved
+
+
+def replay(
+    mechanism: Histogram, events: Trace, releases: Sequence[Releases]
+) -> list[dict[bytes, list[int]]]:
+    """Bound and sum record by record, knowing when each key became public."""
+    first: dict[bytes, int] = {}
+    for t, release in enumerate(releases, 1):
+        for key in release.key:
+            first.setdefault(key, t)
+    bound, left = mechanism.bound, defaultdict(lambda: mechanism.bound.left)
+    used: dict[tuple[int, bytes, int], int] = defaultdict(int)
+    totals: dict[bytes, list[int]] = {}
+    out, row = [], 0
+    for t in range(1, mechanism.horizon + 1):
+        while row < len(events.unit) and events.trigger[row] == t:
+            unit, key = int(events.unit[row]), events.keys[int(events.key[row])]
+            known = mechanism.feedback and first.get(key, T + 9) <= t - 1 - mechanism.delay
+            lane = int(known and mechanism.lanes > 1)
+            m = used[unit, key, lane]
+            price = bound.weights[lane] * (2 * m + 1) if bound.kind == "quadratic" else 1
+            cap = bound.caps[lane] if bound.caps else bound.per_key
+            listed = mechanism.public is None or key in mechanism.public
+            hidden = not (known and mechanism.show == "keys")
+            if price <= left[unit] and m < cap and listed and hidden:
+                left[unit] -= price
+                used[unit, key, lane] += 1
+                at = totals.setdefault(key, [0] * (2 + mechanism.columns))
+                at[0] += lane == 0
+                at[1] += 1
+                for place, column in enumerate(mechanism.summed):
+                    clipped = min(max(int(events.value[row, place]), column.low), column.high)
+                    at[2 + place] += clipped - column.middle
+            row += 1
+        out.append({key: list(lanes) for key, lanes in totals.items()})
+    return out
+
+
+def distance(mechanism: Histogram) -> Callable[[Sequence[Part], Sequence[Part]], float]:
+    """Σ over keys and lanes of weight·(Σ_t |count moved|)²: what the contribution bound limits."""
+    weights = np.array(mechanism.bound.weights) / mechanism.bound.weights[0]
+    halves = [max(c.high - c.middle, c.middle - c.low) for c in mechanism.summed]
+    scale = np.array([1, *halves], float)
+
+    def between(first: Sequence[Part], second: Sequence[Part]) -> float:
+        moved: dict[tuple[bytes, int], np.ndarray] = defaultdict(lambda: np.zeros(len(scale)))
+        for one, other in zip(first, second, strict=True):
+            step: dict[tuple[bytes, int], np.ndarray] = defaultdict(lambda: np.zeros(len(scale)))
+            for part, sign in ((one, 1), (other, -1)):
+                for key, lane, sums in zip(part.key, part.lane, part.sums, strict=True):
+                    step[key, int(lane)] += sign * sums
+            for at, sums in step.items():
+                moved[at] += np.abs(sums) / scale
+        squares = [weights[lane] * (sums**2).max() for (_, lane), sums in moved.items()]
+        return float(sum(squares))
+
+    return between
+
+
+def case(name: str, parameters: HistogramParameters, columns: int = 0, public: bool = False,
+         count: bool = True) -> Case:  # fmt: skip
+    setting = Setting(
+        EPSILON, DELTA, T, columns=COLUMNS[:columns], grids=(Fraction(1),) * columns,
+        keys=LISTED if public else None, count=count,
+    )  # fmt: skip
+    mechanism = build(parameters, setting)
+    return Case(
+        f"histogram-{name}",
+        mechanism,
+        trace(columns),
+        exact(mechanism),
+        distance(mechanism),
+        float(sensitivity2(mechanism.bound)),
+        Keys.of(LISTED) if public else None,
+    )
+
+
+CASES = [
+    case("adaptive", HistogramParameters()),
+    case("sums", HistogramParameters(factorization="toeplitz"), columns=2),
+    case("plain", HistogramParameters(adaptive_weight=0, budget=4, factorization="tree")),
+    case("min-users", HistogramParameters(budget=6, min_users=3, factorization="honaker")),
+    case("keys", HistogramParameters(aggregate="keys", budget=5)),
+    case("records", HistogramParameters(bound="records", budget=3, factorization="blt")),
+    case("per-key", HistogramParameters(bound="per-key", budget=4, per_key=2)),
+    case("public", HistogramParameters(), public=True),
+    case("public-sums", HistogramParameters(), columns=1, public=True),
+    case("public-sum-alone", HistogramParameters(), columns=2, public=True, count=False),
+]
