@@ -200,7 +200,10 @@ def _column(column: Sum | Mean) -> Iterator[tuple[str, str]]:
 
 def _topics(config: Config) -> Iterator[Problem]:
     taken: dict[str, str] = {ledger_topic(config.deployment.name): "the ledger"}
-    taken |= {source.topic: f"input {source.name}" for source in config.input}
+    for place, source in enumerate(config.input):
+        if source.topic in taken and taken[source.topic] == "the ledger":
+            yield Problem(("input", place, "topic"), f'"{source.topic}" is the topic of the ledger')
+        taken.setdefault(source.topic, f"input {source.name}")
     for place, pipeline in enumerate(config.pipeline):
         owner = taken.setdefault(pipeline.release_topic, f"pipeline {pipeline.name}")
         if owner != f"pipeline {pipeline.name}":

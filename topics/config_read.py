@@ -250,7 +250,14 @@ def _word(hint: Any) -> str:
 
 
 def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(f'"{v}"' if isinstance(v, str) else str(v) for v in values)
+    return ", ".join(map(_quoted, values))
+
+
+def _quoted(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _shown(raw: Any) -> str:
