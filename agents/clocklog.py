@@ -55,6 +55,13 @@ class ClockLog:
         self._base = place
         self._entries = [e for e in self._entries if e[0] >= place or not isinstance(e[1], Beat)]
 
+    def replace(self, entries: Iterable[Entry]) -> None:
+        """Take the log anew, beats included; records that came meanwhile are kept."""
+        fresh = list(entries)
+        end = fresh[-1][0] + 1 if fresh else 0
+        self._entries = fresh + [e for e in self._entries if e[0] >= end]
+        self._base = 0
+
     @property
     def base(self) -> int:
         """Beats are complete from here on."""

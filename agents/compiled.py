@@ -144,9 +144,7 @@ def build(
         delta=Fraction(p.budget.delta),
         horizon=schedule.horizon,
         windows=schedule.per_epoch,
-        columns=tuple(
-            (f"sum:{c.field}", round(c.low / c.grid), round(c.high / c.grid)) for c in columns
-        ),
+        columns=tuple((c.field, round(c.low / c.grid), round(c.high / c.grid)) for c in columns),
         grids=tuple(c.grid for c in columns),
         keys=keys,
         count=any(isinstance(a, Count | Mean) for a in p.aggregate),

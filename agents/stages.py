@@ -65,7 +65,7 @@ class IngestShard:
         self._feedback = feedback
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
         self._ingest = Ingest(
-            source, partition, names, derive(secret, "units"), _statuses(feedback)
+            source, partition, names, derive(secret, "hashing"), _statuses(feedback)
         )
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0

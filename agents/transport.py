@@ -17,9 +17,12 @@ import faust
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import TopicPartition
+from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport import drivers
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
+from hushstream.topics.config_clients import aiokafka_options
+from hushstream.topics.config_model import Kafka
 
 ALIAS = "hush"
 MAX_RECORDS = 20_000
@@ -174,10 +177,11 @@ class Consumer(driver.Consumer):
         return True
 
     def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
-        return iter(self.positions())
+        return iter(self.applied())
 
     def _new_offset(self, tp: TP) -> int | None:
-        return self.positions().get(tp)
+        offset: int | None = self.applied().get(tp)
+        return offset
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Idle shards are no fault here."""
@@ -197,6 +201,20 @@ class Transport(driver.Transport):
 def register() -> None:
     """Make ``hush://host:port`` a broker address that Faust understands."""
     drivers.TRANSPORTS.aliases[ALIAS] = f"{__name__}:Transport"
+
+
+def credentials(kafka: Kafka) -> Any:
+    """The configured security as Faust wants it; None for plain connections."""
+    options = aiokafka_options(kafka)
+    context = options.get("ssl_context")
+    if "sasl_mechanism" in options:
+        return SASLCredentials(
+            username=options["sasl_plain_username"],
+            password=options["sasl_plain_password"],
+            mechanism=options["sasl_mechanism"],
+            ssl_context=context,
+        )
+    return SSLCredentials(context) if context is not None else None
 
 
 def topic(app: faust.App, names: Iterable[str]) -> Any:

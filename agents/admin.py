@@ -1,0 +1,337 @@
+"""Topics of a deployment: what there must be, creating it, pinning it at genesis, checking it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.mechanisms.errors import EngineError, LedgerError
+from hushstream.topics.config_clients import librdkafka_options
+from hushstream.topics.config_model import Kafka
+from hushstream.topics.names import Names, ledger_topic
+
+from .ledger import Ledger, Record
+from .model import Deployment, Pipeline
+
+FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+# Event times may be of any year: the broker must neither refuse nor delete by them.
+ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+KEPT = FOREVER | ANY_TIME
+COMPACTED = ANY_TIME | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.3"}
+
+log = logging.getLogger("hushstream.kafka")
+QUIET = {"logger": logging.getLogger("hushstream.librdkafka"), "log_level": 0}
+
+
+class TopicSpec(NamedTuple):
+    """One topic that must exist; ``internal`` ones hold raw data."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+    internal: bool
+    purpose: str
+
+
+def public_topics(deployment: Deployment) -> list[TopicSpec]:
+    """Topics whose names do not contain the genesis id."""
+    specs = [
+        TopicSpec(ledger_topic(deployment.name), 1, KEPT, True, "ledger: back it up, never delete")
+    ]
+    for p in deployment.pipelines:
+        specs.append(
+            TopicSpec(p.release_topic, p.release_partitions, KEPT, False, "private releases")
+        )
+        if p.dlq_topic:
+            specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, "bad records, raw"))
+        if p.late_topic:
+            specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, "late records, raw"))
+    return specs
+
+
+def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
+    """Topics of one genesis."""
+    specs = [
+        TopicSpec(names.clock, 1, KEPT, True, "beats and triggers"),
+        TopicSpec(names.requests, 1, KEPT, True, "external triggers"),
+    ]
+    for source in deployment.inputs:
+        log_name = names.changelog("ingest", source.name)
+        specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, "state"))
+        for p in source.pipelines:
+            specs += _of_pipeline(p, names)
+    return specs
+
+
+def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
+    cells = p.cells_partitions
+    specs = [
+        TopicSpec(names.cells(p.name), cells, KEPT, True, "partial sums"),
+        TopicSpec(names.changelog("aggregate", p.name), cells, COMPACTED, True, "state"),
+    ]
+    if not p.direct:
+        units = p.units_partitions
+        specs.append(TopicSpec(names.units(p.name), units, KEPT, True, "events by unit"))
+        log_name = names.changelog("bound", p.name)
+        specs.append(TopicSpec(log_name, units, COMPACTED, True, "state"))
+    if p.mechanism.feedback:
+        specs.append(TopicSpec(names.selected(p.name), 1, KEPT, True, "what became public"))
+    return specs
+
+
+class Cluster:
+    """Administration over confluent-kafka; never used inside a worker's event loop."""
+
+    def __init__(self, kafka: Kafka, patience: float = 30.0) -> None:
+        self._options = librdkafka_options(kafka) | {"log_level": 0}
+        self._admin = AdminClient(self._options | {"socket.timeout.ms": 10_000})
+        self._patience = patience
+        self.bootstrap = kafka.bootstrap
+
+    def wait(self) -> None:
+        """Wait for the cluster to answer, saying so once.
+
+        Raises:
+            EngineError: it did not answer in time.
+        """
+        until, said = time.monotonic() + self._patience, False
+        while True:
+            try:
+                self._admin.list_topics(timeout=2)
+                return
+            except KafkaException:
+                if time.monotonic() > until:
+                    raise EngineError(
+                        f"no Kafka answers at {self.bootstrap}: start one (`hush broker start`) or "
+                        "name another with --bootstrap"
+                    ) from None
+                if not said:
+                    log.warning("waiting for Kafka at %s", self.bootstrap)
+                    said = True
+
+    def topics(self) -> dict[str, int]:
+        """Partitions of every topic."""
+        listed = self._admin.list_topics(timeout=10).topics
+        return {name: len(t.partitions) for name, t in listed.items()}
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's own id of each topic: a recreated one has another."""
+        from confluent_kafka import TopicCollection
+
+        names = list(topics)
+        if not names:
+            return {}
+        found = self._admin.describe_topics(TopicCollection(names))
+        return {name: str(found[name].result().topic_id) for name in names}
+
+    def configs(self, topic: str) -> dict[str, str]:
+        """Effective configuration of a topic."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.describe_configs([resource])[resource]
+        return {name: entry.value for name, entry in future.result().items()}
+
+    def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
+        """Create what is missing; returns the names created."""
+        existing = self.topics()
+        missing = [s for s in specs if s.name not in existing]
+        new = [
+            NewTopic(s.name, s.partitions, replication_factor=replication, config=dict(s.config))
+            for s in missing
+        ]
+        for name, future in (self._admin.create_topics(new) if new else {}).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                raise EngineError(
+                    f"topic {name} cannot be created: {error.args[0].str()}"
+                ) from None
+        self._until_known([s.name for s in missing])
+        return [s.name for s in missing]
+
+    def _until_known(self, names: list[str]) -> None:
+        until = time.monotonic() + self._patience
+        while not set(names) <= set(self.topics()):
+            if time.monotonic() > until:
+                raise EngineError("created topics do not appear in the cluster's metadata")
+            time.sleep(0.1)
+
+    def read(self, topic: str, partition: int = 0, start: int = 0) -> list[Any]:
+        """All committed records of one partition, as confluent messages."""
+        options = {
+            "group.id": f"hush-read-{secrets.token_hex(4)}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+        client = Consumer(self._options | options)
+        try:
+            client.assign([TopicPartition(topic, partition, start)])
+            found: list[Any] = []
+            while True:
+                message = client.poll(10.0)
+                if message is None:
+                    raise EngineError(f"{topic}-{partition} could not be read to its end")
+                if message.error():
+                    if message.error().code() == -191:  # end of partition
+                        return found
+                    raise EngineError(f"{topic}-{partition}: {message.error().str()}")
+                found.append(message)
+        finally:
+            client.close()
+
+    def producer(self, **options: Any) -> Producer:
+        """A producer with this cluster's settings."""
+        return Producer(self._options | options)
+
+
+def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
+    """The verified ledger of a deployment.
+
+    Raises:
+        LedgerError: there is none, or its chain is broken.
+    """
+    topic = ledger_topic(deployment)
+    if topic not in cluster.topics():
+        raise LedgerError(
+            f"there is no ledger topic {topic!r}: run `hush topics` to begin this deployment"
+        )
+    ledger = Ledger.read(m.value() for m in cluster.read(topic))
+    if not ledger.records:
+        raise LedgerError(f"the ledger {topic!r} is empty: run `hush topics` to begin")
+    return ledger
+
+
+def begin(cluster: Cluster, deployment: Deployment, replication: int, now: int) -> list[str]:
+    """Create all topics and write genesis and pipeline records; returns topics created.
+
+    Safe to repeat: what exists is left alone, new pipelines are added to the ledger.
+    """
+    raw = cluster.topics()
+    for source in deployment.inputs:
+        if source.topic not in raw:
+            raise EngineError(
+                f"input topic {source.topic!r} does not exist: create it, or let a producer do so"
+            )
+    created = cluster.create(public_topics(deployment), replication)
+    topic = ledger_topic(deployment.name)
+    ledger = Ledger.read(m.value() for m in cluster.read(topic))
+    genesis = ledger.genesis.get("genesis") or secrets.token_hex(5)
+    names = Names(deployment.name, genesis)
+    created += cluster.create(internal_topics(deployment, names), replication)
+    records = _declarations(cluster, deployment, ledger, names, now)
+    if records:
+        _append(cluster, names, records)
+    return created
+
+
+def _declarations(
+    cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names, now: int
+) -> list[Record]:
+    """Genesis if there is none, then every pipeline that was not declared yet."""
+    records = []
+    inputs = {i.topic: i.partitions for i in deployment.inputs}
+    if not ledger.records:
+        ids = cluster.ids([*inputs, names.clock, names.requests])
+        body: dict[str, Any] = {
+            "genesis": names.genesis,
+            "deployment": deployment.name,
+            "topic_ids": ids,
+            "partitions": inputs,
+        }
+        records.append(ledger.next("genesis", now, body))
+        ledger.take(records[-1].encode())
+    for source in deployment.inputs:
+        for p in source.pipelines:
+            if p.name in ledger.pipelines:
+                continue
+            specs = [*_of_pipeline(p, names)]
+            specs.append(
+                TopicSpec(names.changelog("ingest", source.name), source.partitions, {}, True, "")
+            )
+            own = {s.name: s.partitions for s in specs} | {source.topic: source.partitions}
+            body = {
+                "pipeline": p.name,
+                "number": len(ledger.pipelines),
+                "config_hash": p.config_hash,
+                "config": p.config,
+                "topic_ids": cluster.ids(own),
+                "partitions": own,
+            }
+            records.append(ledger.next("pipeline", now, body))
+            ledger.take(records[-1].encode())
+    return records
+
+
+def _append(cluster: Cluster, names: Names, records: list[Record]) -> None:
+    """Write ledger records under the clock's transactional id: its owner is fenced, and rereads."""
+    producer = cluster.producer(
+        **{"transactional.id": names.transactional_id("clock", "clock", 0), "acks": "all"}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for record in records:
+        key = str(record.body.get("pipeline", "")).encode() or None
+        producer.produce(names.ledger, record.encode(), key=key, partition=0)
+    producer.commit_transaction(30)
+
+
+def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
+    """Check that ledger, configuration and topics belong together; fail closed.
+
+    Raises:
+        EngineError: what does not fit, and what to do.
+    """
+    names = Names(deployment.name, ledger.genesis["genesis"])
+    for p in deployment.pipelines:
+        declared = ledger.pipelines.get(p.name)
+        if declared is None:
+            raise EngineError(f"pipeline {p.name!r} is not in the ledger: run `hush topics`")
+        if declared["config_hash"] != p.config_hash:
+            changed = ", ".join(_differences(declared["config"], p.config)) or "the configuration"
+            raise EngineError(
+                f"pipeline {p.name!r}: {changed} differs from what the ledger declared, and its "
+                "epoch is open: restore the old configuration, or give the pipeline a new name"
+            )
+        _verify_topics(cluster, declared, p.name)
+    return names
+
+
+def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
+    existing = cluster.topics()
+    for topic, partitions in declared["partitions"].items():
+        if topic not in existing:
+            raise EngineError(
+                f"pipeline {pipeline!r}: topic {topic} is gone, and with it part of the state; "
+                "restore it, or begin a new deployment (another deployment.name)"
+            )
+        if existing[topic] != partitions:
+            raise EngineError(
+                f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
+                f"ledger pinned {partitions}; partitions cannot be added to a running deployment"
+            )
+    for topic, identity in cluster.ids(declared["topic_ids"]).items():
+        if identity != declared["topic_ids"][topic]:
+            raise EngineError(
+                f"pipeline {pipeline!r}: topic {topic} was deleted and created again; its old "
+                "records are counted already: begin a new deployment (another deployment.name)"
+            )
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
+    """Paths of the settings that differ."""
+    found = []
+    for name in sorted({*old, *new}):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += _differences(a, b, f"{path}{name}.")
+        elif a != b:
+            found.append(f"{path}{name}")
+    return found

@@ -1,0 +1,102 @@
+"""Logs that every worker reads whole: the clock, and what was released with feedback."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from hushstream.topics.config_model import Kafka
+from hushstream.topics.names import Names
+from hushstream.topics.records import decode_clock
+
+from .clocklog import ClockLog
+from .feedback import Feedback
+from .kafka import consumer, read_to_end, stop_quietly
+
+log = logging.getLogger("hushstream.broadcast")
+
+
+class Broadcast:
+    """Follows the clock and the selected topics; calls ``wake`` after each list."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        names: Names,
+        clock: ClockLog,
+        feedback: Mapping[str, Feedback],
+        wake: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._kafka = kafka
+        self._names = names
+        self.clock = clock
+        self._wake = wake
+        self._on_failure = on_failure
+        self._selected = {names.selected(name): one for name, one in feedback.items()}
+        self._positions: dict[TopicPartition, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Read all logs to their ends, then follow them."""
+        for topic in (self._names.clock, *self._selected):
+            tp = TopicPartition(topic, 0)
+            async for records, position, _ in read_to_end(self._kafka, topic, 0):
+                self._take(tp, records, position)
+        self._task = asyncio.create_task(self._run(), name="broadcast")
+
+    def _take(self, tp: TopicPartition, records: list[Any], position: int) -> None:
+        for record in records:
+            if tp.topic == self._names.clock:
+                self.clock.append(record.offset, decode_clock(record.value))
+            else:
+                self._selected[tp.topic].apply(record.value)
+        self._positions[tp] = position
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._follow()
+            except asyncio.CancelledError:
+                raise
+            except (KafkaError, ConnectionError) as error:
+                log.warning("following the clock: %s; trying again", type(error).__name__)
+                await asyncio.sleep(1.0)
+            except BaseException as error:
+                self._on_failure(error)
+                return
+
+    async def _follow(self) -> None:
+        client = consumer(self._kafka)
+        try:
+            await client.start()
+            client.assign(list(self._positions))
+            for tp, position in self._positions.items():
+                client.seek(tp, position)
+            while True:
+                found = await client.getmany(timeout_ms=500)
+                for tp, records in found.items():
+                    self._take(tp, records, records[-1].offset + 1)
+                if found:
+                    self._wake()
+        finally:
+            await stop_quietly(client)
+
+    async def reload(self) -> None:
+        """Read the clock's beats again, from the beginning."""
+        entries = []
+        async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0):
+            entries += [(r.offset, decode_clock(r.value)) for r in records]
+        self.clock.replace(entries)
+
+    async def close(self) -> None:
+        """Stop following."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
