@@ -53,7 +53,7 @@ from .contract import (
 from .errors import ContractError
 from .keys import Keys, concat
 from .phdstream_counters import NodeCounter
-from .phdstream_events import DELETE, INSERT, Events, nodes_and_waiting, plan
+from .phdstream_events import DELETE, INSERT, Events, plan, split_rows
 from .phdstream_tree import (
     GRID,
     NODE,
@@ -63,7 +63,10 @@ from .phdstream_tree import (
     Tree,
     describe,
     estimates,
+    joined,
     offspring,
+    picked,
+    put,
     root_estimate,
     root_level,
 )
@@ -210,11 +213,10 @@ class PHDStream:
         """
         if not 1 <= closed.t <= self.horizon:
             raise ContractError(f"trigger {closed.t} is beyond the horizon")
-        stored, waiting = nodes_and_waiting(closed)
+        nodes, waiting = split_rows(closed)
         events, waits = plan(closed, waiting, self.first, self.lifetime, self.horizon)
         if closed.t < self.first:
             return waits, no_releases(2, _public(0))
-        nodes = Nodes(closed.rows.key.take(stored).codes(), closed.rows.cell[stored])
         tree = self.descend(nodes, self._walk(events, closed.t, noise))
         variance = self._counted(tree, events, closed.t, noise)
         return _stored(tree, waits), self._publish(tree, variance)
@@ -253,7 +255,8 @@ class PHDStream:
         leaf = ~tree.split
         code = tree.code[leaf]
         inserts, deletes = events.within(self.domain, code)
-        tree.cell[leaf] = self.counter.step(tree.cell[leaf], code, inserts - deletes, t, noise)
+        cell = picked(tree.cell, leaf)
+        put(tree.cell, leaf, self.counter.step(cell, code, inserts - deletes, t, noise))
         variance = self.counter.variance(tree.cell["steps"])
         tree.sum_below(variance)
         return variance
@@ -284,5 +287,5 @@ def _stored(tree: Tree, waits: Rows) -> Rows:
     keys, due = Keys.of_codes(tree.code), np.full(len(tree.code), -1, np.int32)
     if not len(waits.key):
         return Rows(keys, tree.cell, due)
-    cell = np.concatenate([tree.cell, waits.cell])
+    cell = joined([tree.cell, waits.cell])
     return Rows(concat([keys, waits.key]), cell, np.concatenate([due, waits.due]))

@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from .contract import F64, I64, Cost, Noise
 from .keys import Keys
+from .phdstream_tree import Cells, copied
 from .spatial import U64
 from .validate import at_least, positive
-
-Cells = NDArray[np.void]
 
 
 def laplace_variance(scale: Fraction) -> float:
@@ -83,7 +82,7 @@ class SimpleCounter(_Pure):
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
-        cell = cell.copy()
+        cell = copied(cell)
         cell["steps"] += 1
         cell["out"] += change + _draw(noise, "simple", nodes, t, 1 / self.epsilon)
         return cell
@@ -111,7 +110,7 @@ class BlockCounter(_Pure):
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
-        cell = cell.copy()
+        cell = copied(cell)
         cell["steps"] += 1
         ends = cell["steps"] % self.size == 0
         drawn = _draw(noise, "block", nodes, t, 2 / self.epsilon)
@@ -153,7 +152,7 @@ class TreeCounter(_Pure):
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
-        cell = cell.copy()
+        cell = copied(cell)
         tree, done = np.divmod(cell["steps"].astype(np.int64), self.horizon)
         cell["steps"] += 1
         cell["first"] += change

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from .contract import I64, Closed, Rows
 from .keys import Keys
-from .phdstream_tree import NODE
+from .phdstream_tree import NODE, Nodes, picked
 from .spatial import U64, Domain
 
 INSERT, DELETE = 0, 1
 _WAITING = 0xFF
+_NODE_WIDTH = 8
 _WIDTH = 13  # _WAITING, trigger, cell: sorts after every node, whose first byte is below 0x80
 
 
@@ -65,18 +66,27 @@ def waiting_keys(origin: I64, cell: U64) -> Keys:
 
 def arrived(closed: Closed) -> Waiting:
     """The micro-batch itself."""
-    cell, row = np.unique(closed.part.key.codes(), return_inverse=True)
+    codes = closed.part.key.codes()  # canonical: ascending, at most one row per lane
+    first = np.ones(len(codes), bool)
+    first[1:] = codes[1:] != codes[:-1]
+    cell = codes[first]
     counts = np.zeros((2, len(cell)), np.int64)
-    np.add.at(counts, (closed.part.lane, row), closed.part.sums[:, 0])
+    counts[closed.part.lane, np.cumsum(first) - 1] = closed.part.sums[:, 0]
     return Waiting(np.full(len(cell), closed.t), cell, counts)
 
 
-def nodes_and_waiting(closed: Closed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows that hold a node, and rows that wait for this very trigger."""
-    widths = np.diff(closed.rows.key.offsets)
-    used = (closed.rows.cell["steps"] > 0) | (closed.rows.due == -1)
-    waits = (widths == _WIDTH) & (closed.rows.due == closed.t)
-    return np.flatnonzero((widths == 8) & used), np.flatnonzero(waits)
+def split_rows(closed: Closed) -> tuple[Nodes, NDArray[np.intp]]:
+    """The stored nodes, and the rows of events that wait for this very trigger."""
+    rows = closed.rows
+    wide = np.diff(rows.key.offsets) != _NODE_WIDTH  # waiting rows sort after all nodes
+    nodes = len(wide) - int(np.count_nonzero(wide))
+    begin = int(rows.key.offsets[0])
+    data = np.ascontiguousarray(rows.key.data[begin : begin + _NODE_WIDTH * nodes])
+    stored = rows.due[:nodes] == -1
+    codes = data.view(">u8").astype(np.uint64)[stored]
+    return Nodes(codes, picked(rows.cell[:nodes], stored)), np.flatnonzero(
+        wide & (rows.due == closed.t)
+    )
 
 
 def waited(closed: Closed, rows: NDArray[np.intp]) -> Waiting:

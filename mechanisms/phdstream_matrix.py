@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from . import accounting
 from .contract import F64, I64, Cost, Noise
 from .keys import Keys
-from .phdstream_counters import Cells
+from .phdstream_tree import Cells, copied
 from .process import STEPS, Process, factor_of
 from .spatial import U64
 
@@ -64,7 +64,7 @@ class MatrixCounter:
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
-        cell = cell.copy()
+        cell = copied(cell)
         cell["steps"] += 1
         cell["first"] += change
         drawn = np.empty(len(nodes), np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.contract import Closed, Part, Rows
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.phdstream_events import Events, Plan, nodes_and_waiting, plan
+from hushstream.mechanisms.phdstream_events import Events, Plan, plan, split_rows
 from hushstream.mechanisms.phdstream_tree import NODE
 from hushstream.mechanisms.spatial import Domain
 
@@ -27,7 +27,7 @@ def fresh() -> Rows:
 def planned(rows: Rows, new: Part, t: int, **rules: int) -> Plan:
     closed = Closed(rows, new, t)
     rules = {"first": 1, "lifetime": 0, "horizon": 99, **rules}
-    return plan(closed, nodes_and_waiting(closed)[1], **rules)
+    return plan(closed, split_rows(closed)[1], **rules)
 
 
 def totals(events: Events) -> list[int]:
@@ -91,5 +91,5 @@ def test_cells_that_are_no_nodes_yet_are_not_taken_for_nodes() -> None:
     keys = Keys.of_codes(np.array([1, 40], np.uint64))
     cell = np.zeros(2, NODE)
     rows = Rows(keys, cell, np.array([-1, 0], np.int32))
-    nodes, waiting = nodes_and_waiting(Closed(rows, part((40, 0, 1)), 3))
-    assert nodes.tolist() == [0] and waiting.tolist() == []
+    nodes, waiting = split_rows(Closed(rows, part((40, 0, 1)), 3))
+    assert nodes.code.tolist() == [1] and waiting.tolist() == []
