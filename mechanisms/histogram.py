@@ -257,7 +257,8 @@ class Histogram:
         cell = np.zeros(1, self.row_dtype)
         cell["first"] = 1
         _, variance = self._values(cell, Keys.of([b""]), t, zero)
-        return np.sqrt(variance[0])
+        deviation: F64 = np.sqrt(variance[0])
+        return deviation
 
 
 def rows_of(among: Keys, wanted: Keys) -> NDArray[np.intp]:

@@ -69,7 +69,7 @@ class HistogramParameters:
     count_share: float = 0.5
 
 
-def rational(name: str, value: float | Fraction) -> Fraction:
+def rational(name: str, value: float) -> Fraction:
     """The decimal that a person wrote, exactly; 0.3 is 3/10."""
     exact = Fraction(str(positive(name, value)))
     if exact.denominator > 10**6:
@@ -145,7 +145,8 @@ def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
     if parameters.bound != "quadratic":
         return _record_bound(parameters, budget)
     weight = _weight(parameters, budget) if unknown and values else Fraction(1)
-    weights, caps = (weight.denominator**2,), (MOST,)
+    weights: tuple[int, ...] = (weight.denominator**2,)
+    caps: tuple[int, ...] = (MOST,)
     if unknown and values and (weight < 1 or parameters.min_users > 1):
         weights, caps = (weight.denominator**2, weight.numerator**2), (MOST, MOST)
     if parameters.min_users > 1:

@@ -55,21 +55,21 @@ class Process:
         ``since`` (r,): coordinates that are complete by that trigger are left out, because the
         process of that key had no data then and its noise is known to everybody.
         """
-        out = np.empty(len(keys), np.int64)
-        width = int(self.factor.width[t - 1])
-        for rows in self.chunks(np.arange(len(keys)), width):
-            z = noise.gauss(self.purpose, keys.take(rows), np.arange(width), self.variance)
-            z[np.arange(width) < self._known(since[rows])[:, None]] = 0
-            out[rows] = self._floor(z, np.array([t]))[:, 0]
+        return self._floors(noise, keys, np.array([t]), since)[:, 0]
+
+    def ahead(self, noise: Noise, keys: Keys, t: int, since: I64 | None = None) -> I64:
+        """(r, T-t+1) noise at triggers t…T in 1/STEPS, rounded down; ``since`` as for `at`."""
+        return self._floors(noise, keys, np.arange(t, self.horizon + 1), since)
+
+    def _floors(self, noise: Noise, keys: Keys, triggers: I64, since: I64 | None) -> I64:
+        out = np.empty((len(keys), len(triggers)), np.int64)
+        index = np.arange(self.factor.width[triggers[-1] - 1])
+        for rows in self.chunks(np.arange(len(keys)), len(index)):
+            z = noise.gauss(self.purpose, keys.take(rows), index, self.variance)
+            if since is not None:
+                z[index < self._known(since[rows])[:, None]] = 0
+            out[rows] = grid.floors(self.factor, triggers, z, STEPS)
         return out
-
-    def ahead(self, noise: Noise, keys: Keys, t: int) -> I64:
-        """(r, T-t+1) noise at triggers t…T in 1/STEPS, rounded down."""
-        z = noise.gauss(self.purpose, keys, np.arange(self.factor.noises), self.variance)
-        return self._floor(z, np.arange(t, self.horizon + 1))
-
-    def _floor(self, z: I64, triggers: I64) -> I64:
-        return grid.floors(self.factor, triggers, z, STEPS)
 
     def _known(self, since: I64) -> I64:
         """(r,) leading coordinates that are complete by trigger ``since``."""
@@ -90,11 +90,9 @@ class Process:
 
     def quantile(self, t: int, beta: Fraction) -> Fraction:
         """x with P(noise at trigger t ≥ x) ≤ β, in records."""
-        unit = 2**self.factor.bits
-        tail = accounting.sum_tail(
-            beta, self.variance, self.factor.norm2(t), self.factor.norm1(t), self.factor.noises
-        )
-        return tail / unit
+        factor = self.factor
+        norms = factor.norm2(t), factor.norm1(t)
+        return accounting.sum_tail(beta, self.variance, *norms, factor.noises) / (1 << factor.bits)
 
 
 def factor_of(name: str, horizon: int) -> Factorization:
