@@ -1,0 +1,5 @@
+"""``python -m hushstream.agents`` is ``hush``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,86 @@
+"""The command line: ``hush``. Exit codes: 0 done, 1 unexpected, 2 usage or configuration,
+3 ledger or budget, 4 engine or cluster, 130 interrupted."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+
+import click
+from hushstream.mechanisms.errors import (
+    BudgetError,
+    ConfigError,
+    HushError,
+    LedgerError,
+    ParameterError,
+)
+
+MODULES = (
+    "cli_init",
+    "cli_run",
+    "cli_topics",
+    "cli_read",
+    "cli_ledger",
+    "cli_broker",
+)
+
+
+class Group(click.Group):
+    """Loads commands when they are asked for, so that ``hush --help`` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, _ in _commands()]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        found = dict(_commands())
+        return found.get(name)
+
+
+def _commands() -> list[tuple[str, click.Command]]:
+    found: list[tuple[str, click.Command]] = []
+    for module in MODULES:
+        loaded = importlib.import_module(f"{__package__}.{module}")
+        found += [(command.name or "", command) for command in loaded.COMMANDS]
+    return found
+
+
+@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-v", "--verbose", is_flag=True, help="Say more of what happens.")
+def hush(verbose: bool) -> None:
+    """Differentially private releases from Kafka streams, under one guarantee.
+
+    Begin with `hush demo`, or with `hush init` for a deployment of your own.
+    """
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)-7s %(message)s",
+        datefmt="%H:%M:%S",
+        stream=sys.stderr,
+    )
+
+
+def exit_code(error: HushError) -> int:
+    """The documented exit code of an error."""
+    if isinstance(error, ConfigError | ParameterError):
+        return 2
+    return 3 if isinstance(error, LedgerError | BudgetError) else 4
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point of ``hush``."""
+    try:
+        hush.main(args, standalone_mode=False)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except HushError as error:
+        click.echo(f"hush: {error}", err=True)
+        sys.exit(exit_code(error))
+    except BrokenPipeError:
+        sys.exit(0)

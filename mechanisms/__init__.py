@@ -1,0 +1,1 @@
+"""Streaming mechanisms of differential privacy: pure functions over NumPy columns."""
