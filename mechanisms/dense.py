@@ -1,0 +1,78 @@
+"""Tables of units and keys that are numbered 0…n-1: the in-memory runner for tens of millions.
+
+They keep the contract of the tables of `hushstream.mechanisms.runner`; what a step costs follows
+what it touches, not how much there is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .contract import I64, Mechanism, Part, Rows, Units
+from .keys import Keys
+
+
+class DenseUnits:
+    """Units 0…n-1 of one bound shard; pairs live in a log that is compacted when half is stale."""
+
+    def __init__(self, mechanism: Mechanism, size: int) -> None:
+        self.left: I64 = mechanism.init_units(1).left.repeat(size)
+        self.begin = np.zeros(size, np.int64)
+        self.width = np.zeros(size, np.int32)
+        self.pair = np.empty(1024, np.uint32)
+        self.used = np.empty((1024, mechanism.lanes), np.uint16)
+        self.end = 0
+
+    def load(self, ids: NDArray[np.int64]) -> Units:
+        """State of the sorted distinct ``ids``."""
+        start, where = _spread(self.begin[ids], self.width[ids])
+        return Units(self.left[ids], start, self.pair[where], self.used[where])
+
+    def store(self, ids: NDArray[np.int64], units: Units) -> None:
+        """Replace the rows of the sorted distinct ``ids``."""
+        self.left[ids] = units.left
+        self.width[ids] = np.diff(units.start)
+        self._reserve(len(units.pair), ids)
+        self.begin[ids] = self.end + units.start[:-1]
+        self.pair[self.end : self.end + len(units.pair)] = units.pair
+        self.used[self.end : self.end + len(units.pair)] = units.used
+        self.end += len(units.pair)
+
+    def _reserve(self, more: int, ids: NDArray[np.int64]) -> None:
+        if self.end + more <= len(self.pair):
+            return
+        widths = self.width.copy()
+        widths[ids] = 0  # their rows are about to be written anew
+        start, where = _spread(self.begin, widths)
+        live = len(where)
+        pair = np.empty(2 * (live + more) + 1024, np.uint32)
+        used = np.empty((len(pair), self.used.shape[1]), np.uint16)
+        pair[:live], used[:live] = self.pair[where], self.used[where]
+        self.pair, self.used, self.begin, self.end = pair, used, start[:-1].copy(), live
+
+
+def _spread(begin: I64, width: NDArray[np.int32]) -> tuple[I64, I64]:
+    start = np.zeros(len(begin) + 1, np.int64)
+    np.cumsum(width, out=start[1:])
+    return start, np.arange(start[-1]) + np.repeat(begin - start[:-1], width)
+
+
+class DenseRows:
+    """Rows of the keys ``Keys.of_codes(0…n-1)`` of one aggregate shard."""
+
+    def __init__(self, mechanism: Mechanism, size: int) -> None:
+        self.cell = mechanism.init_rows(Keys.of_codes(np.zeros(1, np.uint64))).cell.repeat(size)
+        self.due = np.zeros(size, np.int32)
+
+    def load(self, part: Part, t: int) -> Rows:
+        """Rows of the keys of ``part`` and of those that are due at trigger ``t``."""
+        due = np.flatnonzero((self.due == t) | (self.due == -1))
+        codes = np.union1d(part.key.codes().astype(np.int64), due)
+        return Rows(Keys.of_codes(codes.astype(np.uint64)), self.cell[codes], self.due[codes])
+
+    def store(self, rows: Rows) -> None:
+        """Write back what a release returned."""
+        codes = rows.key.codes().astype(np.int64)
+        self.cell[codes] = rows.cell
+        self.due[codes] = rows.due
