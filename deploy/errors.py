@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..mechanisms.errors import HushError
+from hushstream.mechanisms.errors import HushError
 
 
 class BrokerError(HushError):

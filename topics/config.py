@@ -25,7 +25,8 @@ from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any
 
-from ..mechanisms.errors import ConfigError
+from hushstream.mechanisms.errors import ConfigError
+
 from .config_check import contradictions
 from .config_lines import Path, line_index
 from .config_merge import SECRETS, Origins, merge, tables_of_names

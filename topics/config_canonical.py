@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 import msgspec
+from hushstream.mechanisms.errors import ConfigError
 
-from ..mechanisms.errors import ConfigError
 from .config_model import Config, Input
 from .config_pipeline import Pipeline
 from .config_public import digest

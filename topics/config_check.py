@@ -10,8 +10,8 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from hushstream.mechanisms.errors import ConfigError
 
-from ..mechanisms.errors import ConfigError
 from .config_model import Config, Engine, Input, Kafka, Time
 from .config_pipeline import Budget, Count, Mean, Pipeline, Sum
 from .config_read import Problem

@@ -6,7 +6,8 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from ..mechanisms.errors import ConfigError
+from hushstream.mechanisms.errors import ConfigError
+
 from .config_model import Kafka
 
 

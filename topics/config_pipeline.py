@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from ..mechanisms.registry import ENTRIES
+from hushstream.mechanisms.registry import ENTRIES
+
 from .config_lines import Path
 from .config_read import Convert, Reader
 from .config_values import (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from hushstream.mechanisms.errors import ConfigError
 
-from ..mechanisms.errors import ConfigError
 from .config_pipeline import Pipeline, Scalar
 
 PublicKeys = tuple[tuple[Scalar, ...], ...]

@@ -14,7 +14,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..mechanisms.errors import ConfigError
+from hushstream.mechanisms.errors import ConfigError
+
 from .config_model import Config
 
 KEY_BYTES = 32

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import numpy as np
 from cronsim import CronSim
+from hushstream.mechanisms.errors import ConfigError
 from numpy.typing import NDArray
 
-from ..mechanisms.errors import ConfigError
 from .config_pipeline import Pipeline
 
 I64 = NDArray[np.int64]
