@@ -5,7 +5,7 @@ Adding one is a file beside this one, an entry here and a page in ``docs/mechani
 
 from __future__ import annotations
 
-from . import histogram_plan, phdstream_plan, privhp_plan, topl
+from . import histogram_plan, phdstream_plan, privhp_plan, topl, tops_plan
 from .contract import Entry
 from .errors import ParameterError
 
@@ -14,6 +14,7 @@ _ALL: tuple[Entry, ...] = (
     phdstream_plan.ENTRY,
     privhp_plan.ENTRY,
     topl.ENTRY,
+    tops_plan.ENTRY,
 )
 
 ENTRIES: dict[str, Entry] = {entry.name: entry for entry in _ALL}
