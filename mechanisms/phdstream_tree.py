@@ -194,10 +194,11 @@ def project(total: I64, raw: I64, child: Bool) -> I64:
     [[1, 9]]
     """
     raw = np.where(child, raw, _FAR)
-    order = np.sort(raw, axis=1)[:, ::-1]
-    excess = np.cumsum(order, axis=1) - total[:, None]
     # The exact shift is the largest mean excess of the k largest children.
-    shift = -(-excess // np.arange(1, raw.shape[1] + 1)).min(axis=1)
+    shift, excess = np.full(len(raw), _FAR), -total
+    for k, value in enumerate(np.sort(raw, axis=1).T[::-1], 1):
+        excess = excess + value
+        shift = np.maximum(shift, (excess + (k - 1)) // k)
     out: I64 = np.maximum(raw - shift[:, None], 0)
     out[np.arange(len(raw)), raw.argmax(axis=1)] += total - out.sum(axis=1)
     return out
