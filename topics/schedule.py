@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Protocol
 
 import numpy as np
-from cronsim import CronSim
+from cronsim import CronSim, CronSimError
 from hushstream.mechanisms.errors import ConfigError
 from numpy.typing import NDArray
 
@@ -154,7 +154,10 @@ class Schedule:
 def _cron_offsets(rule: str, start: int, count: int) -> tuple[int, ...]:
     """The first ``count`` times of a rule after ``start``, relative to it."""
     begin = _1970 + timedelta(microseconds=start)
-    fires = tuple(islice(CronSim(rule, begin), count))
+    try:
+        fires = tuple(islice(CronSim(rule, begin), count))
+    except CronSimError as error:
+        raise ConfigError(f"{rule!r} is no cron rule ({error})") from error
     if len(fires) < count:
         raise ConfigError(f"the cron rule {rule!r} fires less than {count} times")
     return tuple((fire - begin) // timedelta(microseconds=1) for fire in fires)

@@ -1,0 +1,64 @@
+# Everything a person or a machine does with this repository. `make` alone lists it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := agents deploy mechanisms topics
+WORKERS ?= 2
+RUN := $(VENV)/.installed
+DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types format unit bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUN) ## a private release on your screen, from nothing but Python
+	@$(BIN)/hush demo $(ARGS)
+
+test: lint types unit ## everything: lint, types and all tests, with a real Apache Kafka
+
+lint: $(DEV) ## style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+
+types: $(DEV) ## strict type check under the one import name
+	@mkdir -p .build/hushstream
+	@for p in $(PACKAGES); do ln -sfn ../../$$p .build/hushstream/$$p; done
+	@MYPYPATH=.build $(BIN)/mypy $(addprefix -p hushstream.,$(PACKAGES))
+
+unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+format: $(DEV) ## apply formatting and safe fixes
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(DEV) ## every benchmark, quickly; see benchmarks/ for the long ones
+	@for b in benchmarks/[a-z]*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
+
+lock: $(DEV) ## resolve dependencies anew into both lock files
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@printf 'setuptools>=77\nwheel\n' > $(VENV)/build.in
+	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra dev $(LOCK_FLAGS) -o requirements-dev.lock
+	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
+
+LOCK_FLAGS := --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+clean: ## remove the virtual environment and everything built
+	rm -rf $(VENV) .build build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@sh deploy/venv.sh $(VENV)
+
+$(RUN): requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing locked dependencies into $(VENV), once"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV): requirements-dev.lock $(RUN)
+	@echo "installing locked development tools into $(VENV), once"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
