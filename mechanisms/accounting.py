@@ -49,21 +49,56 @@ Composition with pure mechanisms
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from decimal import Decimal, localcontext
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 
 from . import normal
+from ._conversions import (
+    DIGITS,
+    Real,
+    epsilon_of,
+    exact,
+    gdp_delta,
+    gdp_epsilon,
+    gdp_mu,
+    group_approximate,
+    group_gdp,
+    group_pure,
+    group_zcdp,
+    positive,
+    probability,
+    tails,
+    zcdp_delta,
+    zcdp_epsilon,
+    zcdp_rho,
+)
 from .contract import Cost
-from .errors import ParameterError
+from .errors import BudgetError, ParameterError
 from .validate import at_least
 
-Real = Fraction | int | float
-_DIGITS = (60, 160)
-_TIGHT = Decimal(2) ** -60
-"""Precisions to try: the second one if the first leaves a relative width above `_TIGHT`."""
+__all__ = [
+    "Filter",
+    "Real",
+    "add",
+    "gaussian_cost",
+    "gaussian_variance",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "group_approximate",
+    "group_gdp",
+    "group_pure",
+    "group_zcdp",
+    "normal_quantile",
+    "pure_cost",
+    "sum_tail",
+    "total",
+    "tree_levels",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
 
 
 def tree_levels(horizon: int) -> int:
@@ -75,109 +110,9 @@ def tree_levels(horizon: int) -> int:
     return at_least("horizon", horizon, 1).bit_length()
 
 
-def gdp_delta(epsilon: Real, mu: Real) -> Fraction:
-    """The least δ (rounded up) for which μ-GDP implies (ε, δ).
-
-    >>> round(float(gdp_delta(6, Fraction("0.95818"))) * 1e10, 3)
-    5.0
-
-    Raises:
-        ParameterError: ε does not lie in [0, 10^6], or μ is not positive and finite.
-    """
-    eps, m = _epsilon(epsilon), _positive("mu", mu)
-    return min(Fraction(1), normal.round_up(_delta_high(eps, m)))
-
-
-@lru_cache(maxsize=1024)
-def gdp_mu(epsilon: Real, delta: Real) -> Fraction:
-    """The greatest μ (40 bits, rounded down) for which μ-GDP implies (ε, δ).
-
-    >>> round(float(gdp_mu(6, Fraction(5, 10**10))), 5)
-    0.95818
-
-    Raises:
-        ParameterError: ε does not lie in [0, 10^6] or δ does not lie in (0, 1).
-    """
-    eps, limit = _epsilon(epsilon), _probability("delta", delta)
-    return normal.greatest(lambda mu: normal.at_most(_delta_high(eps, mu), limit))
-
-
-@lru_cache(maxsize=1024)
-def gdp_epsilon(mu: Real, delta: Real) -> Fraction:
-    """The least ε (40 bits, rounded up) for which μ-GDP implies (ε, δ).
-
-    >>> round(float(gdp_epsilon(1, Fraction(1, 10**6))), 4)
-    4.8866
-
-    Raises:
-        ParameterError: μ does not lie in [0, 10^6] or δ does not lie in (0, 1).
-    """
-    m, limit = _exact("mu", mu, 10**6), _probability("delta", delta)
-    if m == 0 or normal.at_most(_delta_high(Fraction(0), m), limit):
-        return Fraction(0)
-    return normal.least(lambda eps: normal.at_most(_delta_high(eps, m), limit))
-
-
-def _delta_high(epsilon: Fraction, mu: Fraction) -> Decimal:
-    """An upper bound of δ_GDP(ε, μ), tight to 2^-60 unless 160 digits do not suffice."""
-    high = Decimal(1)
-    for digits in _DIGITS:
-        first, second = _tails(epsilon, mu, digits)
-        with localcontext(normal.precision(digits)):
-            high = min(high, first.high - second.low)
-            if (first.high - first.low) + (second.high - second.low) <= _TIGHT * abs(high):
-                break
-    return max(high, Decimal(0))
-
-
-def _tails(epsilon: Fraction, mu: Fraction, digits: int) -> tuple[normal.Bounds, normal.Bounds]:
-    """Bounds of Φ(-ε/μ+μ/2) and of e^ε Φ(-ε/μ-μ/2)."""
-    first = normal.tail(epsilon / mu - mu / 2, digits)
-    tail, factor = normal.tail(epsilon / mu + mu / 2, digits), normal.exp_bounds(epsilon, digits)
-    with localcontext(normal.precision(digits)):
-        low, high = tail.low * factor.low, tail.high * factor.high
-        return first, normal.Bounds(normal.widen(low, digits).low, normal.widen(high, digits).high)
-
-
-def zcdp_epsilon(rho: Real, delta: Real) -> Fraction:
-    """ε = ρ + 2√(ρ ln(1/δ)), rounded up (Bun & Steinke 2016, Proposition 1.3).
-
-    >>> round(float(zcdp_epsilon(Fraction(1, 2), Fraction(1, 10**6))), 3)
-    5.757
-
-    Raises:
-        ParameterError: ρ is negative or δ does not lie in (0, 1).
-    """
-    r, limit = _exact("rho", rho), _probability("delta", delta)
-    return normal.round_up(r + 2 * normal.sqrt_up(r * normal.log_up(1 / limit)))
-
-
-def zcdp_delta(epsilon: Real, rho: Real) -> Fraction:
-    """δ = exp(-(ε-ρ)²/4ρ), rounded up; 1 if ε ≤ ρ (the inverse of `zcdp_epsilon`)."""
-    eps, r = _epsilon(epsilon), _positive("rho", rho)
-    exponent = (eps - r) ** 2 / (4 * r)
-    if eps <= r:
-        return Fraction(1)
-    return normal.round_up(normal.exp_bounds(-min(exponent, Fraction(10**6))).high)
-
-
-@lru_cache(maxsize=1024)
-def zcdp_rho(epsilon: Real, delta: Real) -> Fraction:
-    """The greatest ρ (40 bits, rounded down) with ρ + 2√(ρ ln(1/δ)) ≤ ε.
-
-    >>> round(float(zcdp_rho(1, Fraction(1, 10**6))), 6)
-    0.017469
-
-    Raises:
-        ParameterError: ε does not lie in (0, 10^6] or δ does not lie in (0, 1).
-    """
-    eps, limit = _positive("epsilon", _epsilon(epsilon)), _probability("delta", delta)
-    return normal.greatest(lambda rho: zcdp_epsilon(rho, limit) <= eps)
-
-
 def pure_cost(epsilon: Real) -> Cost:
     """The cost of an ε-differentially private mechanism."""
-    return Cost(Fraction(0), _epsilon(epsilon), Fraction(0))
+    return Cost(Fraction(0), epsilon_of(epsilon), Fraction(0))
 
 
 def gaussian_cost(sensitivity2: Real, variance: Real, touched: int) -> Cost:
@@ -191,7 +126,7 @@ def gaussian_cost(sensitivity2: Real, variance: Real, touched: int) -> Cost:
     Raises:
         ParameterError: an argument is not positive, or the grid is too coarse (s² < 1 + n/24).
     """
-    shift, noise = _positive("sensitivity2", sensitivity2), _positive("variance", variance)
+    shift, noise = positive("sensitivity2", sensitivity2), positive("variance", variance)
     count = at_least("touched", touched, 1)
     if noise < 1 + Fraction(count, 24):
         raise ParameterError("variance", variance, f"the grid is too coarse for {count} releases")
@@ -211,8 +146,8 @@ def gaussian_variance(epsilon: Real, delta: Real, sensitivity2: Real, touched: i
         ParameterError: an argument is out of range, or the grid is too coarse for ε.
     """
     eps, shift = (
-        _positive("epsilon", _epsilon(epsilon)),
-        _positive("sensitivity2", sensitivity2),
+        positive("epsilon", epsilon_of(epsilon)),
+        positive("sensitivity2", sensitivity2),
     )
     pure = gaussian_cost(shift, _variance(eps, delta, shift), touched).epsilon
     # More noise has a smaller pure part, so what is set aside here suffices.
@@ -244,7 +179,7 @@ def total(costs: Iterable[Cost], delta: Real) -> tuple[Fraction, Fraction]:
 
     Args:
         costs: one entry per mechanism.
-        delta: the δ to be claimed; the entries' own δ are taken from it.
+        delta: the δ to be claimed, in [0, 1); the entries' own δ are taken from it.
 
     Returns:
         ε, rounded up, and ``delta``.
@@ -253,10 +188,12 @@ def total(costs: Iterable[Cost], delta: Real) -> tuple[Fraction, Fraction]:
         ParameterError: the entries' own δ leave nothing of ``delta`` for the Gaussian part.
     """
     parts = list(costs)
-    joint, limit = add(parts), _probability("delta", delta)
+    joint, limit = add(parts), exact("delta", delta, 1)
     left = limit - joint.delta
-    if left < 0 or (left == 0 and joint.mu2 > 0):
-        raise ParameterError("delta", delta, "must exceed the sum of the entries' own delta")
+    if limit == 1 or left < 0 or (left == 0 and joint.mu2 > 0):
+        raise ParameterError(
+            "delta", delta, "must be below 1 and exceed the sum of the entries' own delta"
+        )
     if joint.mu2 == 0:
         pure = joint.epsilon
         rho = sum((part.epsilon**2 for part in parts), Fraction(0)) / 2
@@ -277,36 +214,8 @@ def _absorbing_epsilon(mu: Fraction, delta: Fraction) -> Fraction:
 def _steep(epsilon: Fraction, mu: Fraction) -> bool:
     # With x = ε/μ the quotient of the terms is m(x-μ/2)/m(x+μ/2). Mills' ratio m is log-convex,
     # being a Laplace transform, so the quotient falls as ε grows: steep once, steep ever after.
-    first, second = _tails(epsilon, mu, _DIGITS[0])
+    first, second = tails(epsilon, mu, DIGITS[0])
     return first.high <= 2 * second.low
-
-
-def group_pure(epsilon: Real, size: int) -> Fraction:
-    """kε: the pure guarantee for units of k events."""
-    return _epsilon(epsilon) * at_least("size", size, 1)
-
-
-def group_zcdp(rho: Real, size: int) -> Fraction:
-    """k²ρ: the zCDP guarantee for units of k events (Bun & Steinke 2016, Proposition 1.9)."""
-    return _exact("rho", rho) * at_least("size", size, 1) ** 2
-
-
-def group_gdp(mu: Real, size: int) -> Fraction:
-    """kμ: the GDP guarantee for units of k events (Dong, Roth & Su 2019, Theorem 2.14)."""
-    return _exact("mu", mu) * at_least("size", size, 1)
-
-
-def group_approximate(epsilon: Real, delta: Real, size: int) -> tuple[Fraction, Fraction]:
-    """(kε, δ(e^(kε)-1)/(e^ε-1)) rounded up: the (ε, δ) guarantee for units of k events.
-
-    >>> eps, delta = group_approximate(1, Fraction(1, 10**9), 2)
-    >>> int(eps), round(float(delta) * 1e9, 4)
-    (2, 3.7183)
-    """
-    eps, limit = _epsilon(epsilon), _probability("delta", delta)
-    powers = (normal.exp_bounds(j * eps).high for j in range(at_least("size", size, 1)))
-    factor = sum((normal.round_up(power) for power in powers), Fraction(0))
-    return size * eps, min(Fraction(1), normal.round_up(limit * factor))
 
 
 def normal_quantile(beta: Real) -> Fraction:
@@ -315,7 +224,7 @@ def normal_quantile(beta: Real) -> Fraction:
     >>> round(float(normal_quantile(0.025)), 4)
     1.96
     """
-    return normal.quantile_up(_probability("beta", beta))
+    return normal.quantile_up(probability("beta", beta))
 
 
 def sum_tail(beta: Real, variance: Real, norm2: Real, norm1: Real, terms: int) -> Fraction:
@@ -335,40 +244,51 @@ def sum_tail(beta: Real, variance: Real, norm2: Real, norm1: Real, terms: int) -
     Raises:
         ParameterError: an argument is out of range, or the grid is too coarse.
     """
-    limit, noise = _probability("beta", beta), _positive("variance", variance)
+    limit, noise = probability("beta", beta), positive("variance", variance)
     if noise < 1:
         raise ParameterError("variance", variance, "must be at least one squared grid step")
     # (1 - 1/(24s²))^n ≥ 1 - n/(24s²).
     kept = 1 - at_least("terms", terms, 0) / (24 * noise)
     if kept <= Fraction(1, 2):
         raise ParameterError("variance", variance, f"the grid is too coarse for {terms} terms")
-    spread = normal.sqrt_up(noise * _exact("norm2", norm2))
-    return spread * normal_quantile(limit * kept) + _exact("norm1", norm1) / 2
+    spread = normal.sqrt_up(noise * exact("norm2", norm2))
+    return spread * normal_quantile(limit * kept) + exact("norm1", norm1) / 2
 
 
-def _exact(name: str, value: Real, most: int | None = None) -> Fraction:
-    """``value`` as a rational, if it is finite, ≥ 0 and ≤ ``most``; never through a float."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ParameterError(name, value, "must be finite")
-    exact = Fraction(value)
-    if exact < 0 or (most is not None and exact > most):
-        raise ParameterError(name, value, f"must lie between 0 and {most or 'infinity'}")
-    return exact
+@dataclass(frozen=True)
+class Filter:
+    """A budget per privacy unit: reserve before use, never refund, refuse what is not certain.
 
+    Sums are exact rationals, so that no charge is too small to count. The order of the charges
+    does not matter; their costs must not depend on private data.
 
-def _positive(name: str, value: Real) -> Fraction:
-    exact = _exact(name, value)
-    if exact == 0:
-        raise ParameterError(name, value, "must be positive")
-    return exact
+    >>> budget = Filter(Fraction(1), Fraction(1, 10**6)).reserve(pure_cost(Fraction(2, 3)))
+    >>> budget.reserve(pure_cost(Fraction(2, 3)))  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    BudgetError: the charge does not fit into the budget
 
+    Attributes:
+        epsilon, delta: the budget.
+        charges: what has been reserved.
+    """
 
-def _epsilon(value: Real) -> Fraction:
-    return _exact("epsilon", value, 10**6)
+    epsilon: Fraction
+    delta: Fraction
+    charges: tuple[Cost, ...] = ()
 
+    def reserve(self, cost: Cost) -> Filter:
+        """The filter after a charge; this one stays as it is.
 
-def _probability(name: str, value: Real) -> Fraction:
-    exact = _positive(name, value)
-    if exact >= 1:
-        raise ParameterError(name, value, "must lie strictly between 0 and 1")
-    return exact
+        Raises:
+            BudgetError: the charges would not be covered by (ε, δ), or this cannot be shown.
+            ParameterError: an entry of the cost is negative or not finite.
+        """
+        charge = Cost(*(exact(name, part) for name, part in zip(Cost._fields, cost, strict=True)))
+        charges = (*self.charges, charge)
+        try:
+            fits = total(charges, self.delta)[0] <= self.epsilon
+        except ParameterError as error:
+            raise BudgetError("the charge does not fit into the budget") from error
+        if not fits:
+            raise BudgetError("the charge does not fit into the budget")
+        return Filter(self.epsilon, self.delta, charges)

@@ -164,7 +164,7 @@ def _tail_near(x: Fraction, digits: int) -> Bounds:
 
 def _tail_far(x: Fraction, digits: int) -> Bounds:
     point = decimal(x)
-    depth = 25 + math.ceil((digits / float(x)) ** 2)
+    depth = 2 * digits + math.ceil((1.3 * digits / float(x)) ** 2)
     first, second = _mills(point, depth), _mills(point, depth + 1)
     density, weight = _density(point), 2 + point * point
     low = widen(density * min(first, second), digits, weight).low
