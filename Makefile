@@ -53,7 +53,7 @@ $(BIN)/python:
 	@sh deploy/venv.sh $(VENV)
 
 $(RUN): requirements.lock pyproject.toml | $(BIN)/python
-	@echo "installing locked dependencies into $(VENV), once"
+	@echo "installing locked dependencies into $(VENV), once: some 250 MB, a minute or two"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
