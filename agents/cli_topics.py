@@ -11,12 +11,9 @@ from hushstream.mechanisms.errors import ConfigError
 from hushstream.topics.config import Config
 from hushstream.topics.names import Names
 from hushstream.topics.records import Request, encode
-from rich.console import Console
-from rich.table import Table
 
 from .admin import Cluster, TopicSpec, begin, internal_topics, public_topics, read_ledger
 from .compiled import compile_config
-from .model import Deployment
 from .options import config_options, emit, json_option, read_config
 
 
@@ -63,26 +60,26 @@ def _show(config: Config, as_json: bool) -> None:
             }
         )
         return
-    table = Table("topic", "partitions", "settings", "who may read", "holds")
     for spec in specs:
-        table.add_row(*_row(spec, deployment))
-    console = Console()
-    console.print(table)
-    console.print(
-        "GENESIS is made by the first `hush topics`. A changelog of stage `ingest` has as many "
+        click.echo(_line(spec))
+    click.echo(
+        "\nGENESIS is made by the first `hush topics`. A changelog of stage `ingest` has as many "
         "partitions as its input topic.\n"
-        f"Workers need: READ on {', '.join(inputs)} and all topics above; WRITE on all topics "
-        f"above; group {names.group}: READ; transactional ids with prefix {names.base}.: DESCRIBE, WRITE; "
-        "cluster: IDEMPOTENT_WRITE."
+        f"Workers need READ on {', '.join(inputs)} and on all topics above; WRITE on all topics "
+        f"above; READ on group {names.group}; DESCRIBE and WRITE on transactional ids with prefix "
+        f"{names.base}.; IDEMPOTENT_WRITE on the cluster."
     )
 
 
-def _row(spec: TopicSpec, deployment: Deployment) -> tuple[str, str, str, str, str]:
+def _line(spec: TopicSpec) -> str:
     who = "workers only: raw data" if spec.internal else "anyone"
-    if "ledger" in spec.name:
+    if spec.name.endswith(".ledger.v1"):
         who = "operators and auditors"
-    config = ", ".join(f"{name}={value}" for name, value in sorted(spec.config.items()))
-    return spec.name, str(spec.partitions), config, who, spec.purpose
+    config = " ".join(f"{name}={value}" for name, value in sorted(spec.config.items()))
+    return (
+        f"{spec.name}\n    partitions {spec.partitions}; {config}\n"
+        f"    {spec.purpose}; readers: {who}"
+    )
 
 
 @click.command()

@@ -15,7 +15,7 @@ from hushstream.mechanisms.errors import ConfigError
 from .config_model import Config, Engine, Input, Kafka, Time
 from .config_pipeline import Budget, Count, Mean, Pipeline, Sum
 from .config_read import Problem
-from .config_values import format_duration
+from .config_values import UNIX_EPOCH, format_duration
 from .names import ledger_topic
 from .schedule import MAX_TRIGGERS, Schedule
 
@@ -113,6 +113,8 @@ def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
 
 def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     window, epoch, rule = pipeline.window, pipeline.epoch, pipeline.triggers
+    if pipeline.schedule == "external" and window.origin == UNIX_EPOCH:
+        yield "window", "an external schedule needs an origin: the start of its first window"
     length = format_duration(window.length)
     if epoch is not None and epoch % window.length:
         yield "epoch", f"{format_duration(epoch)} is no multiple of window.length = {length}"

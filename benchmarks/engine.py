@@ -1,0 +1,212 @@
+"""Throughput of one worker on a local broker, raw JSON events to closed aggregates.
+
+    python benchmarks/engine.py [--quick] [--json] [--out DIR]
+
+Events are produced first; the clock then cuts at the end of the log, and the time runs from that
+cut until every aggregate shard has released. Beside it: stock Faust counting the same keys in its
+RocksDB table, without any privacy. Ratios are of one run; absolute figures depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka.admin import NewTopic
+from hushstream.agents.admin import Cluster, begin, read_ledger
+from hushstream.agents.compiled import compile_config
+from hushstream.deploy.broker import Broker
+from hushstream.topics.config import load
+from hushstream.topics.names import Names
+from hushstream.topics.records import Request, encode
+from rich.console import Console
+from rich.table import Table
+
+USERS, KEYS, PARTITIONS = 200_000, 100_000, 4
+START = 1_700_006_400_000  # a midnight, in milliseconds
+console = Console(stderr=True)
+
+CONFIG = """
+[engine]
+units_partitions = 2
+cells_partitions = 2
+public_port = 0
+operator_port = 0
+[[input]]
+name = "events"
+topic = "{topic}"
+unit = "user"
+partitioner = "{partitioner}"
+time = {{ field = "t", format = "epoch_ms" }}
+[[pipeline]]
+name = "{name}"
+input = "events"
+key = ["page"]
+unit_name = "user"
+window = {{ length = "1d", origin = "2023-11-15T00:00:00Z" }}
+triggers = {{ every = "1h" }}
+schedule = "external"
+budget = {{ epsilon = 2.0, delta = 1e-9 }}
+mechanism = {{ kind = "histogram"{mechanism} }}
+"""
+
+
+def users(law: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """User of each event: uniform, or Zipf with exponent 1.1."""
+    if law == "uniform":
+        return rng.integers(0, USERS, n)
+    weight = 1.0 / np.arange(1, USERS + 1) ** 1.1
+    return np.searchsorted(np.cumsum(weight) / weight.sum(), rng.random(n))
+
+
+def produce(cluster: Cluster, topic: str, who: np.ndarray, rng: np.random.Generator) -> None:
+    """JSON events in an hour of event time, keyed by user."""
+    pages = rng.integers(0, KEYS, len(who))
+    producer = cluster.producer(
+        **{
+            "partitioner": "murmur2_random",
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    for i, (user, page) in enumerate(zip(who.tolist(), pages.tolist(), strict=True)):
+        moment = START + i * 3_000_000 // len(who)
+        value = b'{"user":"u%d","page":"p%d","t":%d,"price":12.5}' % (user, page, moment)
+        producer.produce(topic, value, key=b"u%d" % user)
+        if i % 50_000 == 0:
+            producer.poll(0)
+    producer.flush(120)
+
+
+def deployment(cluster: Cluster, folder: Path, topic: str, partitioner: str, mechanism: str) -> Any:
+    """A fresh deployment with one pipeline over ``topic``."""
+    name = f"p{secrets.token_hex(3)}"
+    path = folder / f"{name}.toml"
+    text = CONFIG.format(topic=topic, partitioner=partitioner, name=name, mechanism=mechanism)
+    path.write_text(f'[deployment]\nname = "{name}"\n{text}')
+    (folder / "hush.key").write_text(secrets.token_hex(32))
+    os.chmod(folder / "hush.key", 0o600)
+    config = load(path, flags={"kafka.bootstrap": cluster.bootstrap,
+                               "engine.data_dir": str(folder / name)})  # fmt: skip
+    compiled = compile_config(config, {topic: PARTITIONS})
+    begin(cluster, compiled, 1, int(time.time() * 1e6))
+    return path, config, compiled.pipelines[0]
+
+
+def measure(cluster: Cluster, folder: Path, topic: str, partitioner: str, mechanism: str) -> Any:
+    """Seconds from the cut to the last manifest, and the total that the shards accepted."""
+    path, config, pipeline = deployment(cluster, folder, topic, partitioner, mechanism)
+    names = Names(
+        config.deployment.name,
+        read_ledger(cluster, config.deployment.name).genesis["genesis"],
+    )
+    producer = cluster.producer()
+    at = START * 1000 - START * 1000 % 86_400_000_000 + 3_600_000_000
+    begin_at = pipeline.windows.window(START * 1000)
+    assert begin_at >= 0
+    log = open(folder / "worker.log", "ab")  # noqa: SIM115
+    worker = subprocess.Popen(
+        [
+            sys.executable, "-m", "hushstream.agents", "-v", "worker", "-c", str(path),
+            "--bootstrap", cluster.bootstrap,
+            "--set", f"engine.data_dir={folder / config.deployment.name}",
+        ],
+        stdout=log, stderr=log,
+    )  # fmt: skip
+    try:
+        producer.produce(names.requests, encode(Request("go", at)), partition=0)
+        producer.flush()
+        return wait(cluster, worker, pipeline, names)
+    finally:
+        worker.terminate()
+        worker.wait(30)
+        log.close()
+
+
+def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> tuple[float, float]:
+    """Follow the release topic until every shard's manifest is there."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    client = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": secrets.token_hex(4),
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
+        }
+    )
+    client.assign([TopicPartition(pipeline.release_topic, 0, 0)])
+    seen, until = 0, time.monotonic() + 300
+    while seen < pipeline.cells_partitions:
+        if worker.poll() is not None or time.monotonic() > until:
+            raise SystemExit("the worker did not release; see worker.log")
+        message = client.poll(0.05)
+        if message is not None and not message.error():
+            seen += b"hush.manifest/1" in message.value()
+    end = time.time()
+    client.close()
+    triggers = [json.loads(m.value()) for m in cluster.read(names.clock)]
+    cut = next(t["time"] / 1e6 for t in triggers if t["type"] == "trigger")
+    return end - cut, 0.0
+
+
+def main() -> None:
+    """Run all variants and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--events", type=int)
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    n = args.events or (200_000 if args.quick else 1_000_000)
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as temporary, Broker(quiet=True) as broker:
+        config = load_kafka(broker.bootstrap)
+        cluster = Cluster(config)
+        cluster.wait()
+        for law in ("uniform", "zipf"):
+            cluster._admin.create_topics([NewTopic(law, PARTITIONS, 1)])[law].result()
+            time.sleep(0.5)
+            began = time.time()
+            produce(cluster, law, users(law, n, rng), rng)
+            console.print(f"{n} events of {law} users produced in {time.time() - began:.1f} s")
+        plain = ", adaptive_weight = 0"
+        variants = {
+            "uniform": ("uniform", "murmur2", ""),
+            "zipf": ("zipf", "murmur2", ""),
+            "rekeyed": ("uniform", "none", ""),
+        }
+        del plain
+        table = Table("variant", "events/s")
+        figures: dict[str, Any] = {}
+        for name, (topic, partitioner, mechanism) in variants.items():
+            if args.only and args.only != name:
+                continue
+            seconds, _ = measure(cluster, Path(temporary), topic, partitioner, mechanism)
+            figures[name] = round(n / seconds)
+            table.add_row(name, f"{figures[name]:,}")
+        console.print(table)
+        if args.json:
+            print(json.dumps(figures))
+
+
+def load_kafka(bootstrap: str) -> Any:
+    """Connection settings for a bootstrap address."""
+    from hushstream.topics.config_model import Kafka
+
+    return Kafka(bootstrap=bootstrap)
+
+
+if __name__ == "__main__":
+    main()
