@@ -59,6 +59,10 @@ class Column(NamedTuple):
     high: int
     middle: int
 
+    def reach(self) -> int:
+        """The most that one record moves the sum, at least 1."""
+        return max(self.high - self.middle, self.middle - self.low, 1)
+
 
 class Quantity(NamedTuple):
     """What is released: a column of the sums, and the noise process of each lane."""

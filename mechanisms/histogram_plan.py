@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
 
-from . import accounting, normal, selection
+from . import selection
 from .bounding import MOST, Bound
+from .calibration import Need, fit
 from .contract import Cost, Entry, Setting
 from .errors import ParameterError
 from .histogram import Column, Histogram, Quantity
-from .noise import DELTA_PER_DRAW
+from .histogram_rounds import Rounds
 from .process import STEPS, Process, factor_of
 from .validate import at_least, between, one_of, positive
 
@@ -77,23 +77,25 @@ def rational(name: str, value: float) -> Fraction:
     return exact
 
 
-def build(parameters: HistogramParameters, setting: Setting) -> Histogram:
+def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Rounds:
     """A calibrated histogram.
 
     Raises:
         ParameterError: a parameter is out of range, or parameters contradict each other.
     """
     _check(parameters, setting)
+    if parameters.selection == "rounds":
+        return _rounds(parameters, setting)
     columns, bound = _columns(parameters, setting), bound_of(parameters, setting)
     unknown = setting.keys is None
     share = rational("threshold_delta_share", parameters.threshold_delta_share)
     selecting = setting.delta * share if unknown else Fraction(0)
-    made = calibrated(parameters, setting, bound, columns, selecting)
+    quantities, loss = processes(parameters, setting, bound, columns, selecting)
     mechanism = Histogram(
         horizon=setting.horizon,
         bound=bound,
-        quantities=made.quantities,
-        loss=made.loss,
+        quantities=quantities,
+        loss=loss,
         summed=columns,
         grids=setting.grids,
         public=None if setting.keys is None else frozenset(setting.keys),
@@ -186,73 +188,32 @@ def sensitivity2(bound: Bound) -> Fraction:
     return Fraction(bound.sensitivity2(), bound.weights[0])
 
 
-class Calibrated(NamedTuple):
-    """Processes with their noise, and what they cost."""
-
-    quantities: tuple[Quantity, ...]
-    loss: Cost
-
-
-def calibrated(
+def processes(
     parameters: HistogramParameters,
     setting: Setting,
     bound: Bound,
     columns: tuple[Column, ...],
     selecting: Fraction,
-) -> Calibrated:
-    """Share the Gaussian budget among the quantities; verified to fit into (ε, δ)."""
-    touched = max(1, bound.left // min(bound.weights)) * setting.horizon
-    lanes = len(bound.weights) * max(1, len(columns) + 1)
-    fail = 2 * (1 + 3 ** int(-(-setting.epsilon // 1))) * touched * lanes * DELTA_PER_DRAW
-    extra = selecting + fail
-    if extra >= setting.delta:
-        raise ParameterError("delta", float(setting.delta), "is too small")
-    epsilon = setting.epsilon
-    for _ in range(20):
-        mu = accounting.gdp_mu(epsilon, setting.delta - extra)
-        made = _quantities(parameters, setting, bound, columns, mu**2, touched)
-        loss = accounting.add([*made.costs, Cost(delta=extra)])
-        if accounting.total([loss], setting.delta)[0] <= setting.epsilon:
-            return Calibrated(made.quantities, loss)
-        epsilon -= loss.epsilon * Fraction(17, 16)
-        if epsilon <= 0:
-            break
-    raise ParameterError("epsilon", float(setting.epsilon), "is too small for the noise grid")
-
-
-class _Made(NamedTuple):
-    quantities: tuple[Quantity, ...]
-    costs: list[Cost]
-
-
-def _quantities(
-    parameters: HistogramParameters,
-    setting: Setting,
-    bound: Bound,
-    columns: tuple[Column, ...],
-    mu2: Fraction,
-    touched: int,
-) -> _Made:
-    """Every quantity with the noise that its share of μ² buys."""
-    counted = setting.keys is None or setting.count
-    parts = _split(parameters, len(columns), counted)
-    names = (["count"] if counted else []) + [f"sum:{column.name}" for column in columns]
-    halves = [max(c.high - c.middle, c.middle - c.low, 1) for c in columns]
+) -> tuple[tuple[Quantity, ...], Cost]:
+    """Every quantity with the noise that its share of the budget buys, and what it costs."""
     factor = factor_of(parameters.factorization, setting.horizon)
-    quantities, costs = [], []
-    for place, (name, part) in enumerate(zip(names, parts, strict=True)):
-        scale = ([1] if counted else []) + halves
-        records2 = sensitivity2(bound) * scale[place] ** 2 * factor.sensitivity2
-        shift = records2 * 4**factor.bits
-        variance = normal.round_up(shift / (mu2 * part), 40)
-        costs.append(accounting.gaussian_cost(shift, variance, touched))
+    counted = setting.keys is None or setting.count
+    names = ["count"] * counted + [f"sum:{column.name}" for column in columns]
+    sizes = [1] * counted + [column.reach() for column in columns]
+    unit = sensitivity2(bound) * factor.sensitivity2 * 4**factor.bits
+    parts = _split(parameters, len(columns), counted)
+    needs = [Need(unit * size**2, part) for size, part in zip(sizes, parts, strict=True)]
+    touched = max(1, bound.left // min(bound.weights)) * setting.horizon
+    fitted = fit(setting, needs, touched, selecting)
+    quantities = []
+    for place, (name, variance) in enumerate(zip(names, fitted.variance, strict=True)):
         lanes = tuple(
-            Process(f"{name}/{lane}", factor.name, setting.horizon,
-                    variance * bound.weights[0] / weight)
+            Process(f"{name}/{lane}", factor.name, factor.horizon, variance * first / weight)
             for lane, weight in zip("SV", bound.weights, strict=False)
-        )  # fmt: skip
+            for first in bound.weights[:1]
+        )
         quantities.append(Quantity(place + (not counted), lanes))
-    return _Made(tuple(quantities), costs)
+    return tuple(quantities), fitted.loss
 
 
 def _split(parameters: HistogramParameters, columns: int, counted: bool) -> list[Fraction]:
@@ -270,9 +231,71 @@ def threshold_of(
     """Least counts per trigger, in 1/STEPS records, for which unit-only keys appear with ≤ δ."""
     process = mechanism.quantities[0].lanes[0]
     exposure = selection.Exposure(sensitivity2(mechanism.bound), mechanism.bound.most_per_key())
-    beta = selection.shares(mechanism.horizon, delta, rational("last_share", parameters.last_share))
+    return _least(parameters, delta, exposure, process)
+
+
+def _least(
+    parameters: HistogramParameters,
+    delta: Fraction,
+    exposure: selection.Exposure,
+    process: Process,
+) -> tuple[int, ...]:
+    last = rational("last_share", parameters.last_share)
+    beta = selection.shares(process.horizon, delta, last)
     least = selection.thresholds(beta, exposure, process.quantile, parameters.min_users, STEPS)
     return tuple(least.tolist())
+
+
+def _rounds(parameters: HistogramParameters, setting: Setting) -> Rounds:
+    """The paper's mechanism: half of the Gaussian budget selects, the other half releases."""
+    columns = _columns(parameters, setting)
+    records = rational("budget", 32 if parameters.budget is None else parameters.budget)
+    _check_rounds(parameters, setting, records)
+    bound = Bound("records", int(records))
+    name = "honaker" if parameters.factorization == "auto" else parameters.factorization
+    factor = factor_of(name, setting.horizon)
+    unit = factor.sensitivity2 * 4**factor.bits
+    sizes = [1, *(column.reach() for column in columns)]
+    needs = [Need(records * unit, Fraction(1, 2))]
+    needs += [Need((records * size) ** 2 * unit, Fraction(1, 2 * len(sizes))) for size in sizes]
+    share = rational("threshold_delta_share", parameters.threshold_delta_share)
+    selecting = setting.delta * share
+    fitted = fit(setting, needs, bound.left * setting.horizon, selecting)
+    names = ["select", "count/S", *(f"sum:{column.name}/S" for column in columns)]
+    selector, *values = (
+        Process(purpose, factor.name, setting.horizon, variance)
+        for purpose, variance in zip(names, fitted.variance, strict=True)
+    )
+    return Rounds(
+        horizon=setting.horizon,
+        bound=bound,
+        selector=selector,
+        quantities=tuple(Quantity(place, (process,)) for place, process in enumerate(values)),
+        threshold=_least(parameters, selecting, selection.Exposure(records, 1), selector),
+        loss=fitted.loss,
+        summed=columns,
+        grids=setting.grids,
+        min_units=parameters.min_users,
+        delay=parameters.delay,
+    )
+
+
+def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fraction) -> None:
+    wrong = {
+        "keys": setting.keys is not None,
+        "count": not setting.count,
+        "aggregate": parameters.aggregate == "keys",
+        "adaptive_weight": bool(parameters.adaptive_weight),
+        "bound": parameters.bound == "per-key",
+        "debias": parameters.debias,
+    }
+    for name, fails in wrong.items():
+        if fails:
+            raise ParameterError(name, getattr(parameters, name, None), "not with rounds")
+    if records.denominator != 1:
+        raise ParameterError("budget", float(records), "must be a whole number of records")
+    if parameters.delay > 100:
+        raise ParameterError("delay", parameters.delay, "must be at most 100 with rounds")
 
 
 ENTRY = Entry(

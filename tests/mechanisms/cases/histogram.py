@@ -10,6 +10,7 @@ import numpy as np
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.histogram import Histogram
 from hushstream.mechanisms.histogram_plan import HistogramParameters, build, sensitivity2
+from hushstream.mechanisms.histogram_rounds import Rounds
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.runner import Trace
 
@@ -126,6 +127,80 @@ def distance(mechanism: Histogram) -> Callable[[Sequence[Part], Sequence[Part]],
     return between
 
 
+def exact_rounds(mechanism: Rounds) -> Callable[[Trace, Sequence[Releases]], None]:
+    """Zero noise: rounds of distinct units, record by record."""
+
+    def check(events: Trace, releases: Sequence[Releases]) -> None:
+        left: dict[int, int] = defaultdict(lambda: mechanism.bound.left)
+        began: dict[bytes, list[int]] = defaultdict(lambda: [0])
+        units: dict[tuple[bytes, int], set[int]] = defaultdict(set)
+        buffer: dict[bytes, int] = defaultdict(int)
+        total: dict[bytes, int] = defaultdict(int)
+        row = 0
+        for t, release in enumerate(releases, 1):
+            while row < len(events.unit) and events.trigger[row] == t:
+                unit, key = int(events.unit[row]), events.keys[int(events.key[row])]
+                if left[unit]:
+                    left[unit] -= 1
+                    buffer[key] += 1
+                    known = [at for at in began[key] if at <= t - 1 - mechanism.delay]
+                    status = max(0, len(known) - 1)
+                    if status == len(began[key]) - 1:
+                        units[key, status].add(unit)
+                row += 1
+            shown = {}
+            for key in list(buffer):
+                start, now = began[key][-1], len(began[key]) - 1
+                count = len(units[key, now])
+                if (
+                    count >= mechanism.min_units
+                    and count * 256 >= mechanism.threshold[t - start - 1]
+                ):
+                    total[key] += buffer.pop(key)
+                    began[key].append(t)
+                    shown[key] = (total[key], now + 1)
+            assert release.key.tolist() == sorted(shown)
+            got = zip(release.value[:, 0].tolist(), release.status.tolist(), strict=True)
+            assert list(got) == [shown[key] for key in sorted(shown)]
+        assert max(map(len, began.values())) > 2, "no key had a second round"
+
+    return check
+
+
+def distance_rounds(mechanism: Rounds) -> Callable[[Sequence[Part], Sequence[Part]], float]:
+    """Share of the declared squared sensitivities: of distinct units, and of values."""
+    records = mechanism.bound.left
+
+    def between(first: Sequence[Part], second: Sequence[Part]) -> float:
+        units, values = 0.0, 0.0
+        for one, other in zip(first, second, strict=True):
+            step: dict[tuple[bytes, int], int] = defaultdict(int)
+            for part, sign in ((one, 1), (other, -1)):
+                for key, lane, sums in zip(part.key, part.lane.tolist(), part.sums, strict=True):
+                    step[key, lane] += sign * int(sums[0])
+            assert all(abs(moved) <= 1 for (_, lane), moved in step.items() if lane)
+            units += sum(abs(moved) for (_, lane), moved in step.items() if lane)
+            values += sum(abs(moved) for (_, lane), moved in step.items() if not lane)
+        return max(units / records, (values / records) ** 2)
+
+    return between
+
+
+def case_rounds(name: str, parameters: HistogramParameters, columns: int = 0) -> Case:
+    grids = (Fraction(1),) * columns
+    setting = Setting(EPSILON, DELTA, T, columns=COLUMNS[:columns], grids=grids)
+    mechanism = build(parameters, setting)
+    assert isinstance(mechanism, Rounds)
+    return Case(
+        f"histogram-{name}",
+        mechanism,
+        trace(columns, 1_000),
+        exact_rounds(mechanism),
+        distance_rounds(mechanism),
+        1.0,
+    )
+
+
 def case(name: str, parameters: HistogramParameters, columns: int = 0, public: bool = False,
          count: bool = True) -> Case:  # fmt: skip
     setting = Setting(
@@ -133,6 +208,7 @@ def case(name: str, parameters: HistogramParameters, columns: int = 0, public: b
         keys=LISTED if public else None, count=count,
     )  # fmt: skip
     mechanism = build(parameters, setting)
+    assert isinstance(mechanism, Histogram)
     return Case(
         f"histogram-{name}",
         mechanism,
@@ -152,6 +228,12 @@ CASES = [
     case("keys", HistogramParameters(aggregate="keys", budget=5)),
     case("records", HistogramParameters(bound="records", budget=3, factorization="blt")),
     case("per-key", HistogramParameters(bound="per-key", budget=4, per_key=2)),
+    case_rounds("rounds", HistogramParameters(selection="rounds", budget=3)),
+    case_rounds(
+        "rounds-tree",
+        HistogramParameters(selection="rounds", budget=4, factorization="tree", min_users=2),
+        columns=2,
+    ),
     case("public", HistogramParameters(), public=True),
     case("public-sums", HistogramParameters(), columns=1, public=True),
     case("public-sum-alone", HistogramParameters(), columns=2, public=True, count=False),
