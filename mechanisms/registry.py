@@ -5,12 +5,13 @@ Adding one is a file beside this one, an entry here and a page in ``docs/mechani
 
 from __future__ import annotations
 
-from . import histogram_plan, phdstream_plan, privhp_plan, topl, tops_plan
+from . import histogram_plan, pak_plan, phdstream_plan, privhp_plan, topl, tops_plan
 from .contract import Entry
 from .errors import ParameterError
 
 _ALL: tuple[Entry, ...] = (
     histogram_plan.ENTRY,
+    pak_plan.ENTRY,
     phdstream_plan.ENTRY,
     privhp_plan.ENTRY,
     topl.ENTRY,

@@ -67,23 +67,22 @@ def exceeding(histogram: I64) -> I64:
 def noise_penalty(
     thresholds: tuple[int, ...],
     slots: int,
-    chunk: int,
     fanout: int,
+    height: int,
     epsilon: Fraction,
     excess: Fraction,
 ) -> I64:
-    """(c,) the public part of `exceedance_scores`: θ times the noise it brings, in records.
+    """(c,) the public part of `exceedance_scores`: the noise that θ brings, in records.
 
-    Error of a random range in a chunk of r slots: noise of standard deviation √W·θ/ε with
-    W = 2(b-1)h³, h = log_b r, and a bias of r/3·E[(v-θ)₊], for which (c/3)·r·P(v > θ)/3·… the
-    count of records above θ stands in. Balanced, a record above θ is worth
-    ``θ·slots·3/(c·r·ε)·√W`` (CCS 2021, Equation 6, with 20 = c/3).
+    In a chunk of r = b^h slots a random range has noise of standard deviation √W·θ/ε with
+    W = 2(b-1)h³, and clipping costs it r/3·E[(v-θ)₊] (CCS 2021, Equation 4). If a value above θ
+    lies c above it, m0 warm-up slots with N values above θ mean a bias of r/3·c·N/m0. So the noise
+    is worth ``m0·θ·√W·3/(c·r·ε)`` records (Equation 6, where 20 = c/3).
 
     Args:
         thresholds: candidates on the integer grid.
-        slots: m0, a public constant: slots of the warm-up.
-        chunk: r, slots of a chunk.
-        fanout: b.
+        slots: m0, the public number of warm-up slots.
+        fanout, height: b and h.
         epsilon: of one record, for the hierarchy.
         excess: c, how far a value above the threshold is thought to lie above it, in grid steps.
 
@@ -92,11 +91,9 @@ def noise_penalty(
     """
     positive("epsilon", epsilon)
     positive("excess", excess)
-    at_least("chunk", chunk, 2)
-    height = Fraction(math.log(chunk) / math.log(fanout)).limit_denominator(1 << 20)
-    weight = 2 * (fanout - 1) * height**3
-    unit2 = (Fraction(3 * slots) / (excess * chunk * epsilon)) ** 2 * weight
-    squares = [unit2 * theta**2 for theta in thresholds]
+    at_least("height", height, 1)
+    unit = Fraction(3 * at_least("slots", slots, 1)) / (excess * fanout**height * epsilon)
+    squares = [(unit * theta) ** 2 * 2 * (fanout - 1) * height**3 for theta in thresholds]
     return np.array([math.isqrt(math.floor(square)) for square in squares], np.int64)
 
 
@@ -106,23 +103,21 @@ def exceedance_scores(histogram: I64, penalty: I64) -> I64:
 
 
 def rank_scores(histogram: I64, rank: int) -> I64:
-    """(c,) ``-2·|#{v > θ} - (K - ½)|``, twice the distance to the K-th largest record.
-
-    The half makes the K-th largest itself the unique target: θ is right if fewer than K records
-    lie above it and K would lie above anything smaller.
+    """(c,) ``-|#{v > θ} - (K - 1)|``: best where just K - 1 records lie above θ.
 
     Raises:
         ParameterError: the rank is not positive.
     """
     at_least("rank", rank, 1)
-    return -np.abs(2 * exceeding(histogram) - (2 * rank - 1))
+    distance: I64 = np.abs(exceeding(histogram) - (rank - 1))
+    return -distance
 
 
 def noisy_max(scores: I64, scale: Fraction, noise: Noise, purpose: str = _PURPOSE) -> int:
     """Index of the largest ``score + DLap(scale)``; ties go to the smallest index.
 
     Guarantee: see the module's text. Add/remove or replacement of one record: ε-DP with
-    ``scale = 1/ε`` for `exceedance_scores`, ``4/ε`` for `rank_scores`, which are doubled. Units of
+    ``scale = 1/ε`` for `exceedance_scores` and ``2/ε`` for `rank_scores`. Units of
     k records added or removed together: k times the ε, both kinds.
 
     Raises:

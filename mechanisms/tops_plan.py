@@ -68,7 +68,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     width = parameters.fanout**skip
     warmup, first = _warmup(parameters, slots, epsilon)
     penalty = noise_penalty(
-        slots.thresholds, slots.warmup_slots, parameters.fanout**height, parameters.fanout,
+        slots.thresholds, slots.warmup_slots, parameters.fanout, height,
         epsilon, _excess(parameters, slots),
     )  # fmt: skip
     tree = (

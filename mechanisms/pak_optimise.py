@@ -1,0 +1,200 @@
+"""Choosing PAK's public numbers before any data: m, p, λ, r and the split of ε.
+
+Predicted is the error of the last prefix sum: ``noise·τ + n'·E[(v-τ)₊]``, plus the warm-up's share
+of both. Where only n, B, ε and δ are known, tails are taken to be exponential with a public guess s
+of their scale: the (1-p)-quantile is s·ln(1/p), and τ = r times it leaves s·e^(-τ/s) a record. This
+shapes accuracy only; no guarantee rests on it. Computed in decimals, so that every machine
+makes the same choice.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+from . import normal
+from .accounting import tree_levels
+from .errors import ParameterError
+from .validate import at_least, positive
+
+_TAILS = tuple(Fraction(1, n) for n in (1000, 500, 300, 200, 100, 50, 20))
+_SAFETY = (Fraction(1), Fraction(9, 10), Fraction(3, 4))
+_SPLITS = tuple(Fraction(n, 10) for n in (3, 5, 7, 8, 9))
+_RAISES = tuple(Fraction(n, 10) for n in (7, 8, 9, 10, 11, 12, 14))
+_WARMUPS = tuple(Fraction(1, n) for n in (200, 100, 50, 20, 10, 5, 3))
+_DRAWS = (Decimal("-1.61"), Decimal(0), Decimal("1.61"))  # a Laplace variable's 10, 50 and 90 %
+_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the optimiser proposes.
+
+    Attributes:
+        records: m, records of the warm-up.
+        tail: p.
+        safety: λ ≤ 1; the rank from the top is ⌊λpm⌋ + 1.
+        factor: r ≥ 1.
+        split: share of ε that the threshold gets; 1 where the warm-up's sum is withheld.
+        error: predicted error of the last prefix sum, in grid steps.
+        top_error: the same for the counter with B, without a warm-up.
+        break_even: the largest (1-p)-quantile, as a share of B, with which a threshold still wins.
+    """
+
+    records: int
+    tail: Fraction
+    safety: Fraction
+    factor: Fraction
+    split: Fraction
+    error: float
+    top_error: float
+    break_even: float
+
+    @property
+    def rank(self) -> int:
+        """K, the rank from the top."""
+        return int(self.safety * self.tail * self.records) + 1
+
+    @property
+    def clip(self) -> bool:
+        """Whether a threshold is better than B itself."""
+        return self.error < self.top_error
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is publicly known about a stream.
+
+    Attributes:
+        records: n, records of a window.
+        top: B, in grid steps.
+        epsilon, delta: of one record; ``delta`` only matters to the smooth threshold.
+        scale: s, the guessed scale of the tail, in grid steps.
+        smooth: whether the threshold comes from smooth sensitivity.
+        published: whether the warm-up's sum is released.
+        unit_error: noise of a late prefix sum for θ = 1; None takes the binary tree's.
+    """
+
+    records: int
+    top: int
+    epsilon: Fraction
+    delta: Fraction
+    scale: Fraction
+    smooth: bool = False
+    published: bool = True
+    unit_error: float | None = None
+
+    def __post_init__(self) -> None:
+        at_least("records", self.records, 2)
+        at_least("top", self.top, 1)
+        positive("epsilon", self.epsilon)
+        positive("scale", self.scale)
+        if self.smooth:
+            positive("delta", self.delta)
+
+    def noise(self, records: int) -> Decimal:
+        """Noise of a late prefix sum of ``records`` steps for θ = 1."""
+        if self.unit_error is not None:
+            return Decimal(self.unit_error)
+        levels = Decimal(tree_levels(records))
+        return levels * levels.sqrt() / normal.decimal(self.epsilon)
+
+
+def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
+    """The choice of least predicted error.
+
+    Args:
+        problem: what is known.
+        warmups: numbers of warm-up records to choose from; none tries shares of n.
+
+    Raises:
+        ParameterError: no choice satisfies the conditions of the threshold.
+    """
+    tried = warmups or [max(1, int(share * problem.records)) for share in _WARMUPS]
+    with localcontext(normal.precision(_DIGITS)):
+        best = min(_candidates(problem, tried), key=lambda pair: pair[0], default=None)
+        if best is None:
+            raise ParameterError("epsilon", problem.epsilon, "too small for a threshold")
+        error, (records, tail, safety, factor, split) = best
+        top = problem.noise(problem.records) * problem.top
+        level = normal.decimal(1 / tail).ln() * normal.decimal(problem.scale)
+        even = level * top / error / problem.top
+    return Choice(
+        records, tail, safety, factor, split, float(error), float(top), min(1.0, float(even))
+    )
+
+
+_Numbers = tuple[int, Fraction, Fraction, Fraction, Fraction]
+
+
+def _candidates(problem: Problem, warmups: Sequence[int]) -> Iterator[tuple[Decimal, _Numbers]]:
+    splits = _SPLITS if problem.published else (Fraction(1),)
+    for records, split in itertools.product(warmups, splits):
+        rest = problem.records - records
+        if rest < 1:
+            continue
+        for tail, safety in itertools.product(_TAILS, _SAFETY):
+            rank = int(safety * tail * records) + 1
+            levels = _quantiles(problem, records, rank, split * problem.epsilon)
+            if levels is None:
+                continue
+            for factor in _factors(problem, rest, levels[1]):
+                error = _error(problem, records, split, factor, levels)
+                yield error, (records, tail, safety, factor, split)
+
+
+def _factors(problem: Problem, rest: int, level: Decimal) -> set[Fraction]:
+    """Factors r around the one that balances noise and bias, in twentieths, never below 1."""
+    ideal = (Decimal(rest) / problem.noise(rest)).ln() / level if level > 0 else Decimal(1)
+    rounded = {Fraction(int(20 * ideal * normal.decimal(raised)), 20) for raised in _RAISES}
+    return {max(Fraction(1), min(factor, Fraction(16))) for factor in rounded}
+
+
+def _error(
+    problem: Problem, records: int, split: Fraction, factor: Fraction, levels: Sequence[Decimal]
+) -> Decimal:
+    rest = problem.records - records
+    noise, clipped = problem.noise(rest), Decimal(rest)
+    if problem.published:
+        noise += Decimal(2).sqrt() / normal.decimal((1 - split) * problem.epsilon)
+        clipped += records
+    scale = normal.decimal(problem.scale)
+    total = Decimal(0)
+    for level in levels:
+        tau = min(normal.decimal(factor) * max(level, Decimal(0)), Decimal(problem.top) / scale)
+        total += noise * tau + clipped * (-tau).exp()
+    return total / len(levels) * scale
+
+
+def _quantiles(
+    problem: Problem, records: int, rank: int, epsilon: Fraction
+) -> list[Decimal] | None:
+    """Noisy quantile in units of s for a low, a middling and a high draw; None if impossible."""
+    if rank > records:
+        return None
+    level = (Decimal(records) / rank).ln()
+    if not problem.smooth:
+        ranks = [rank + 2 * z / normal.decimal(epsilon) for z in _DRAWS]
+        return sorted((Decimal(records) / max(r, Decimal("0.5"))).ln() for r in ranks)
+    a = normal.decimal(epsilon) / 2
+    b = a / (1 / normal.decimal(problem.delta)).ln()
+    offset = (1 / Decimal("0.012")).ln()
+    c = (b.exp() - 1) * offset / a
+    if c > Decimal("0.9"):
+        return None
+    scale = _smooth_scale(rank, b, normal.decimal(problem.top / problem.scale) - level)
+    spread = scale / a / (1 - c)
+    return [level + spread * (z + offset) for z in _DRAWS]
+
+
+def _smooth_scale(rank: int, b: Decimal, gap: Decimal) -> Decimal:
+    """S/s of exponential tails: spacings around the rank, or the way up to B."""
+    best = gap * (-b * (rank - 1)).exp()
+    for up in {min(rank - 1, int(share / b)) for share in (Decimal(1), Decimal("0.5"))}:
+        down = int(1 / b)
+        spacing = (Decimal(rank + down) / max(rank - up, 1)).ln()
+        best = max(best, spacing * (-b * (up + down - 1)).exp())
+    return best

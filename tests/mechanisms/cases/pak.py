@@ -1,0 +1,109 @@
+"""PAK for the contract suite: both thresholds, all counters, warm-up published or kept back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.pak import Pak, RankQuantile
+from hushstream.mechanisms.pak_plan import PakParameters
+from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.runner import Trace
+from hushstream.mechanisms.slots import Slots
+from hushstream.mechanisms.threshold_smooth import SmoothQuantile, exact_bound, sorted_runs
+
+from ..case import Case
+from .tops import SETTING, distance, exact_sums, trace_for
+
+BASE = PakParameters(
+    bound=2, warmup=3, slots_per_trigger=4, slot=10, origin=500, expected=20, factor=1.5, split=0.5
+)
+
+
+def _at_least(slots: Slots, trace: Trace, value: int) -> int:
+    more = exact_sums(slots, trace, value) - exact_sums(slots, trace, value - 1)
+    return int(more[: slots.warmup_slots].sum())
+
+
+def rounded_up(slots: Slots, trace: Trace) -> list[int]:
+    """Positive accepted warm-up values, rounded up to thresholds, ascending."""
+    out: list[int] = []
+    for low, high in zip((0, *slots.thresholds[:-1]), slots.thresholds, strict=True):
+        over = _at_least(slots, trace, high + 1) if high < slots.top else 0
+        out += [high] * (_at_least(slots, trace, low + 1) - over)
+    return out
+
+
+def threshold_exactly(mechanism: Pak, trace: Trace) -> int:
+    """τ without noise, by its definition."""
+    slots, chooser = mechanism.slots, mechanism.chooser
+    if chooser is None:
+        return slots.top
+    positive = rounded_up(slots, trace)
+    if isinstance(chooser, RankQuantile):
+        above = [sum(v > theta for v in positive) for theta in slots.thresholds]
+        found = min(range(len(above)), key=lambda i: abs(above[i] - chooser.rank + 1))
+        target = chooser.factor * slots.thresholds[found]
+    else:
+        assert isinstance(chooser, SmoothQuantile)
+        target = smooth_target(chooser, slots, positive, _zeros(slots, trace))
+    return next((x for x in slots.thresholds if x >= target), slots.top)
+
+
+def _zeros(slots: Slots, trace: Trace) -> int:
+    """Accepted warm-up records of value zero."""
+    plain = trace._replace(value=np.ones_like(trace.value))
+    return _at_least(slots, plain, 1) - _at_least(slots, trace, 1)
+
+
+def smooth_target(
+    chooser: SmoothQuantile, slots: Slots, positive: list[int], zeros: int
+) -> Fraction:
+    """r·(x_P + κ(S/a)G), S by its definition over all pairs."""
+    values = sorted(positive + [slots.thresholds[0]] * zeros)
+    values = [0] * (chooser.rank - len(values)) + values
+    place = len(values) - chooser.rank + 1
+    runs = sorted_runs(np.array(values), place, slots.top)
+    bound = max(Fraction(exact_bound(runs, chooser.b)), Fraction(1, 1 << 20))
+    spread = chooser.kappa * bound / chooser.a
+    return chooser.factor * (values[place - 1] + spread * chooser.offset)
+
+
+def exact(mechanism: Pak, trace: Trace, releases: Sequence[Releases]) -> None:
+    """Without noise every prefix sum is exact."""
+    slots, steps = mechanism.slots, mechanism.counter.steps
+    tau = threshold_exactly(mechanism, trace)
+    assert releases[slots.warmup - 1].public["threshold"].tolist() == [tau]
+    truth = exact_sums(slots, trace, tau)
+    if mechanism.sum_epsilon is None:
+        truth[: slots.warmup_slots] = 0
+    prefix = np.cumsum(truth)[slots.warmup_slots - 1 :]
+    rows = [row for release in releases for row in release.value.tolist()]
+    if mechanism.sum_epsilon is None:
+        rows = [[0, 0], *rows]
+    assert [row[1] for row in rows] == (prefix * steps).tolist()
+    assert [row[0] for row in rows[1:]] == (np.diff(prefix) * steps).tolist()
+
+
+def case(name: str, parameters: PakParameters) -> Case:
+    mechanism: Pak = find("pak").build(parameters, SETTING)
+    return Case(
+        name,
+        mechanism,
+        lambda seed: trace_for(mechanism.slots, seed),
+        lambda trace, releases: exact(mechanism, trace, releases),
+        distance,
+        bound=float(parameters.bound),
+    )
+
+
+CASES = [
+    case("pak-auto", BASE),
+    case("pak-tree", replace(BASE, counter="tree", publish_warmup=False)),
+    case("pak-hierarchy", replace(BASE, counter="hierarchy", tail=0.1)),
+    case("pak-smooth", replace(BASE, threshold="smooth", counter="matrix", resolution=4, tail=0.2)),
+    case("pak-top", replace(BASE, threshold="top", counter="matrix", bound=1)),
+]
