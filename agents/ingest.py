@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hushstream.mechanisms.contract import I64
@@ -29,6 +29,7 @@ from .step import Out, Step
 from .store import Overlay, Reader
 from .timeline import Timeline, advance
 
+CACHED = 500_000  # units whose digest is remembered
 Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
 
 
@@ -63,7 +64,8 @@ class Ingest:
         self._bounds = {
             p.name: Bound(p, names, partition, statuses) for p in source.pipelines if p.direct
         }
-        self._digests: dict[object, bytes] = {}
+        self._digests: dict[Any, bytes] = {}
+        self._strays: set[Any] = set()
         self._floors: dict[str, int] = {}
 
     def step(
@@ -232,16 +234,19 @@ class Ingest:
                     step.out.append(Out(topic, partition, None, frame))
 
     def _digest(self, decoded: Decoded, segment: Segment) -> NDArray[np.uint8]:
-        """(rows, 16) keyed digests of the units of a segment; zeros in bad rows."""
-        if len(self._digests) > 500_000:  # a cache, not state
-            self._digests.clear()
-        known, digest = self._digests, self._one_digest
-        listed = []
-        for unit in decoded.unit[segment.low : segment.high]:
-            found = known.get((type(unit), unit))
-            if found is None:
-                found = known[type(unit), unit] = digest(unit)
-            listed.append(found)
+        """(rows, 16) keyed digests of the units of a segment; meaningless in bad rows."""
+        known = self._digests
+        units = decoded.unit[segment.low : segment.high]
+        try:
+            listed = [known[unit] for unit in units]
+        except KeyError:
+            if len(known) > CACHED:  # a cache, not state
+                known.clear()
+                self._strays.clear()
+            for unit in units:
+                if unit not in known:
+                    known[unit] = self._one_digest(unit)
+            listed = [known[unit] for unit in units]
         return np.frombuffer(b"".join(listed), np.uint8).reshape(-1, 16)
 
     def _one_digest(self, unit: object) -> bytes:
@@ -260,11 +265,15 @@ class Ingest:
         """Rows whose unit does not belong to this partition under the declared partitioner."""
         if self.source.partitioner == "none":
             return {}
-        distinct = list({u for u in decoded.unit if u is not None})
-        texts = Keys.of(partition_text(u) for u in distinct)
+        # A unit in the cache of digests was verified when it came there, unless it strayed.
+        known, stray = self._digests, self._strays
+        distinct = set(decoded.unit) - {None}
+        fresh = [u for u in distinct if u not in known or u in stray]
+        texts = Keys.of(map(partition_text, fresh))
         homes = PARTITIONERS[self.source.partitioner](texts) % self.source.partitions
         here = (homes == self.partition).tolist()
-        strays = {u for u, fits in zip(distinct, here, strict=True) if not fits}
+        strays = {u for u, fits in zip(fresh, here, strict=True) if not fits}
+        stray |= strays
         if not strays:
             return {}
         rows = ((row, unit) for row, unit in enumerate(decoded.unit) if unit in strays)
@@ -297,13 +306,13 @@ def _without(decoded: Decoded, wrong: Bad) -> Decoded:
 
 def encode_unit(unit: object) -> bytes:
     """Injective bytes of a unit's value or tuple of values."""
-    values = unit if isinstance(unit, tuple) else (unit,)
-    parts = [b"%d:%b" % (len(t := _tagged(v)), t) for v in values]
-    return b"".join(parts)
-
-
-def _tagged(value: object) -> bytes:
-    return (b"i%d" % value) if isinstance(value, int) else b"s" + str(value).encode()
+    if isinstance(unit, str):
+        text = unit.encode()
+        return b"%d:s%b" % (len(text), text)
+    if isinstance(unit, tuple):
+        return b"".join(map(encode_unit, unit))
+    text = str(unit).encode()
+    return b"%d:i%b" % (len(text), text)
 
 
 def partition_text(unit: object) -> bytes:

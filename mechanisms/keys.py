@@ -14,6 +14,8 @@ from .errors import ContractError
 Bytes = NDArray[np.uint8]
 Index = NDArray[np.intp]
 
+_SORTED_WIDTH = 64  # bytes; longer keys are told apart by a dictionary
+
 
 class Keys:
     """An immutable column of n byte strings.
@@ -123,10 +125,28 @@ class Keys:
         width = self.width()
         if width is not None and 0 < width <= 8:
             return self._unique_short(width)
+        if len(self) and int(np.diff(self.offsets).max()) <= _SORTED_WIDTH:
+            return self._unique_words()
         listed = self.tolist()
         distinct = sorted(set(listed))
         place = {key: row for row, key in enumerate(distinct)}
         return Keys.of(distinct), np.fromiter(map(place.__getitem__, listed), np.intp, len(listed))
+
+    def _unique_words(self) -> tuple[Keys, Index]:
+        """Sort as big-endian words padded with zeros; the length decides among equal ones."""
+        widths = np.diff(self.offsets)
+        words = -(-int(widths.max()) // 8)
+        padded = np.zeros((len(self), 8 * words), np.uint8)
+        inside = np.arange(8 * words) < widths[:, None]
+        padded[inside] = self.packed()
+        columns = padded.view(">u8").astype(np.uint64)
+        order = np.lexsort((widths, *columns.T[::-1]))
+        new = np.ones(len(self), bool)
+        same = (columns[order[1:]] == columns[order[:-1]]).all(axis=1)
+        new[1:] = ~(same & (widths[order[1:]] == widths[order[:-1]]))
+        row = np.empty(len(self), np.intp)
+        row[order] = new.cumsum() - 1
+        return self.take(order[new]), row
 
     def _unique_short(self, width: int) -> tuple[Keys, Index]:
         padded = np.zeros((len(self), 8), np.uint8)

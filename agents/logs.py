@@ -1,0 +1,96 @@
+"""Whole topics read once, from their beginning to their end, for replay and checks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from hushstream.mechanisms.errors import EngineError
+from hushstream.topics.config_clients import librdkafka_options
+from hushstream.topics.config_model import Kafka
+from hushstream.topics.events import Raw
+
+AT_ONCE = 10_000
+PATIENCE_SECONDS = 30.0
+
+Advance = Callable[[int], None]
+
+
+class PartitionLog(NamedTuple):
+    """Everything that one partition holds.
+
+    ``begin`` is the first offset that the broker still has.
+    """
+
+    begin: int
+    records: list[Raw]
+
+
+def read_topic(
+    kafka: Kafka,
+    topic: str,
+    partitions: int,
+    committed: bool = True,
+    advance: Advance = lambda records: None,
+) -> list[PartitionLog]:
+    """Each partition of a topic, read to its end.
+
+    Args:
+        committed: False also returns records of aborted transactions.
+        advance: told how many records have been read since it was told before.
+
+    Raises:
+        EngineError: the broker fell silent, or reports an error.
+    """
+    client = _consumer(kafka, committed)
+    try:
+        places = [TopicPartition(topic, n, 0) for n in range(partitions)]
+        begins = [client.get_watermark_offsets(p, timeout=PATIENCE_SECONDS)[0] for p in places]
+        client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
+        found: list[list[Raw]] = [[] for _ in places]
+        open_ = set(range(partitions))
+        while open_:
+            messages = client.consume(AT_ONCE, PATIENCE_SECONDS)
+            if not messages:
+                raise EngineError(f"{topic} could not be read to its end: the broker is silent")
+            _sort(topic, messages, found, open_)
+            advance(len(messages))
+        return [PartitionLog(b, records) for b, records in zip(begins, found, strict=True)]
+    finally:
+        client.close()
+
+
+def _consumer(kafka: Kafka, committed: bool) -> Consumer:
+    options = {
+        "group.id": f"hush-read-{secrets.token_hex(4)}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+    return Consumer(librdkafka_options(kafka) | options)
+
+
+def _sort(topic: str, messages: list[Message], found: list[list[Raw]], open_: set[int]) -> None:
+    for message in messages:
+        error = message.error()
+        if error is None:
+            found[message.partition()].append(raw(message))
+        elif error.code() == KafkaError._PARTITION_EOF:
+            open_.discard(message.partition())
+        elif not error.retriable():
+            raise EngineError(f"{topic}-{message.partition()}: {error.str()}")
+
+
+def raw(message: Message) -> Raw:
+    """A message as the stages know it."""
+    return Raw(
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )

@@ -1,0 +1,115 @@
+"""A units log beside what the raw log decodes to: no event lost, doubled or changed on the way.
+
+How events of one step are cut into frames is an accident; per upstream partition, window and
+micro-batch their sequence is not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from hushstream.mechanisms.contract import I64
+from hushstream.topics.frames import Barrier, Events, Slice, decode
+from hushstream.topics.records import Trigger
+
+from .aggregate import Frame
+from .replay_compare import Outcome
+from .step import Out
+
+Place = tuple[int, int, int]  # upstream partition, window, micro-batch
+
+
+class Routed:
+    """The content of one units partition, independent of how it was framed."""
+
+    def __init__(self, keys: dict[bytes, int]) -> None:
+        self._keys = keys
+        self._parts: dict[Place, list[I64]] = defaultdict(list)
+        self.barriers: dict[int, list[Trigger]] = defaultdict(list)
+        self._closed: set[Place] = set()
+        self.misplaced = 0
+
+    def take(self, frames: Iterable[bytes]) -> Routed:
+        """Add frames in log order."""
+        for frame in frames:
+            taken = decode(frame)
+            if isinstance(taken, Events):
+                self._events(taken)
+            elif isinstance(taken, Barrier):
+                trigger = taken.trigger
+                self.barriers[taken.origin].append(trigger)
+                self._closed.add((taken.origin, trigger.window, trigger.index))
+        return self
+
+    def _events(self, events: Events) -> None:
+        one = events.slice
+        place = events.origin, one.window, one.batch
+        if place in self._closed:
+            self.misplaced += len(one.unit)  # after its own barrier: it would never be counted
+        self._parts[place].append(self._table(one))
+
+    def _table(self, one: Slice) -> I64:
+        """(n, 4 + c) exact content of each event."""
+        keys = self._keys
+        numbers = np.array([keys.setdefault(k, len(keys)) for k in one.keys.tolist()], np.int64)
+        unit = np.ascontiguousarray(one.unit).view(np.int64).reshape(-1, 2)
+        columns = [unit, numbers[one.key][:, None], one.sign[:, None].astype(np.int64), one.value]
+        return np.concatenate(columns, axis=1)
+
+    @property
+    def places(self) -> set[Place]:
+        """Where there are events."""
+        return set(self._parts)
+
+    def events(self, place: Place) -> I64:
+        """All events of one upstream partition, window and micro-batch, in order."""
+        return np.concatenate(self._parts[place])
+
+    def complete(self, place: Place) -> bool:
+        """Whether the micro-batch has been closed by its barrier."""
+        return place in self._closed
+
+
+def compare_units(
+    sent: Mapping[tuple[str, int], Iterable[Out]],
+    logs: Mapping[tuple[str, int], Iterable[Frame]],
+    outcome: Outcome,
+) -> None:
+    """Compare units partitions with what the first stage sends to them."""
+    for name, outs in sent.items():
+        keys: dict[bytes, int] = {}
+        expected = Routed(keys).take(o.value or b"" for o in outs)
+        found = Routed(keys).take(f.value for f in logs[name])
+        where = f"{name[0]}-{name[1]}"
+        if found.misplaced:
+            outcome.found("lost", f"{where}: events after their barrier", found.misplaced)
+        _compare_barriers(where, expected, found, outcome)
+        for place in sorted(expected.places | found.places):
+            _compare_place(where, place, expected, found, outcome)
+
+
+def _compare_barriers(where: str, expected: Routed, found: Routed, outcome: Outcome) -> None:
+    for origin, barriers in found.barriers.items():
+        if barriers != expected.barriers[origin][: len(barriers)]:
+            outcome.found("differing", f"{where}: barriers from partition {origin}")
+
+
+def _compare_place(
+    where: str, place: Place, expected: Routed, found: Routed, outcome: Outcome
+) -> None:
+    text = f"{where}: from partition {place[0]}, window {place[1]}, micro-batch {place[2]}"
+    if place not in expected.places:
+        outcome.found("differing", text, len(found.events(place)))
+        return
+    want = expected.events(place)
+    have = found.events(place) if place in found.places else want[:0]
+    both = min(len(want), len(have))
+    if (want[:both] != have[:both]).any():
+        outcome.found("differing", text)
+    if len(have) > both:
+        outcome.found("doubled", text, len(have) - both)
+    if len(want) > both and found.complete(place):
+        outcome.found("lost", text, len(want) - both)
+    outcome.routed += both
