@@ -63,6 +63,7 @@ from .phdstream_tree import (
     Tree,
     describe,
     estimates,
+    inserted,
     joined,
     offspring,
     picked,
@@ -100,6 +101,9 @@ class ReleasedSelection:
         return estimate > self.threshold(variance)
 
 
+_NONE = np.empty(0, np.uint64)
+
+
 class _Walk(Protocol):
     """Which of the nodes at a depth split, given estimates in grid steps."""
 
@@ -119,6 +123,8 @@ class PHDStream:
         first: hold-back: nothing is counted or released before this trigger, which takes all.
         lifetime: triggers after which an insertion is deleted; 0 = never.
         deletions: whether records of sign -1 are accepted; they need ``lifetime`` 0.
+        forget: whether leaves take over what was counted below them, so that state is the live
+            tree alone; needs a counter whose noise is labelled by trigger.
         smoothing: records added to a child's estimate before its parent's unplaced counts are
             shared in proportion; 0 = equal shares, as in the paper.
 
@@ -139,6 +145,7 @@ class PHDStream:
     lifetime: int = 0
     deletions: bool = True
     smoothing: int = 0
+    forget: bool = False
 
     @property
     def feedback(self) -> bool:
@@ -219,7 +226,8 @@ class PHDStream:
             return waits, no_releases(2, _public(0))
         tree = self.descend(nodes, self._walk(events, closed.t, noise))
         variance = self._counted(tree, events, closed.t, noise)
-        return _stored(tree, waits), self._publish(tree, variance)
+        gone = np.setdiff1d(nodes.code, tree.code, assume_unique=True) if self.forget else _NONE
+        return _stored(tree, gone, waits), self._publish(tree, variance)
 
     def _walk(self, events: Events, t: int, noise: Noise) -> _Walk:
         rule = self.selection
@@ -257,7 +265,9 @@ class PHDStream:
         inserts, deletes = events.within(self.domain, code)
         cell = picked(tree.cell, leaf)
         put(tree.cell, leaf, self.counter.step(cell, code, inserts - deletes, t, noise))
-        variance = self.counter.variance(tree.cell["steps"])
+        if self.forget:
+            tree.fold(leaf)
+        variance: F64 = self.counter.variance(tree.cell["steps"]) + tree.cell["carried"]
         tree.sum_below(variance)
         return variance
 
@@ -282,10 +292,16 @@ def _public(leaves: int) -> dict[str, I64]:
     return {"leaves": np.array([leaves], np.int64)}
 
 
-def _stored(tree: Tree, waits: Rows) -> Rows:
-    """Rows of all live nodes, due at every trigger, then those that wait."""
-    keys, due = Keys.of_codes(tree.code), np.full(len(tree.code), -1, np.int32)
+def _stored(tree: Tree, gone: U64, waits: Rows) -> Rows:
+    """Rows of all live nodes, due at every trigger, of forgotten ones, and of waiting events."""
+    code, cell = tree.code, tree.cell
+    due = np.full(len(code), -1, np.int32)
+    if len(gone):
+        place = np.searchsorted(code, gone)
+        code, due = np.insert(code, place, gone), np.insert(due, place, 0)
+        cell = inserted(cell, place)
+    keys = Keys.of_codes(code)
     if not len(waits.key):
-        return Rows(keys, tree.cell, due)
-    cell = joined([tree.cell, waits.cell])
-    return Rows(concat([keys, waits.key]), cell, np.concatenate([due, waits.due]))
+        return Rows(keys, cell, due)
+    together = concat([keys, waits.key])
+    return Rows(together, joined([cell, waits.cell]), np.concatenate([due, waits.due]))

@@ -38,6 +38,7 @@ class NodeCounter(Protocol):
     """What PHDStream needs of a counter."""
 
     name: ClassVar[str]
+    by_trigger: ClassVar[bool]  # noise is labelled by trigger: a forgotten node may start again
 
     def cost(self, events: int) -> Cost:
         """Loss of a unit with at most so many changes, wherever and whenever."""
@@ -57,6 +58,7 @@ class _Pure:
     """ε per change; the changes of a unit add up."""
 
     epsilon: Fraction
+    by_trigger: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         positive("count epsilon", self.epsilon)
@@ -140,6 +142,7 @@ class TreeCounter(_Pure):
 
     horizon: int = 256
     name: ClassVar[str] = "tree"
+    by_trigger: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -40,6 +40,7 @@ class MatrixCounter:
     process: Process
     events: int
     name: ClassVar[str] = "matrix"
+    by_trigger: ClassVar[bool] = False
 
     @classmethod
     def calibrated(

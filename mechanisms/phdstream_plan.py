@@ -37,6 +37,8 @@ class Parameters:
         factorization: of the matrix counter, as for histograms.
         smoothing: records added to a child's estimate before shares are proportional to it;
             None = ⌈10/ε_count⌉, 0 = equal shares.
+        forget: whether a leaf takes over what was counted below it, which bounds state by the live
+            tree; None = wherever the counter allows it ("simple", "block").
         first: hold-back: everything up to this trigger is counted there.
         lifetime: triggers after which an insertion is deleted; 0 = never.
         bound: most events of one unit in an epoch, deletions included.
@@ -53,6 +55,7 @@ class Parameters:
     block: int = 8
     factorization: str = "auto"
     smoothing: int | None = None
+    forget: bool | None = None
     first: int = 1
     lifetime: int = 0
     bound: int = 1
@@ -72,16 +75,21 @@ def build(parameters: Parameters, setting: Setting) -> PHDStream:
     smoothing = parameters.smoothing
     if smoothing is None:
         smoothing = int(-(-10 // count))
+    counter = _counter(parameters, setting, count)
+    forget = counter.by_trigger if parameters.forget is None else parameters.forget
+    if forget and not counter.by_trigger:
+        raise ParameterError("forget", forget, f"needs another counter than {counter.name}")
     return PHDStream(
         domain,
         setting.horizon,
         parameters.bound,
-        _counter(parameters, setting, count),
+        counter,
         _selection(parameters, split, domain),
         parameters.first,
         parameters.lifetime,
         parameters.deletions,
         at_least("smoothing", smoothing, 0),
+        forget,
     )
 
 

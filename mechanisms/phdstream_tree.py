@@ -30,6 +30,7 @@ NODE = np.dtype(
         ("out", np.int64),  # Cn: the counter's latest output, records
         ("below", np.int64),  # Cd: outputs of all counters below, records
         ("spread", np.float64),  # variance of `below`, records squared
+        ("carried", np.float32),  # variance of what `out` took over from forgotten nodes
         ("first", np.int64),  # the counter's own state; inserts of a scheduled row
         ("second", np.int64),  # the counter's own state; deletions of a scheduled row
         ("steps", np.int32),  # activations of the counter
@@ -64,6 +65,12 @@ def joined(cells: list[Cells]) -> Cells:
     """One after the other."""
     together: Cells = np.concatenate([cell.view(_RAW) for cell in cells]).view(NODE)
     return together
+
+
+def inserted(cell: Cells, place: NDArray[np.intp]) -> Cells:
+    """With fresh cells before the given rows."""
+    more: Cells = np.insert(cell.view(_RAW), place, np.zeros(1, NODE).view(_RAW)).view(NODE)
+    return more
 
 
 class Nodes(NamedTuple):
@@ -128,6 +135,14 @@ class Tree(NamedTuple):
     def rows(self, depth: int) -> slice:
         """Rows of one level."""
         return slice(self.start[depth], self.start[depth + 1])
+
+    def fold(self, leaf: Bool) -> None:
+        """Let leaves take over what was counted below them, in place; G stays what it is."""
+        cell = self.cell
+        cell["out"][leaf] += cell["below"][leaf]
+        cell["carried"][leaf] += cell["spread"][leaf].astype(np.float32)
+        for name in ("below", "spread"):
+            cell[name][leaf] = 0
 
     def sum_below(self, variance: F64) -> None:
         """Bring ``below`` and ``spread`` of all split nodes up to date, bottom up, in place.

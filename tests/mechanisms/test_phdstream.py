@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from hushstream.mechanisms.errors import ContractError
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_counters import SimpleCounter
 from hushstream.mechanisms.phdstream_events import INSERT, Events
 from hushstream.mechanisms.phdstream_plan import Parameters, build
 from hushstream.mechanisms.phdstream_tree import GRID, NODE, Nodes, project
@@ -96,7 +94,7 @@ def test_a_tree_without_depth_is_one_counter() -> None:
 def test_the_tree_is_the_one_of_the_recursion(seed: int, theta: int) -> None:
     """Scores are released counts of earlier triggers plus this trigger's insertions."""
     domain, horizon = Domain.unit(2, 6), 5
-    options = {"smoothing": 0, "theta": theta, "deletions": True, "bound": 2}
+    options = {"smoothing": 0, "theta": theta, "deletions": True, "bound": 2, "forget": False}
     mechanism = made(domain, Fraction(8), horizon, **options)
     events = some_events(seed, domain, horizon)
     cells = events.keys.codes()[events.key].tolist()
@@ -158,9 +156,9 @@ def test_a_lifetime_is_a_later_deletion() -> None:
     inserts = some_events(4, domain, horizon).where(
         np.flatnonzero(some_events(4, domain, horizon).sign > 0)
     )
-    lasting = made(domain, Fraction(2), horizon, lifetime=3, bound=2)
+    lasting = made(domain, Fraction(2), horizon, lifetime=3, bound=2, smoothing=10)
     explicit = PHDStream(
-        domain, horizon, 2, lasting.counter, lasting.selection, smoothing=lasting.smoothing
+        domain, horizon, 2, lasting.counter, lasting.selection, smoothing=10, forget=True
     )
     later = inserts.where(np.flatnonzero(inserts.trigger + 3 <= horizon))
     both = Trace(
@@ -178,6 +176,26 @@ def test_a_lifetime_is_a_later_deletion() -> None:
 
 def same(first: Releases, second: Releases) -> bool:
     return first.key == second.key and np.array_equal(first.value, second.value)
+
+
+@pytest.mark.parametrize("counter", ["simple", "block"])
+@pytest.mark.parametrize("selection", ["private", "released"])
+def test_state_is_the_live_tree(counter: str, selection: str) -> None:
+    """What lies below a leaf is forgotten: rows are the leaves and their ancestors."""
+    domain = Domain.unit(2, 6)
+    mechanism = made(domain, Fraction(1), 12, counter=counter, selection=selection, floor=1)
+    memory = Memory(mechanism, keyed())
+    ever: set[bytes] = set()
+    for release in run(memory, some_events(8, domain, 12, 600)):
+        live = set(release.key.codes().tolist())
+        for code in list(live):
+            live.update(code >> up for up in range(1, code.bit_length()))
+        cells, due = memory.row_tables[0].cells, memory.row_tables[0].due
+        kept = {key for key in cells if due[key] == -1}
+        assert kept == set(Keys.of_codes(np.array(sorted(live), np.uint64)))
+        assert all(cells[key] == np.zeros((), NODE) for key in cells if key not in kept)
+        ever |= kept
+    assert len(ever) > len(kept)
 
 
 def test_served_events_leave_nothing_behind() -> None:
@@ -439,26 +457,29 @@ def test_a_record_enters_one_counter() -> None:
     assert [int(cell["out"]) for cell in without.row_tables[0].cells.values()] == [0]
 
 
+class Strict(ZeroNoise):
+    """Keyed noise that refuses to draw one label twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "seen", set())
+
+    def laplace(self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction) -> np.ndarray:
+        labels = [(purpose, one, i) for one in key for i in index.tolist()]
+        assert not self.seen.intersection(labels) and len(set(labels)) == len(labels)
+        self.seen.update(labels)
+        return keyed().laplace(purpose, key, index, scale)
+
+
 @pytest.mark.parametrize("selection", ["private", "released"])
-def test_noise_labels_never_repeat(selection: str) -> None:
-    """No label is drawn twice with two meanings: one draw per node, trigger and purpose."""
-    seen: set[tuple[object, ...]] = set()
-
-    class Recorder(ZeroNoise):
-        def laplace(
-            self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction
-        ) -> np.ndarray:
-            for one in key:
-                for i in index.tolist():
-                    assert (purpose, one, i) not in seen
-                    seen.add((purpose, one, i))
-            return keyed().laplace(purpose, key, index, scale)
-
+@pytest.mark.parametrize("counter", ["simple", "block"])
+def test_noise_labels_never_repeat(selection: str, counter: str) -> None:
+    """Nodes come, are forgotten and come back: one draw per node, trigger and purpose."""
     domain = Domain.unit(2, 5)
-    mechanism = made(domain, Fraction(2), 6, selection=selection)
-    assert isinstance(mechanism.counter, SimpleCounter)
-    released(mechanism, some_events(6, domain, 6), Recorder())
-    assert all(a != b for a, b in pairwise(sorted(map(repr, seen))))
+    mechanism = made(domain, Fraction(2), 9, selection=selection, counter=counter, floor=1)
+    noise = Strict()
+    released(mechanism, some_events(6, domain, 9), noise)
+    assert len(noise.seen) > 50
 
 
 def test_rows_are_due_at_every_trigger_once_they_are_nodes() -> None:

@@ -35,6 +35,14 @@ def test_private_selection_gets_its_share() -> None:
     assert made.counter.cost(1).epsilon == Fraction(3, 8)
 
 
+@pytest.mark.parametrize(
+    ("counter", "forget"), [("simple", True), ("block", True), ("tree", False), ("matrix", False)]
+)
+def test_nodes_are_forgotten_where_noise_is_labelled_by_trigger(counter: str, forget: bool) -> None:
+    made = build(Parameters(counter=counter), SETTING)  # type: ignore[arg-type]
+    assert made.forget is forget
+
+
 @pytest.mark.parametrize("bound", [1, 2, 5])
 @pytest.mark.parametrize("share", [Fraction(1, 4), Fraction(1, 2)])
 def test_all_events_of_a_unit_cost_epsilon(bound: int, share: Fraction) -> None:
@@ -57,6 +65,8 @@ def test_all_events_of_a_unit_cost_epsilon(bound: int, share: Fraction) -> None:
         ("counter", {"counter": "exact"}),
         ("block size", {"counter": "block", "block": 0}),
         ("factorization", {"counter": "matrix", "factorization": "magic"}),
+        ("forget", {"counter": "tree", "forget": True}),
+        ("forget", {"counter": "matrix", "forget": True}),
         ("floor", {"floor": 9}),
         ("theta", {"theta": -1}),
         ("resolution", {"resolution": -1}),

@@ -134,6 +134,17 @@ def test_below_is_the_sum_of_all_counters_below() -> None:
         assert cell["spread"][row] == len(below)
 
 
+def test_folding_moves_counts_without_changing_them() -> None:
+    tree = random_tree(np.random.default_rng(2), Domain.unit(2, 5))
+    tree.cell["spread"][~tree.split] = 3
+    before, cell = tree.cell["out"] + tree.cell["below"], tree.cell.copy()
+    tree.fold(~tree.split)
+    np.testing.assert_array_equal(tree.cell["out"] + tree.cell["below"], before)
+    assert (tree.cell["below"][~tree.split] == 0).all()
+    assert (tree.cell["carried"][~tree.split] == 3).all()
+    assert (tree.cell[tree.split] == cell[tree.split]).all()
+
+
 def in_node(code: int, node: int) -> bool:
     drop = code.bit_length() - node.bit_length()
     return drop >= 0 and code >> drop == node

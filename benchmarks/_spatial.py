@@ -1,0 +1,160 @@
+"""What the spatial benchmarks share: a stream of growing circles, boxes, and a store of rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from hushstream.mechanisms.contract import Closed, Mechanism, Noise, Part, Releases, Rows
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import KeyedNoise
+
+SIZES = {"small": (1e-4, 1e-3), "medium": (1e-3, 1e-2), "large": (1e-2, 1e-1)}
+
+
+class Stream(NamedTuple):
+    """Events in log order."""
+
+    tick: np.ndarray  # (n,) 1..ticks
+    point: np.ndarray  # (n, 2) in the unit square
+    sign: np.ndarray  # (n,) +1 or -1
+
+    def upto(self, t: int) -> Stream:
+        return Stream(*(column[self.tick <= t] for column in self))
+
+    def at(self, t: int) -> Stream:
+        return Stream(*(column[self.tick == t] for column in self))
+
+
+def circles(deletions: bool, ticks: int = 150, each: int = 500, seed: int = 2024) -> Stream:
+    """Two noisy concentric circles that grow; with deletions every event of the last two thirds'
+    first half deletes the oldest point that is left, so that the circles move outwards."""
+    rng = np.random.default_rng(seed)
+    outer = rng.integers(0, 2, ticks * each).astype(bool)
+    angle, blur = rng.uniform(0, 2 * np.pi, ticks * each), rng.normal(0, 0.02, (ticks * each, 2))
+    points, parts, gone = np.empty((0, 2)), [], 0
+    for t in range(1, ticks + 1):
+        leave = each // 2 if deletions and t > ticks // 3 else 0
+        now = slice(len(points), len(points) + each - leave)
+        radius = (0.15 + 0.27 * (t - 1) / (ticks - 1)) * np.where(outer[now], 1, 0.5)
+        turn = np.stack([np.cos(angle[now]), np.sin(angle[now])], axis=1)
+        points = np.concatenate([points, np.clip(0.5 + radius[:, None] * turn + blur[now], 0, 1)])
+        place = np.concatenate([points[now], points[gone : gone + leave]])
+        sign = np.repeat([1, -1], [each - leave, leave])
+        parts.append(Stream(np.full(each, t), place, sign))
+        gone += leave
+    return Stream(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def boxes(count: int, seed: int = 7) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Random boxes of three sizes: sides of √[low, high] of the domain's."""
+    rng, out = np.random.default_rng(seed), {}
+    for name, (low, high) in SIZES.items():
+        side = rng.uniform(low**0.5, high**0.5, (count, 2))
+        corner = rng.uniform(0, 1 - low**0.5, (count, 2))
+        out[name] = (corner, np.minimum(corner + side, 1))
+    return out
+
+
+def box_counts(stream: Stream, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Exact live points of each box."""
+    order = np.argsort(stream.point[:, 0])
+    x, y, sign = stream.point[order, 0], stream.point[order, 1], stream.sign[order]
+    out = np.empty(len(low))
+    for row, (begin, end) in enumerate(
+        zip(np.searchsorted(x, low[:, 0]), np.searchsorted(x, high[:, 0]), strict=True)
+    ):
+        inside = (y[begin:end] >= low[row, 1]) & (y[begin:end] < high[row, 1])
+        out[row] = sign[begin:end][inside].sum()
+    return out
+
+
+def part_of(mechanism: Mechanism, stream: Stream) -> Part:
+    """The exact partial sum of some events."""
+    columns = dict(zip(mechanism.inputs, stream.point.T, strict=True))
+    encoded = mechanism.encode(columns)
+    k = len(encoded.keys)
+    slot = encoded.key[encoded.keep] + k * (stream.sign[encoded.keep] < 0)
+    counts = np.bincount(slot, minlength=2 * k)
+    used = np.flatnonzero(counts)
+    used = used[np.argsort(used % k, kind="stable")] if k else used
+    lane = (used >= k).astype(np.uint8)
+    return Part(encoded.keys.take(used % max(k, 1)), lane, counts[used, None], np.empty(0, int))
+
+
+def keyed(name: str) -> KeyedNoise:
+    return KeyedNoise(
+        b"\x02" * 32, charge=bytes(32), mechanism="benchmark", config=b"", pipeline="p", window=name
+    )
+
+
+class Store:
+    """Rows in sorted arrays, as a worker's cache holds them; nodes only, all due at every tick."""
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.mechanism = mechanism
+        self.codes = np.empty(0, np.uint64)
+        self._raw = np.dtype((np.void, mechanism.row_dtype.itemsize))  # moves faster than fields
+        self._cells = np.empty(0, self._raw)
+
+    def closed(self, part: Part, t: int) -> Closed:
+        """Nodes, and fresh rows for the cells of the part that are none."""
+        new = np.unique(part.key.codes())
+        place, known = self._find(new)
+        fresh = self.mechanism.init_rows(Keys.of_codes(new[~known]))
+        at = place[~known]
+        codes = np.insert(self.codes, at, new[~known])
+        due = np.insert(np.full(len(self.codes), -1, np.int32), at, fresh.due)
+        cells = np.insert(self._cells, at, fresh.cell.view(self._raw))
+        rows = Rows(Keys.of_codes(codes), cells.view(self.mechanism.row_dtype), due)
+        return Closed(rows, part, t)
+
+    def store(self, rows: Rows) -> None:
+        """Write rows back; those that equal fresh ones are forgotten."""
+        codes, raw = rows.key.codes(), rows.cell.view(self._raw)
+        place, known = self._find(codes)
+        self._cells[place[known]] = raw[known]
+        gone = place[known & (rows.due == 0)]
+        if not known.all():
+            self.codes = np.insert(self.codes, place[~known], codes[~known])
+            self._cells = np.insert(self._cells, place[~known], raw[~known])
+            gone = self._find(codes[rows.due == 0])[0]
+        if len(gone):
+            self.codes, self._cells = np.delete(self.codes, gone), np.delete(self._cells, gone)
+
+    def _find(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        place = np.searchsorted(self.codes, codes)
+        known = np.zeros(len(codes), bool)
+        inside = place < len(self.codes)
+        known[inside] = self.codes[place[inside]] == codes[inside]
+        return place, known
+
+    @property
+    def bytes_per_node(self) -> float:
+        """Key, cell and due trigger."""
+        return float(self.mechanism.row_dtype.itemsize + 8 + 4)
+
+
+class Tick(NamedTuple):
+    """One release and what computing it took."""
+
+    t: int
+    release: Releases
+    seconds: float
+    nodes: int  # stored
+
+
+def drive(
+    mechanism: Mechanism, stream: Stream, noise: Noise, ticks: int | None = None
+) -> Iterator[Tick]:
+    """Run a stream through the aggregate side of a mechanism; only `release` is timed."""
+    store: Any = Store(mechanism)
+    for t in range(1, (ticks or mechanism.horizon) + 1):
+        closed = store.closed(part_of(mechanism, stream.at(t)), t)
+        start = time.thread_time()
+        rows, release = mechanism.release(closed, noise)
+        seconds = time.thread_time() - start
+        store.store(rows)
+        yield Tick(t, release, seconds, len(store.codes))

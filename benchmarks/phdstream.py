@@ -1,0 +1,306 @@
+"""Boxes counted on a private tree of a moving stream, and the cost of a tick.
+
+75,000 events on two noisy concentric circles that grow over 150 ticks of 500, with and without
+deletions, ε = 0.5 per event. Error of a box: abs(estimate − truth) / max(truth, 0.1 % of the live
+points), mean over 1,000 random boxes of a size and over every tenth tick. A tick's time is all of
+encoding, loading rows, release and storing rows, on one core. The authors' public code was
+measured on the same stream, boxes and error (docs/mechanisms/phdstream.md says how).
+
+    python benchmarks/phdstream.py [--quick] [--json] [--out DIR]
+
+The last line under ``--json``: ``small, medium, large, seconds_per_tick, leaves`` of the best
+sound variant, the same with ``_deletions``, ``speedup`` per leaf over the authors' code, and all
+variants.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from _spatial import SIZES, Store, Stream, box_counts, boxes, circles, keyed, part_of
+from hushstream.mechanisms.contract import Releases, Setting
+from hushstream.mechanisms.phdstream import PHDStream
+from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.phdstream_tree import GRID
+from hushstream.mechanisms.spatial import Domain
+from hushstream.mechanisms.synthetic import range_counts, scatter
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+TICKS, EPSILON = 150, Fraction(1, 2)
+SQUARE = Domain.unit(2, 8, "all")
+PLANE = Domain.unit(2, 20)
+BEST = "released, simple"
+
+AUTHORS = {
+    False: {"small": 0.1228, "medium": 0.2327, "large": 0.5350, "seconds": 0.240, "leaves": 965},
+    True: {"small": 0.1730, "medium": 0.3120, "large": 0.6514, "seconds": 0.190, "leaves": 597},
+}
+"""Recorded: mean of three seeds of their best counter, times on an otherwise idle machine."""
+
+
+class Variant(NamedTuple):
+    """One way to count: parameters of the mechanism, or a baseline."""
+
+    name: str
+    parameters: Parameters
+    kind: str = "stream"  # or "each tick anew", "increments", "increments, exact total"
+    note: str = ""
+
+
+def paper(**changes: object) -> Parameters:
+    """Parameters of the paper, with a sound score."""
+    fixed = {"domain": PLANE, "selection": "private", "share": Fraction(1, 2), "smoothing": 0}
+    return Parameters(**{**fixed, **changes})  # type: ignore[arg-type]
+
+
+VARIANTS = (
+    Variant(BEST, Parameters(domain=SQUARE)),
+    Variant("released, floor of 2", Parameters(domain=SQUARE, floor=2)),
+    Variant("released, block of 4", Parameters(domain=SQUARE, counter="block", block=4)),
+    Variant("released, tree", Parameters(domain=SQUARE, counter="tree")),
+    Variant("released, matrix", Parameters(domain=SQUARE, counter="matrix"), note="δ = 1e-6"),
+    Variant("released, equal shares", Parameters(domain=SQUARE, smoothing=0)),
+    Variant("private, simple", Parameters(domain=SQUARE, selection="private")),
+    Variant("private, block of 4", Parameters(domain=SQUARE, selection="private", counter="block",
+                                              block=4)),
+    Variant("paper's parameters, simple", paper()),
+    Variant("paper's parameters, block of 8", paper(counter="block", block=8)),
+    Variant("each tick anew, ε/150", paper(), "each tick anew"),
+    Variant("increments, rescaled by released totals", paper(), "increments"),
+    Variant("increments, rescaled by exact totals", paper(), "increments, exact total",
+            note="NOT PRIVATE"),
+)  # fmt: skip
+
+
+class Snapshot(NamedTuple):
+    """What a variant says at a tick."""
+
+    codes: np.ndarray
+    counts: np.ndarray
+    seconds: float
+    nodes: int
+
+
+def made(parameters: Parameters, epsilon: Fraction, horizon: int, deletions: bool) -> PHDStream:
+    changed = Parameters(**{**vars(parameters), "deletions": deletions})
+    return build(changed, Setting(epsilon, Fraction(1, 10**6), horizon))
+
+
+def leaves_of(release: Releases) -> tuple[np.ndarray, np.ndarray]:
+    return release.key.codes(), release.value[:, 0] / GRID
+
+
+def streamed(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
+    """The mechanism itself, tick by tick."""
+    mechanism = made(variant.parameters, EPSILON, TICKS, deletions)
+    store, noise = Store(mechanism), keyed(seed)
+    for t in range(1, TICKS + 1):
+        events = stream.at(t)
+        start = time.thread_time()
+        closed = store.closed(part_of(mechanism, events), t)
+        rows, release = mechanism.release(closed, noise)
+        store.store(rows)
+        seconds = time.thread_time() - start
+        yield Snapshot(*leaves_of(release), seconds, len(store.codes))
+
+
+def at_once(parameters: Parameters, events: Stream, epsilon: Fraction, name: str) -> Snapshot:
+    """One tree of some insertions, as a stream of a single tick."""
+    mechanism = made(parameters, epsilon, 1, False)
+    start = time.thread_time()
+    closed = Store(mechanism).closed(part_of(mechanism, events), 1)
+    rows, release = mechanism.release(closed, keyed(name))
+    return Snapshot(*leaves_of(release), time.thread_time() - start, len(rows.key))
+
+
+def anew(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
+    """All live points at every tick, each paying ε/150 every time."""
+    for t in range(1, TICKS + 1):
+        now = stream.upto(t)
+        left = int((now.sign < 0).sum())  # deletions took the oldest points
+        live = Stream(*(column[now.sign > 0][left:] for column in now))
+        yield at_once(variant.parameters, live, EPSILON / TICKS, f"{seed}.{t}")
+
+
+def gone(events: Stream, t: int, name: str) -> float:
+    """Released number of a tick's deletions."""
+    delete = Stream(*(column[events.sign < 0] for column in events))
+    mechanism = made(Parameters(domain=Domain.unit(2, 0)), EPSILON, TICKS, False)
+    part = part_of(mechanism, delete._replace(sign=-delete.sign))
+    _, release = mechanism.release(Store(mechanism).closed(part, t), keyed(name))
+    return float(release.value[0, 1]) / GRID
+
+
+def increments(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
+    """The insertions of a tick alone, rescaled to the total; every event is counted once."""
+    total, exact = 0.0, 0
+    for t in range(1, TICKS + 1):
+        events = stream.at(t)
+        insert = Stream(*(column[events.sign > 0] for column in events))
+        snap = at_once(variant.parameters, insert, EPSILON, f"{seed}.{t}")
+        new = max(float(snap.counts.sum()), 1.0)
+        left = gone(events, t, f"{seed}.{t}.gone") if deletions else 0.0
+        total += float(snap.counts.sum()) - left
+        exact += int(events.sign.sum())
+        scale = exact / len(insert.sign) if "exact" in variant.kind else max(total, 0.0) / new
+        yield snap._replace(counts=snap.counts * scale)
+
+
+KINDS = {
+    "stream": streamed,
+    "each tick anew": anew,
+    "increments": increments,
+    "increments, exact total": increments,
+}
+
+
+class Truth:
+    """Exact box counts of a stream, once per tick."""
+
+    def __init__(self, stream: Stream, count: int) -> None:
+        self.stream, self.boxes, self._known = stream, boxes(count), {}
+
+    def at(self, t: int) -> tuple[dict[str, np.ndarray], float]:
+        if t not in self._known:
+            now = self.stream.upto(t)
+            counts = {name: box_counts(now, *box) for name, box in self.boxes.items()}
+            self._known[t] = (counts, float(now.sign.sum()))
+        return self._known[t]
+
+    def errors(self, domain: Domain, snap: Snapshot, t: int) -> list[float]:
+        counts, live = self.at(t)
+        out = []
+        for name, (low, high) in self.boxes.items():
+            estimate = range_counts(domain, snap.codes, snap.counts, low, high)
+            off = np.abs(estimate - counts[name]) / np.maximum(counts[name], 0.001 * live)
+            out.append(float(off.mean()))
+        return out
+
+
+Row = dict[str, float]
+
+
+def measure(variant: Variant, truth: Truth, deletions: bool, seed: int) -> Row:
+    """Errors by size, seconds per tick, leaves and stored nodes of one run."""
+    snaps, errors = [], []
+    generator = KINDS[variant.kind](variant, truth.stream, deletions, f"{seed}")
+    for t, snap in enumerate(generator, 1):
+        snaps.append(snap)
+        if t % 10 == 0:
+            errors.append(truth.errors(variant.parameters.domain, snap, t))
+    row = dict(zip(SIZES, np.mean(errors, axis=0).tolist(), strict=True))
+    row["seconds_per_tick"] = float(np.mean([snap.seconds for snap in snaps]))
+    row["leaves"] = float(np.mean([len(snap.codes) for snap in snaps]))
+    row["nodes"] = float(snaps[-1].nodes)
+    return row
+
+
+def average(rows: list[Row]) -> Row:
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def run(quick: bool, console: Console) -> dict[str, dict[bool, Row]]:
+    variants = [v for v in VARIANTS if not quick or v.name in (BEST, "private, simple")]
+    seeds = 1 if quick else 3
+    result: dict[str, dict[bool, Row]] = {variant.name: {} for variant in variants}
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("counting", total=2 * len(variants) * seeds)
+        for deletions in (False, True):
+            truth = Truth(circles(deletions, TICKS), 1000)
+            for variant in variants:
+                rows = []
+                for seed in range(seeds):
+                    rows.append(measure(variant, truth, deletions, seed))
+                    progress.advance(bar)
+                result[variant.name][deletions] = average(rows)
+    return result
+
+
+def show(result: dict[str, dict[bool, Row]], console: Console) -> None:
+    notes = {variant.name: variant.note for variant in VARIANTS}
+    for deletions in (False, True):
+        title = "with deletions" if deletions else "insertions only"
+        table = Table(title=f"mean relative error of boxes, ε = {float(EPSILON)}, {title}")
+        table.add_column("variant")
+        for heading in (*SIZES, "ms/tick", "leaves", "nodes", ""):
+            table.add_column(heading, justify="right")
+        theirs = AUTHORS[deletions]
+        sizes = [f"{theirs[size]:.3f}" for size in SIZES]
+        cells = [f"{1e3 * theirs['seconds']:.0f}", f"{theirs['leaves']:.0f}", "", "not private"]
+        table.add_row("authors' code (recorded)", *sizes, *cells)
+        for name, rows in result.items():
+            row = rows[deletions]
+            sizes = [f"{row[size]:.3f}" for size in SIZES]
+            cells = [f"{1e3 * row['seconds_per_tick']:.2f}", f"{row['leaves']:.0f}"]
+            table.add_row(name, *sizes, *cells, f"{row['nodes']:.0f}", notes[name])
+        console.print(table)
+
+
+def draw(path: Path) -> None:
+    """The stream's last tick beside synthetic points from its released tree."""
+    figure, axes = plt.subplots(2, 2, figsize=(8, 8.4), layout="constrained")
+    for row, deletions in zip(axes, (False, True), strict=True):
+        stream = circles(deletions, TICKS)
+        *_, last = streamed(VARIANTS[0], stream, deletions, "0")
+        points = scatter(SQUARE, last.codes, np.rint(last.counts * GRID).astype(np.int64), GRID)
+        live = stream.sign > 0
+        live[np.flatnonzero(live)[: int((stream.sign < 0).sum())]] = False
+        title = "with deletions" if deletions else "insertions only"
+        for axis, place, name in (
+            (row[0], stream.point[live], f"live points, {title}"),
+            (row[1], np.stack([points["x1"], points["x2"]], axis=1), "synthetic, ε = 0.5"),
+        ):
+            axis.plot(place[:, 0], place[:, 1], ",", color="#0b6e4f", alpha=0.5)
+            axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=[], yticks=[])
+            axis.set_title(name, loc="left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def summary(result: dict[str, dict[bool, Row]]) -> dict[str, object]:
+    best = result[BEST]
+    out: dict[str, object] = {}
+    for deletions, suffix in ((False, ""), (True, "_deletions")):
+        row, theirs = best[deletions], AUTHORS[deletions]
+        for name in (*SIZES, "seconds_per_tick", "leaves"):
+            out[name + suffix] = row[name]
+        each = theirs["seconds"] / theirs["leaves"]
+        out["speedup" + suffix] = each / (row["seconds_per_tick"] / row["leaves"])
+        out["authors" + suffix] = theirs
+    out["variants"] = {
+        name: {"insertions": rows[False], "deletions": rows[True]} for name, rows in result.items()
+    }
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two variants, one seed")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    result = run(options.quick, console)
+    show(result, console if options.json else Console())
+    draw(options.out / "phdstream.png")
+    if options.json:
+        print(json.dumps(summary(result)), file=sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What a tick of the spatial mechanisms costs as points, depth, leaves and ticks grow.
+
+PHDStream: one growing quantity at a time, the others fixed. A tick pays for what it touches: the
+cells of its events and the nodes of the live tree. Rows are counted as they are stored: key, cell
+and due trigger.
+
+    python benchmarks/spatial_scale.py [--quick] [--json] [--out DIR]
+
+The last line under ``--json``: ``growth`` (exponent of a tick's time per unit of each quantity,
+0 = constant, 1 = linear), ``bytes_per_node`` of the mechanism with the largest rows, and all points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from _spatial import Store, Stream, keyed, part_of
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.phdstream import PHDStream
+from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.spatial import Domain
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+
+class Point(NamedTuple):
+    """One measured tick."""
+
+    quantity: str
+    size: float
+    seconds: float
+    leaves: int
+    nodes: int  # stored
+
+
+def mechanism(depth: int, resolution: float, horizon: int, floor: int = 0) -> PHDStream:
+    domain = Domain.unit(2, depth, "all")
+    parameters = Parameters(domain=domain, resolution=resolution, floor=floor)
+    return build(parameters, Setting(Fraction(1), Fraction(0), horizon))
+
+
+def events(t: int, n: int, seed: int = 5) -> Stream:
+    """Points around three fixed places."""
+    rng = np.random.default_rng([seed, t])
+    centre = np.array([[0.2, 0.3], [0.7, 0.6], [0.4, 0.8]])[rng.integers(0, 3, n)]
+    points = np.clip(centre + rng.normal(0, 0.08, (n, 2)), 0, 1)
+    return Stream(np.full(n, t), points, np.ones(n, int))
+
+
+def ticks(made: PHDStream, n: int) -> Iterator[tuple[int, float, int, int]]:
+    """Trigger, CPU seconds, leaves and stored nodes of tick after tick with n events each."""
+    store, noise = Store(made), keyed("scale")
+    for t in range(1, made.horizon + 1):
+        new = events(t, n)
+        start = time.thread_time()
+        closed = store.closed(part_of(made, new), t)
+        rows, release = made.release(closed, noise)
+        store.store(rows)
+        yield t, time.thread_time() - start, len(release.key), len(store.codes)
+
+
+def settled(made: PHDStream, n: int, quantity: str, size: float) -> Point:
+    """Median of the second half of the ticks, when the tree has found its shape."""
+    seen = list(ticks(made, n))[made.horizon // 2 :]
+    return Point(
+        quantity, size, float(np.median([s for _, s, _, _ in seen])), seen[-1][2], seen[-1][3]
+    )
+
+
+def by_points(quick: bool) -> Iterator[Point]:
+    """More events a tick in a tree of a fixed 256 leaves."""
+    for n in (1_000, 4_000, 16_000, 64_000, 256_000)[: 4 if quick else 5]:
+        yield settled(mechanism(4, 3, 8, floor=4), n, "points", n)
+
+
+def by_depth(quick: bool) -> Iterator[Point]:
+    """A deeper cap, that is a domain of up to 4^28 cells, for the same data."""
+    for depth in (8, 12, 16, 20, 28):
+        yield settled(mechanism(depth, 8, 12), 5_000, "depth", depth)
+
+
+def by_leaves(quick: bool) -> Iterator[Point]:
+    """Full trees of 4^3 to 4^8 leaves."""
+    for depth in range(3, 7 if quick else 9):
+        yield settled(mechanism(depth, 3, 6, floor=depth), 2_000, "leaves", 4**depth)
+
+
+def by_ticks(quick: bool) -> Iterator[Point]:
+    """Tick after tick of one stream, in windows of a tenth."""
+    horizon = 200 if quick else 600
+    seen = list(ticks(mechanism(10, 3, horizon), 1_000))
+    for begin in range(0, horizon, horizon // 10):
+        window = seen[begin : begin + horizon // 10]
+        seconds = float(np.median([s for _, s, _, _ in window]))
+        yield Point("ticks", window[-1][0], seconds, window[-1][2], window[-1][3])
+
+
+SERIES: dict[str, Callable[[bool], Iterator[Point]]] = {
+    "points": by_points,
+    "depth": by_depth,
+    "leaves": by_leaves,
+    "ticks": by_ticks,
+}
+
+
+def growth(points: list[Point]) -> float:
+    """Exponent of the time in the size, from the upper half of the sizes."""
+    half = points[len(points) // 2 - (len(points) < 4) :]
+    sizes, seconds = (np.log([getattr(p, name) for p in half]) for name in ("size", "seconds"))
+    return float(np.polyfit(sizes, seconds, 1)[0])
+
+
+def per_leaf(points: list[Point]) -> float:
+    """Exponent of the time per leaf, where the tree itself grows with the size."""
+    half = points[len(points) // 2 :]
+    sizes = np.log([p.size for p in half])
+    return float(np.polyfit(sizes, np.log([p.seconds / p.leaves for p in half]), 1)[0])
+
+
+def bytes_per_node() -> float:
+    return Store(mechanism(4, 3, 2)).bytes_per_node
+
+
+def run(quick: bool, console: Console) -> list[Point]:
+    out = []
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        for name, series in progress.track(list(SERIES.items()), description="growing"):
+            del name
+            out += list(series(quick))
+    return out
+
+
+def show(points: list[Point], console: Console) -> None:
+    table = Table(title="PHDStream, one tick on one core")
+    for heading in ("growing", "size", "ms", "leaves", "stored nodes"):
+        table.add_column(heading, justify="right")
+    for p in points:
+        cells = (f"{p.size:,.0f}", f"{1e3 * p.seconds:.2f}", f"{p.leaves:,}", f"{p.nodes:,}")
+        table.add_row(p.quantity, *cells)
+    console.print(table)
+
+
+def draw(points: list[Point], path: Path) -> None:
+    figure, axes = plt.subplots(1, len(SERIES), figsize=(12, 3.2), layout="constrained")
+    for axis, name in zip(axes, SERIES, strict=True):
+        mine = [p for p in points if p.quantity == name]
+        sizes, times = [p.size for p in mine], [1e3 * p.seconds for p in mine]
+        axis.plot(sizes, times, "o-", color="#0b6e4f", linewidth=2, markersize=4)
+        scale = "linear" if name in ("depth", "ticks") else "log"
+        axis.set(xscale=scale, yscale="log", ylim=(0.3, 3e3), xlabel=name)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(axis="y", alpha=0.3)
+    axes[0].set_title("milliseconds per tick", loc="left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def summary(points: list[Point]) -> dict[str, object]:
+    series = {name: [p for p in points if p.quantity == name] for name in SERIES}
+    rates = {name: growth(mine) for name, mine in series.items()}
+    rates["ticks"] = per_leaf(series["ticks"])  # more data, more leaves: per leaf
+    return {
+        "growth": rates,
+        "bytes_per_node": bytes_per_node(),
+        "points": [p._asdict() for p in points],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    points = run(options.quick, console)
+    show(points, console if options.json else Console())
+    draw(points, options.out / "spatial_scale.png")
+    if options.json:
+        print(json.dumps(summary(points)), file=sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
