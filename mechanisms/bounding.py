@@ -25,6 +25,9 @@ from .contract import I64, Batch, Units, pair_hash
 from .errors import ParameterError
 from .validate import at_least, one_of
 
+RESERVED = np.uint32(0xFFFFFFFF)
+"""A pair hash that no key has: what a mechanism keeps about a unit as a whole."""
+
 MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
 _LARGEST_BUDGET = 2**40  # prices are clipped to budget + 1, so 2**22 records sum below 2**63
 
@@ -101,14 +104,14 @@ class Bound:
         total = used.sum(axis=1, dtype=np.int64)[slots.slot]
         if self.kind == "quadratic":
             width = used.shape[1]
-            rank = _ranks(slots.slot * width + lanes, len(used) * width)
+            rank = ranks(slots.slot * width + lanes, len(used) * width)
             seen = used[slots.slot, lanes].astype(np.int64) + rank
             price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
             price = np.where(seen < self._caps()[lanes], price, self.left + 1)
             price = np.minimum(price, self.left + 1)
             open_ = np.ones(len(price), np.bool_)
         else:
-            open_ = total + _ranks(slots.slot, len(used)) < self.per_key
+            open_ = total + ranks(slots.slot, len(used)) < self.per_key
             price = np.ones(len(open_), np.int64)
         accepted = open_.copy()
         accepted[open_] = _greedy(price[open_], batch.unit[open_], units.left)
@@ -134,12 +137,16 @@ def _pair_slots(units: Units, batch: Batch) -> _Slots:
     shift = np.uint64(32)
     owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
     old = (owner << shift) | units.pair
-    hashed = pair_hash(batch.keys, batch.window).astype(np.uint64)
-    new = (batch.unit.astype(np.uint64) << shift) | hashed[batch.key]
+    new = (batch.unit.astype(np.uint64) << shift) | hashes(batch)[batch.key]
     code, slot = np.unique(np.concatenate([old, new]), return_inverse=True)
     used = np.zeros((len(code), units.used.shape[1]), np.uint16)
     used[slot[: len(old)]] = units.used
     return _Slots(code, used, slot[len(old) :].astype(np.intp))
+
+
+def hashes(batch: Batch) -> NDArray[np.uint64]:
+    """(k,) hash of each key in the batch's window, never `RESERVED`."""
+    return np.minimum(pair_hash(batch.keys, batch.window), RESERVED - 1).astype(np.uint64)
 
 
 def _pack(units: Units, slots: _Slots, left: I64) -> Units:
@@ -151,7 +158,7 @@ def _pack(units: Units, slots: _Slots, left: I64) -> Units:
     return Units(left, start, pair, slots.used[live])
 
 
-def _ranks(group: NDArray[np.intp], groups: int) -> I64:
+def ranks(group: NDArray[np.intp], groups: int) -> I64:
     """(n,) how many earlier records are of the same group."""
     order = np.argsort(group, kind="stable")
     begin = np.zeros(groups + 1, np.int64)

@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .contract import I64, Mechanism, Part, Rows, Units
-from .keys import Keys
+from .keys import Keys, concat
+
+
+def joined(first: Rows, second: Rows) -> Rows:
+    """Rows of both, the first ones before the others."""
+    return Rows(
+        concat([first.key, second.key]),
+        np.concatenate([first.cell, second.cell]),
+        np.concatenate([first.due, second.due]),
+    )
 
 
 class DenseUnits:
@@ -64,15 +73,20 @@ class DenseRows:
     def __init__(self, mechanism: Mechanism, size: int) -> None:
         self.cell = mechanism.init_rows(Keys.of_codes(np.zeros(1, np.uint64))).cell.repeat(size)
         self.due = np.zeros(size, np.int32)
+        self.shared: Rows | None = None  # of the empty key, where a mechanism keeps one
 
     def load(self, part: Part, t: int) -> Rows:
         """Rows of the keys of ``part`` and of those that are due at trigger ``t``."""
         due = np.flatnonzero((self.due == t) | (self.due == -1))
         codes = np.union1d(part.key.codes().astype(np.int64), due)
-        return Rows(Keys.of_codes(codes.astype(np.uint64)), self.cell[codes], self.due[codes])
+        rows = Rows(Keys.of_codes(codes.astype(np.uint64)), self.cell[codes], self.due[codes])
+        return rows if self.shared is None else joined(self.shared, rows)
 
     def store(self, rows: Rows) -> None:
         """Write back what a release returned."""
+        if len(rows.key) and rows.key[0] == b"":
+            self.shared = Rows(rows.key[:1], rows.cell[:1], rows.due[:1])
+            rows = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
         codes = rows.key.codes().astype(np.int64)
         self.cell[codes] = rows.cell
         self.due[codes] = rows.due

@@ -18,7 +18,7 @@ from the past, hence the whole is μ-GDP with μ = √Q/σ, up to what the noise
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -42,6 +42,8 @@ from .contract import (
     Units,
     empty_units,
 )
+from .debias import COUNTERS, SHARED, Debias, Raw, put_raw, take_raw
+from .dense import joined
 from .errors import ContractError
 from .keys import Keys, concat
 from .noise import zero
@@ -85,6 +87,8 @@ class Histogram:
         min_units: a key with fewer distinct units stays hidden (1: no such rule).
         show: "keys", or "values" for count and sums; ``count`` False hides the count itself.
         delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
+        debias: counters that estimate what the bound cuts off, or None. A release then needs
+            the row `debias.SHARED` beside those of its keys.
         loss: its cost per unit and epoch.
     """
 
@@ -103,7 +107,7 @@ class Histogram:
     show: Literal["values", "keys"] = "values"
     count: bool = True
     delay: int = 1
-    totals: int = 0
+    debias: Debias | None = None
     inputs: tuple[str, ...] = ()
 
     @property
@@ -120,8 +124,14 @@ class Histogram:
         return len(self.summed)
 
     @property
+    def totals(self) -> int:
+        return COUNTERS if self.debias else 0
+
+    @property
     def row_dtype(self) -> np.dtype[Any]:
-        return np.dtype([("sums", np.int64, (self.lanes, 1 + self.columns)), ("first", np.int32)])
+        fields: list[Any] = [("sums", np.int64, (self.lanes, 1 + self.columns))]
+        fields += [("mark", np.int64, (COUNTERS,))] if self.debias else []
+        return np.dtype([*fields, ("first", np.int32)])
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -151,14 +161,26 @@ class Histogram:
             sign=batch.sign[kept],
         )  # fmt: skip
         lane = (known & (self.lanes > 1)).astype(np.intp)
+        if self.debias is None:
+            done = self.bound.apply(units, batch, lane)
+            return done.units, self._part(batch, lane, np.flatnonzero(done.accepted))
+        units, before = take_raw(units)
         done = self.bound.apply(units, batch, lane)
-        return done.units, self._part(batch, lane, np.flatnonzero(done.accepted))
+        after, counted = self.debias.count(before, batch.unit)
+        part = self._part(batch, lane, np.flatnonzero(done.accepted))
+        lanes = lane[batch.key]
+        totals = [
+            np.bincount(lanes[counted & which], minlength=2) for which in (True, done.accepted)
+        ]
+        return put_raw(Raw(done.units, after)), part._replace(totals=np.concatenate(totals))
 
     def _countable(self, batch: Batch, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(k,) keys whose records may count at all; the others cost nothing."""
         if self.public is not None:
             listed = map(self.public.__contains__, batch.keys)
             return np.fromiter(listed, np.bool_, len(batch.keys))
+        if self.debias is not None:
+            return np.asarray(np.diff(batch.keys.offsets) > 0)  # the empty key names the shared row
         return ~known if self.show == "keys" else np.ones(len(known), np.bool_)
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
@@ -183,18 +205,40 @@ class Histogram:
         """Add the micro-batch, select, predict, and release every public key of ``closed``."""
         if not 1 <= closed.t <= self.horizon:
             raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        if self.debias is None:
+            return self._release(closed, noise, None)
+        closed, shared = split_shared(closed, self.init_rows)
+        shared.cell["mark"][0] += closed.part.totals
+        rates = self.debias.noisy(shared.cell["mark"][0], closed.t, noise)
+        rows, out = self._release(closed, noise, rates)
+        return joined(shared, rows), out
+
+    def _release(self, closed: Closed, noise: Noise, rates: I64 | None) -> tuple[Rows, Releases]:
+        """``rates`` (4,) are the released debiasing counters, if there are any."""
         cell, due, touched = self._advance(closed)
         if self.public is None:
             self._select(closed, cell, due, noise)
         else:
             cell["first"], due[:] = 1, -1
         shown = np.flatnonzero(cell["first"] > 0)
-        changed = touched | (due != closed.rows.due) | (cell["first"] != closed.rows.cell["first"])
-        back = np.flatnonzero(changed)
+        scale = self._scale(rates, cell, shown, closed.t)
+        before = np.ascontiguousarray(closed.rows.cell)
+        moved = cell.view((np.uint8, cell.itemsize)) != before.view((np.uint8, cell.itemsize))
+        back = np.flatnonzero(touched | (due != closed.rows.due) | moved.any(axis=1))
         rows = Rows(closed.rows.key.take(back), cell[back], due[back])
         keys, status = closed.rows.key.take(shown), cell["first"][shown]
-        value, variance = self._values(cell[shown], keys, closed.t, noise)
+        value, variance = self._values(cell[shown], keys, closed.t, noise, scale)
         return rows, Releases(keys, value, variance, status, self._public(closed.t))
+
+    def _scale(
+        self, rates: I64 | None, cell: NDArray[Any], shown: NDArray[np.intp], t: int
+    ) -> F64 | None:
+        """(m, 2) factors of the lanes of public keys; marks the end of their S intervals."""
+        if self.debias is None or rates is None:
+            return None
+        first = shown[cell["first"][shown] + self.delay >= t]
+        cell["mark"][first] = rates
+        return self.debias.factors(cell["mark"][shown], rates, t)
 
     def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
         cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
@@ -219,11 +263,13 @@ class Histogram:
             cell["first"][rows[hit == 0]] = closed.t
             due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
 
-    def _values(self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise) -> tuple[I64, F64]:
+    def _values(
+        self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise, scale: F64 | None
+    ) -> tuple[I64, F64]:
         """Values and noise variances of public keys, in the order of `outputs`."""
         if self.show == "keys":
             return np.empty((len(keys), 0), np.int64), np.empty((len(keys), 0))
-        noisy = [self._noisy(quantity, cell, keys, t, noise) for quantity in self.quantities]
+        noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
         value = [one for one, _ in noisy]
         variance = [one for _, one in noisy]
         if self.quantities[0].column == 0:
@@ -234,18 +280,31 @@ class Histogram:
         return np.stack(value[shown], axis=1), np.stack(variance[shown], axis=1)
 
     def _noisy(
-        self, quantity: Quantity, cell: NDArray[Any], keys: Keys, t: int, noise: Noise
+        self,
+        quantity: Quantity,
+        cell: NDArray[Any],
+        keys: Keys,
+        t: int,
+        noise: Noise,
+        scale: F64 | None,
     ) -> tuple[I64, F64]:
         """(r,) noisy totals on the integers and (r,) the variance of their noise."""
-        steps, variance = np.zeros(len(keys), np.int64), np.zeros(len(keys))
+        steps = np.ascontiguousarray(cell["sums"][:, :, quantity.column].T) * STEPS
+        variance = np.zeros(steps.shape)
         for lane, process in enumerate(quantity.lanes):
             # Before a lane can have data its process is pure noise, known to all: leave it out.
             since = np.zeros(len(keys), np.int64) if lane == S else cell["first"] + self.delay
             live = np.flatnonzero(since < t)
-            steps[live] += process.at(noise, keys.take(live), t, since[live])
-            variance[live] += process.variance_at(t, since[live])
-        whole = (steps + (STEPS + len(quantity.lanes)) // 2) // STEPS  # `at` rounds down
-        return cell["sums"][:, :, quantity.column].sum(axis=1) + whole, variance
+            steps[lane, live] += process.at(noise, keys.take(live), t, since[live])
+            variance[lane, live] = process.variance_at(t, since[live])
+        if scale is None:
+            # `at` rounds down: half a step per lane is added back before rounding to integers.
+            return (steps.sum(axis=0) + (STEPS + len(steps)) // 2) // STEPS, variance.sum(axis=0)
+        value, spread = np.zeros(len(keys)), np.zeros(len(keys))
+        for lane in range(len(steps)):
+            value += (steps[lane] + 0.5) / STEPS * scale[:, lane]
+            spread += variance[lane] * scale[:, lane] ** 2
+        return np.rint(value).astype(np.int64), spread
 
     def _public(self, t: int) -> dict[str, I64]:
         if self.public is not None:
@@ -260,9 +319,19 @@ class Histogram:
         """
         cell = np.zeros(1, self.row_dtype)
         cell["first"] = 1
-        _, variance = self._values(cell, Keys.of([b""]), t, zero)
+        scale = None if self.debias is None else np.ones((1, 2))
+        _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
         deviation: F64 = np.sqrt(variance[0])
         return deviation
+
+
+def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, Rows]:
+    """The other rows, and the shared row (a copy), made now if it was never stored."""
+    rows = closed.rows
+    if not (len(rows.key) and rows.key[0] == b""):
+        return closed, init(SHARED)._replace(due=np.full(1, -1, np.int32))
+    rest = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
+    return closed._replace(rows=rest), Rows(SHARED, rows.cell[:1].copy(), rows.due[:1])
 
 
 def rows_of(among: Keys, wanted: Keys) -> NDArray[np.intp]:

@@ -10,13 +10,18 @@ from fractions import Fraction
 
 from . import selection
 from .bounding import MOST, Bound
-from .calibration import Need, fit
+from .calibration import Fitted, Need, fit
 from .contract import Cost, Entry, Setting
+from .debias import Debias
 from .errors import ParameterError
+from .factorization import Factorization
 from .histogram import Column, Histogram, Quantity
 from .histogram_rounds import Rounds
 from .process import STEPS, Process, factor_of
 from .validate import at_least, between, one_of, positive
+
+DEBIAS_SHARE = Fraction(1, 200)
+"""Share of the Gaussian budget for each pair of debiasing counters."""
 
 _BOUNDS = ("quadratic", "records", "per-key")
 
@@ -44,6 +49,7 @@ class HistogramParameters:
         aggregate: "values", or "keys" to release which keys there are and nothing else.
         debias: estimate and undo what the contribution bound cuts off; assumes that it cuts off
             the same share of every key's records.
+        debias_cap: most records of a unit that the estimate counts.
         delay: d; records see the keys released up to d triggers before the last one. 0 makes
             ingestion wait at each trigger.
         threshold_delta_share: share of δ that pays for key selection.
@@ -63,6 +69,7 @@ class HistogramParameters:
     min_users: int = 1
     aggregate: str = "values"
     debias: bool = False
+    debias_cap: int = 400
     delay: int = 1
     threshold_delta_share: float = 0.5
     last_share: float = 0.5
@@ -90,7 +97,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     unknown = setting.keys is None
     share = rational("threshold_delta_share", parameters.threshold_delta_share)
     selecting = setting.delta * share if unknown else Fraction(0)
-    quantities, loss = processes(parameters, setting, bound, columns, selecting)
+    quantities, debias, loss = processes(parameters, setting, bound, columns, selecting)
     mechanism = Histogram(
         horizon=setting.horizon,
         bound=bound,
@@ -103,6 +110,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
         show="keys" if parameters.aggregate == "keys" else "values",
         count=setting.count,
         delay=parameters.delay,
+        debias=debias,
     )
     if not unknown:
         return mechanism
@@ -123,6 +131,9 @@ def _check(parameters: HistogramParameters, setting: Setting) -> None:
     between("count_share", parameters.count_share, 0.001, 0.999)
     if setting.keys is not None and (parameters.min_users > 1 or parameters.aggregate == "keys"):
         raise ParameterError("keys", "a public list", "leaves nothing to select")
+    if parameters.debias and (setting.keys is not None or parameters.aggregate == "keys"):
+        raise ParameterError("debias", True, "needs unknown keys and released values")
+    between("debias_cap", at_least("debias_cap", parameters.debias_cap, 1), 1, MOST)
     if not (setting.count or setting.columns) and parameters.aggregate == "values":
         raise ParameterError("count", False, "leaves nothing to release")
 
@@ -194,26 +205,46 @@ def processes(
     bound: Bound,
     columns: tuple[Column, ...],
     selecting: Fraction,
-) -> tuple[tuple[Quantity, ...], Cost]:
+) -> tuple[tuple[Quantity, ...], Debias | None, Cost]:
     """Every quantity with the noise that its share of the budget buys, and what it costs."""
     factor = factor_of(parameters.factorization, setting.horizon)
     counted = setting.keys is None or setting.count
     names = ["count"] * counted + [f"sum:{column.name}" for column in columns]
     sizes = [1] * counted + [column.reach() for column in columns]
     unit = sensitivity2(bound) * factor.sensitivity2 * 4**factor.bits
-    parts = _split(parameters, len(columns), counted)
+    left = 1 - 2 * DEBIAS_SHARE if parameters.debias else Fraction(1)
+    parts = [left * part for part in _split(parameters, len(columns), counted)]
     needs = [Need(unit * size**2, part) for size, part in zip(sizes, parts, strict=True)]
-    touched = max(1, bound.left // min(bound.weights)) * setting.horizon
+    most = max(1, bound.left // min(bound.weights))
+    touched = most * setting.horizon
+    if parameters.debias:
+        ends = (parameters.debias_cap, min(most, parameters.debias_cap))
+        needs += [Need(factor.sensitivity2 * 4**factor.bits * end**2, DEBIAS_SHARE) for end in ends]
+        touched += 2 * parameters.debias_cap * setting.horizon
     fitted = fit(setting, needs, touched, selecting)
     quantities = []
-    for place, (name, variance) in enumerate(zip(names, fitted.variance, strict=True)):
+    for place, (name, variance) in enumerate(zip(names, fitted.variance, strict=False)):
         lanes = tuple(
             Process(f"{name}/{lane}", factor.name, factor.horizon, variance * first / weight)
             for lane, weight in zip("SV", bound.weights, strict=False)
             for first in bound.weights[:1]
         )
         quantities.append(Quantity(place + (not counted), lanes))
-    return tuple(quantities), fitted.loss
+    return tuple(quantities), _debias(parameters, factor, fitted), fitted.loss
+
+
+def _debias(
+    parameters: HistogramParameters, factor: Factorization, fitted: Fitted
+) -> Debias | None:
+    if not parameters.debias:
+        return None
+    named = zip(("arrived", "accepted"), fitted.variance[-2:], strict=True)
+    counters = tuple(
+        Process(f"debias/{name}/{lane}", factor.name, factor.horizon, variance)
+        for name, variance in named
+        for lane in "SV"
+    )
+    return Debias(parameters.debias_cap, counters)
 
 
 def _split(parameters: HistogramParameters, columns: int, counted: bool) -> list[Fraction]:

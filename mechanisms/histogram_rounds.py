@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .bounding import Bound
+from .bounding import Bound, hashes
 from .contract import (
     F64,
     I64,
@@ -45,7 +45,6 @@ from .contract import (
     Rows,
     Units,
     empty_units,
-    pair_hash,
 )
 from .errors import ContractError
 from .histogram import Column, Quantity, rows_of
@@ -124,9 +123,7 @@ class Rounds:
         rows = np.flatnonzero(done.accepted)
         last = np.zeros(len(done.units.pair), np.uint16)
         last[np.searchsorted(_codes(done.units), _codes(units))] = units.used[:, 1]
-        code = (batch.unit[rows].astype(np.uint64) << np.uint64(32)) | pair_hash(
-            batch.keys, batch.window
-        )[batch.key[rows]]
+        code = batch.unit[rows].astype(np.uint64) << np.uint64(32) | hashes(batch)[batch.key[rows]]
         slot = np.searchsorted(_codes(done.units), code)
         status = batch.status[batch.key[rows]].astype(np.int64)
         counted = _newly_counted(slot, status, last) & (batch.sign[rows] > 0)

@@ -226,6 +226,7 @@ CASES = [
     case("plain", HistogramParameters(adaptive_weight=0, budget=4, factorization="tree")),
     case("min-users", HistogramParameters(budget=6, min_users=3, factorization="honaker")),
     case("keys", HistogramParameters(aggregate="keys", budget=5)),
+    case("debias", HistogramParameters(budget=3.5, debias=True, debias_cap=8)),
     case("records", HistogramParameters(bound="records", budget=3, factorization="blt")),
     case("per-key", HistogramParameters(bound="per-key", budget=4, per_key=2)),
     case_rounds("rounds", HistogramParameters(selection="rounds", budget=3)),
