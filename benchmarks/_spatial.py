@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.contract import Closed, Mechanism, Noise, Part, Releases, Rows
+from hushstream.mechanisms.contract import Batch, Closed, Mechanism, Part, Rows, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
 
@@ -84,6 +82,15 @@ def part_of(mechanism: Mechanism, stream: Stream) -> Part:
     return Part(encoded.keys.take(used % max(k, 1)), lane, counts[used, None], np.empty(0, int))
 
 
+def absorbed(mechanism: Mechanism, stream: Stream) -> Part:
+    """The merged partial sum of events that all come from different units."""
+    encoded = mechanism.encode(dict(zip(mechanism.inputs, stream.point.T, strict=True)))
+    n, k = len(stream.sign), len(encoded.keys)
+    sign, status = stream.sign.astype(np.int8), np.zeros(k, np.int32)
+    batch = Batch(encoded.keys, encoded.key, np.arange(n), encoded.value, sign, status)
+    return merge([mechanism.absorb(mechanism.init_units(n), batch)[1]])
+
+
 def keyed(name: str) -> KeyedNoise:
     return KeyedNoise(
         b"\x02" * 32, charge=bytes(32), mechanism="benchmark", config=b"", pipeline="p", window=name
@@ -91,7 +98,7 @@ def keyed(name: str) -> KeyedNoise:
 
 
 class Store:
-    """Rows in sorted arrays, as a worker's cache holds them; nodes only, all due at every tick."""
+    """Rows in sorted arrays, as a worker's cache holds them; all of them due at every tick."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.mechanism = mechanism
@@ -116,11 +123,12 @@ class Store:
         codes, raw = rows.key.codes(), rows.cell.view(self._raw)
         place, known = self._find(codes)
         self._cells[place[known]] = raw[known]
-        gone = place[known & (rows.due == 0)]
+        served = (rows.due == 0) & (self.mechanism.load == "due")
+        gone = place[known & served]
         if not known.all():
             self.codes = np.insert(self.codes, place[~known], codes[~known])
             self._cells = np.insert(self._cells, place[~known], raw[~known])
-            gone = self._find(codes[rows.due == 0])[0]
+            gone = self._find(codes[served])[0]
         if len(gone):
             self.codes, self._cells = np.delete(self.codes, gone), np.delete(self._cells, gone)
 
@@ -132,29 +140,6 @@ class Store:
         return place, known
 
     @property
-    def bytes_per_node(self) -> float:
+    def bytes_per_row(self) -> float:
         """Key, cell and due trigger."""
         return float(self.mechanism.row_dtype.itemsize + 8 + 4)
-
-
-class Tick(NamedTuple):
-    """One release and what computing it took."""
-
-    t: int
-    release: Releases
-    seconds: float
-    nodes: int  # stored
-
-
-def drive(
-    mechanism: Mechanism, stream: Stream, noise: Noise, ticks: int | None = None
-) -> Iterator[Tick]:
-    """Run a stream through the aggregate side of a mechanism; only `release` is timed."""
-    store: Any = Store(mechanism)
-    for t in range(1, (ticks or mechanism.horizon) + 1):
-        closed = store.closed(part_of(mechanism, stream.at(t)), t)
-        start = time.thread_time()
-        rows, release = mechanism.release(closed, noise)
-        seconds = time.thread_time() - start
-        store.store(rows)
-        yield Tick(t, release, seconds, len(store.codes))

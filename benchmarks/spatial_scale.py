@@ -1,13 +1,14 @@
 """What a tick of the spatial mechanisms costs as points, depth, leaves and ticks grow.
 
-PHDStream: one growing quantity at a time, the others fixed. A tick pays for what it touches: the
-cells of its events and the nodes of the live tree. Rows are counted as they are stored: key, cell
-and due trigger.
+One growing quantity at a time, the others fixed. A tick of PHDStream pays for what it touches: the
+cells of its events and the nodes of the live tree. A tick of PrivHP pays for its events and for its
+sums, whose number is public. Rows are counted as they are stored: key, cell and due trigger.
 
     python benchmarks/spatial_scale.py [--quick] [--json] [--out DIR]
 
-The last line under ``--json``: ``growth`` (exponent of a tick's time per unit of each quantity,
-0 = constant, 1 = linear), ``bytes_per_node`` of the mechanism with the largest rows, and all points.
+The last line under ``--json``: ``growth`` (exponent of a tick's time in each quantity, 0 is
+constant and 1 linear; per leaf where ticks grow), ``bytes_per_node`` (stored bytes of PHDStream per
+live node, leaves and their ancestors, at the end of the longest stream) and all points.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
-from _spatial import Store, Stream, keyed, part_of
+from _spatial import Store, Stream, absorbed, keyed, part_of
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.phdstream import PHDStream
 from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.privhp_plan import PrivHPParameters
+from hushstream.mechanisms.privhp_plan import build as build_privhp
 from hushstream.mechanisms.spatial import Domain
 from rich.console import Console
 from rich.progress import Progress
@@ -43,7 +46,7 @@ class Point(NamedTuple):
     size: float
     seconds: float
     leaves: int
-    nodes: int  # stored
+    nodes: int  # rows stored
 
 
 def mechanism(depth: int, resolution: float, horizon: int, floor: int = 0) -> PHDStream:
@@ -108,11 +111,46 @@ def by_ticks(quick: bool) -> Iterator[Point]:
         yield Point("ticks", window[-1][0], seconds, window[-1][2], window[-1][3])
 
 
+def sketched(k: int, depth: int, n: int, quantity: str, size: float) -> Point:
+    """The quicker of two ticks of PrivHP, from encoded events to stored rows."""
+    setting = Setting(Fraction(1), Fraction(0), 2)
+    made = build_privhp(PrivHPParameters(domain=Domain.unit(2, depth), k=k), setting)
+    store, noise, best, leaves = Store(made), keyed("scale"), float("inf"), 0
+    for t in (1, 2):
+        new = events(t, n)
+        start = time.thread_time()
+        rows, release = made.release(store.closed(absorbed(made, new), t), noise)
+        store.store(rows)
+        best, leaves = min(best, time.thread_time() - start), len(release.key)
+    return Point(quantity, size, best, leaves, made.shape.cells)
+
+
+def by_points_sketched(quick: bool) -> Iterator[Point]:
+    """More events a tick, the same sums."""
+    for n in (10_000, 40_000, 160_000, 640_000)[: 3 if quick else 4]:
+        yield sketched(256, 16, n, "privhp points", n)
+
+
+def by_depth_sketched(quick: bool) -> Iterator[Point]:
+    """A deeper domain: more levels, one sketch each."""
+    for depth in (12, 16, 20, 24, 28):
+        yield sketched(256, depth, 20_000, "privhp depth", depth)
+
+
+def by_k_sketched(quick: bool) -> Iterator[Point]:
+    """More nodes refined per level, that is larger sketches."""
+    for k in (64, 256, 1024, 4096)[: 3 if quick else 4]:
+        yield sketched(k, 20, 20_000, "privhp k", k)
+
+
 SERIES: dict[str, Callable[[bool], Iterator[Point]]] = {
     "points": by_points,
     "depth": by_depth,
     "leaves": by_leaves,
     "ticks": by_ticks,
+    "privhp points": by_points_sketched,
+    "privhp depth": by_depth_sketched,
+    "privhp k": by_k_sketched,
 }
 
 
@@ -130,8 +168,10 @@ def per_leaf(points: list[Point]) -> float:
     return float(np.polyfit(sizes, np.log([p.seconds / p.leaves for p in half]), 1)[0])
 
 
-def bytes_per_node() -> float:
-    return Store(mechanism(4, 3, 2)).bytes_per_node
+def bytes_per_node(last: Point) -> float:
+    """Stored bytes over live nodes: the leaves of a tree of fan-out 4 and all their ancestors."""
+    live = last.leaves + (last.leaves - 1) // 3
+    return Store(mechanism(4, 3, 2)).bytes_per_row * last.nodes / live
 
 
 def run(quick: bool, console: Console) -> list[Point]:
@@ -144,8 +184,8 @@ def run(quick: bool, console: Console) -> list[Point]:
 
 
 def show(points: list[Point], console: Console) -> None:
-    table = Table(title="PHDStream, one tick on one core")
-    for heading in ("growing", "size", "ms", "leaves", "stored nodes"):
+    table = Table(title="one tick on one core")
+    for heading in ("growing", "size", "ms", "leaves", "stored rows"):
         table.add_column(heading, justify="right")
     for p in points:
         cells = (f"{p.size:,.0f}", f"{1e3 * p.seconds:.2f}", f"{p.leaves:,}", f"{p.nodes:,}")
@@ -154,12 +194,12 @@ def show(points: list[Point], console: Console) -> None:
 
 
 def draw(points: list[Point], path: Path) -> None:
-    figure, axes = plt.subplots(1, len(SERIES), figsize=(12, 3.2), layout="constrained")
+    figure, axes = plt.subplots(1, len(SERIES), figsize=(18, 3.2), layout="constrained")
     for axis, name in zip(axes, SERIES, strict=True):
         mine = [p for p in points if p.quantity == name]
         sizes, times = [p.size for p in mine], [1e3 * p.seconds for p in mine]
         axis.plot(sizes, times, "o-", color="#0b6e4f", linewidth=2, markersize=4)
-        scale = "linear" if name in ("depth", "ticks") else "log"
+        scale = "linear" if name in ("depth", "ticks", "privhp depth") else "log"
         axis.set(xscale=scale, yscale="log", ylim=(0.3, 3e3), xlabel=name)
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", alpha=0.3)
@@ -175,7 +215,7 @@ def summary(points: list[Point]) -> dict[str, object]:
     rates["ticks"] = per_leaf(series["ticks"])  # more data, more leaves: per leaf
     return {
         "growth": rates,
-        "bytes_per_node": bytes_per_node(),
+        "bytes_per_node": bytes_per_node(series["ticks"][-1]),
         "points": [p._asdict() for p in points],
     }
 
