@@ -18,6 +18,7 @@ from hushstream.mechanisms.errors import (
 
 MODULES = (
     "cli_init",
+    "cli_plan",
     "cli_run",
     "cli_topics",
     "cli_read",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from fractions import Fraction
+from typing import Any
 
 from hushstream.mechanisms.contract import Mechanism, Setting
 from hushstream.mechanisms.errors import ConfigError, ParameterError
@@ -150,7 +152,16 @@ def build(
         count=any(isinstance(a, Count | Mean) for a in p.aggregate),
     )
     try:
-        mechanism: Mechanism = find(p.mechanism.kind).build(p.mechanism.parameters, setting)
+        mechanism: Mechanism = find(p.mechanism.kind).build(parameters_of(p), setting)
     except ParameterError as error:
         raise ConfigError(f"pipeline {p.name!r}: {error}") from error
     return mechanism
+
+
+def parameters_of(p: config_pipeline.Pipeline) -> Any:
+    """The mechanism's parameters, with what the pipeline itself says of feedback and aggregate."""
+    given = {"delay": p.feedback_delay}
+    if not p.aggregate:
+        given["aggregate"] = "keys"  # type: ignore[assignment]
+    known = {f.name for f in fields(p.mechanism.parameters)}
+    return replace(p.mechanism.parameters, **{k: v for k, v in given.items() if k in known})

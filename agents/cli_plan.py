@@ -1,0 +1,168 @@
+"""``hush plan`` and ``hush simulate``: know what a configuration gives before it is spent."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from pathlib import Path
+from typing import Any
+
+import click
+from hushstream.mechanisms.histogram import Histogram
+from hushstream.mechanisms.histogram_report import plan as histogram_plan
+from hushstream.topics.config_values import format_duration
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from .compiled import compile_config
+from .model import Pipeline
+from .options import config_options, emit, json_option, read_config
+from .simulate import read_file
+from .simulate import simulate as run_simulation
+
+
+def describe(p: Pipeline) -> dict[str, Any]:
+    """Everything that is known of a pipeline before it sees a record; public parameters alone."""
+    m, schedule = p.mechanism, p.windows
+    cost = m.cost()
+    error = m.error(m.horizon).tolist()
+    body: dict[str, Any] = {
+        "pipeline": p.name,
+        "mechanism": p.config["mechanism"]["kind"],
+        "unit": p.unit_name,
+        "window": format_duration(schedule.length),
+        "windows_per_epoch": schedule.per_epoch,
+        "triggers": m.horizon,
+        "epsilon": float(p.epsilon),
+        "delta": float(p.delta),
+        "mu2": float(cost.mu2),
+        "pure_epsilon": float(cost.epsilon),
+        "coupling_delta": float(cost.delta),
+        "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
+        "epsilon_every_window": float(p.epsilon),
+    }
+    if isinstance(m, Histogram):
+        body |= {"histogram": histogram_plan(m)}
+    return body
+
+
+@click.command()
+@config_options
+@json_option
+def plan(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Print bounds, noise, thresholds and cost, before anything is spent."""
+    config = read_config(path, bootstrap, settings)
+    bodies = [describe(p) for p in compile_config(config).pipelines]
+    if as_json:
+        emit({"pipelines": bodies})
+        return
+    console = Console()
+    for p, body in zip(compile_config(config).pipelines, bodies, strict=True):
+        console.print(_table(p, body))
+    _together(console, config.input, compile_config(config).pipelines)
+
+
+def _table(p: Pipeline, body: dict[str, Any]) -> Table:
+    table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column()
+    triggers = f"{body['triggers']} per window of {body['window']}"
+    table.add_row("releases", f"{triggers}; {body['windows_per_epoch']} windows per epoch")
+    table.add_row("privacy unit", f"one {p.unit_name}, added or removed with all its records")
+    table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
+    parts = f"μ²={body['mu2']:.6g}, pure ε={body['pure_epsilon']:.3g}"
+    table.add_row("  of which", f"{parts}, couplings δ={body['coupling_delta']:.3g}")
+    table.add_row("over many epochs", _many(p))
+    for name, stddev in body["noise"].items():
+        table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
+    for name, value in _flat(body.get("histogram", {})):
+        table.add_row(name, value)
+    return table
+
+
+def _many(p: Pipeline) -> str:
+    if p.limit_epsilon is None:
+        return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
+    most = math.floor(p.limit_epsilon / p.epsilon)
+    return f"at most {most} epochs are ever charged: ε={float(p.epsilon * most):g} in all"
+
+
+def _flat(body: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for name, value in body.items():
+        if isinstance(value, list | tuple) and len(value) > 4:
+            value = f"{_text(value[0])} at the first trigger … {_text(value[-1])} at the last"
+        rows.append((name.replace("_", " "), _text(value)))
+    return rows
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(v) for v in value)
+    return str(value)
+
+
+def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) -> None:
+    for source in inputs:
+        mine = [p for p in pipelines if p.config["input"]["name"] == source.name]
+        if len(mine) > 1:
+            total = sum(float(p.epsilon) for p in mine)
+            names = " and ".join(p.name for p in mine)
+            console.print(
+                f"{names} read the same input: together they charge a unit at most ε={total:g} "
+                "for each set of epochs that it is in"
+            )
+
+
+@click.command()
+@config_options
+@json_option
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--input", "source", help="Which input the file stands for; default: the first.")
+@click.option("--seed", help="Repeatable noise.")
+def simulate(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    file: Path,
+    source: str | None,
+    seed: str | None,
+) -> None:
+    """Run the pipelines on FILE (CSV, JSON lines, Arrow) and compare with the truth.
+
+    For public or synthetic data: the report shows exact figures.
+    """
+    config = read_config(path, bootstrap, settings)
+    rows = read_file(file)
+    secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
+    name = source or config.input[0].name
+    pipelines = sum(1 for p in config.pipeline if p.input == name)
+    columns = (TextColumn("simulating"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+        task = bar.add_task("", total=len(rows) * max(pipelines, 1))
+        reports, _ = run_simulation(config, rows, name, secret, lambda n: bar.advance(task, n))
+    if as_json:
+        emit({p: {"windows": r.windows, "counts": r.counts} for p, r in reports.items()})
+        return
+    console = Console()
+    for report in reports.values():
+        console.print(_report(report))
+        console.print(", ".join(f"{name} {number}" for name, number in report.counts.items()))
+
+
+def _report(report: Any) -> Table:
+    names = ("window", "keys", "released", "records", "covered", "l1", "l2", "linf")
+    table = Table(*names, title=f"{report.pipeline}, last trigger of each window")
+    for window in report.windows:
+        table.add_row(*(_text(window.get(name, "")) for name in names))
+    return table
+
+
+COMMANDS: list[click.Command] = [plan, simulate]
