@@ -29,7 +29,8 @@ import numpy as np
 from _spatial import SIZES, Store, Stream, box_counts, boxes, circles, keyed, part_of
 from hushstream.mechanisms.contract import Releases, Setting
 from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream_plan import build
 from hushstream.mechanisms.phdstream_tree import GRID
 from hushstream.mechanisms.spatial import Domain
 from hushstream.mechanisms.synthetic import range_counts, scatter

@@ -27,7 +27,8 @@ import numpy as np
 from _spatial import Store, Stream, absorbed, keyed, part_of
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream_plan import build
 from hushstream.mechanisms.privhp_plan import PrivHPParameters
 from hushstream.mechanisms.privhp_plan import build as build_privhp
 from hushstream.mechanisms.spatial import Domain

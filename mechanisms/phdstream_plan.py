@@ -21,7 +21,7 @@ MOST = 2**16 - 1  # events of a unit: what its pairs can hold
 
 
 @dataclass(frozen=True)
-class Parameters:
+class PHDStreamParameters:
     """What a user may set.
 
     Attributes:
@@ -62,7 +62,7 @@ class Parameters:
     deletions: bool = False
 
 
-def build(parameters: Parameters, setting: Setting) -> PHDStream:
+def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
     """The mechanism.
 
     Raises:
@@ -93,12 +93,12 @@ def build(parameters: Parameters, setting: Setting) -> PHDStream:
     )
 
 
-def budget(parameters: Parameters, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+def budget(parameters: PHDStreamParameters, epsilon: Fraction) -> tuple[Fraction, Fraction]:
     """ε_split and ε_count of one event, so that all events of a unit cost ``epsilon``.
 
     A matrix counter is calibrated for what the counts of all events get together.
 
-    >>> budget(Parameters(bound=2, selection="private"), Fraction(1))
+    >>> budget(PHDStreamParameters(bound=2, selection="private"), Fraction(1))
     (Fraction(1, 8), Fraction(3, 8))
     """
     share = Fraction(0)
@@ -111,7 +111,7 @@ def budget(parameters: Parameters, epsilon: Fraction) -> tuple[Fraction, Fractio
     return share * each, (1 - share) * each
 
 
-def _check(parameters: Parameters, setting: Setting) -> None:
+def _check(parameters: PHDStreamParameters, setting: Setting) -> None:
     if setting.columns:
         raise ParameterError("columns", setting.columns, "phdstream counts records")
     if setting.keys is not None:
@@ -129,7 +129,7 @@ def _check(parameters: Parameters, setting: Setting) -> None:
         raise ParameterError("deletions", True, "records with a lifetime delete themselves")
 
 
-def _counter(parameters: Parameters, setting: Setting, epsilon: Fraction) -> NodeCounter:
+def _counter(parameters: PHDStreamParameters, setting: Setting, epsilon: Fraction) -> NodeCounter:
     horizon = setting.horizon - parameters.first + 1
     if parameters.counter == "simple":
         return SimpleCounter(epsilon)
@@ -143,7 +143,7 @@ def _counter(parameters: Parameters, setting: Setting, epsilon: Fraction) -> Nod
 
 
 def _selection(
-    parameters: Parameters, epsilon: Fraction, domain: Domain
+    parameters: PHDStreamParameters, epsilon: Fraction, domain: Domain
 ) -> Selection | ReleasedSelection:
     between("floor", at_least("floor", parameters.floor, 0), 0, domain.depth)
     if parameters.selection == "private":
@@ -155,7 +155,7 @@ def _selection(
 
 ENTRY = Entry(
     "phdstream",
-    Parameters,
+    PHDStreamParameters,
     build,
     "private tree of a spatial stream with insertions and deletions, at every trigger",
 )

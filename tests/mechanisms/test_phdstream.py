@@ -15,7 +15,8 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream import PHDStream
 from hushstream.mechanisms.phdstream_events import INSERT, Events
-from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream_plan import build
 from hushstream.mechanisms.phdstream_tree import GRID, NODE, Nodes, project
 from hushstream.mechanisms.privtree import STEPS, Selection
 from hushstream.mechanisms.runner import Memory, Trace, run

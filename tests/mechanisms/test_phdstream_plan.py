@@ -8,7 +8,8 @@ import pytest
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.errors import ParameterError
 from hushstream.mechanisms.phdstream import PHDStream, ReleasedSelection
-from hushstream.mechanisms.phdstream_plan import ENTRY, Parameters, budget, build
+from hushstream.mechanisms.phdstream_plan import ENTRY, budget, build
+from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
 from hushstream.mechanisms.privtree import Selection
 from hushstream.mechanisms.spatial import Domain
 

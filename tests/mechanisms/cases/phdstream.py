@@ -9,7 +9,8 @@ import numpy as np
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_plan import Parameters, build
+from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream_plan import build
 from hushstream.mechanisms.phdstream_tree import GRID
 from hushstream.mechanisms.runner import Trace
 from hushstream.mechanisms.spatial import Domain
