@@ -148,36 +148,33 @@ class ToPL:
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Mean so far and sum of this micro-batch; theta from the warm-up on."""
-        rows, theta = self._chosen(_added(closed), closed.t)
+        rows = _added(closed)
         seen = unpack(rows.key, rows.cell["count"])
+        public: dict[str, I64] = {}
+        exact = None
+        if closed.t in (self.warmup, self.horizon):
+            exact = density(self.survey, seen, self.smooth)
+            public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
+        if closed.t >= self.warmup:
+            rows, theta = self._chosen(rows, seen, exact)
+            public["theta"] = np.array([theta], np.int64)
         batch = unpack(closed.part.key, closed.part.sums[:, 0])
-        return _changed(rows, closed), self._estimates(
-            seen, batch, self._public(seen, theta, closed.t)
-        )
+        return _changed(rows, closed), self._estimates(seen, batch, public)
 
-    def _chosen(self, rows: Rows, t: int) -> tuple[Rows, int | None]:
-        """The rows with theta among them, and theta itself once it is there."""
-        if t < self.warmup:
-            return rows, None
-        codes = integers(rows.key)
-        if len(codes) and codes[-1] == CHOSEN:
+    def _chosen(self, rows: Rows, seen: Buckets, exact: F64 | None) -> tuple[Rows, int]:
+        """The rows with theta among them, and theta itself: chosen once, then remembered."""
+        if len(rows.key) and integers(rows.key)[-1] == CHOSEN:
             return rows, int(rows.cell["count"][-1])
-        theta = threshold(self.survey, unpack(rows.key, rows.cell["count"]), self.smooth)
+        if exact is None:
+            raise ContractError("the threshold of the warm-up is missing from the state")
         last = self.init_rows(Keys.of_codes(np.array([CHOSEN], np.uint64)))
-        last.cell["count"] = theta
+        last.cell["count"] = theta = threshold(self.survey, seen, exact)
         both = Rows(
             concat([rows.key, last.key]),
             np.append(rows.cell, last.cell),
             np.append(rows.due, last.due),
         )
         return both, theta
-
-    def _public(self, seen: Buckets, theta: int | None, t: int) -> dict[str, I64]:
-        public = {} if theta is None else {"theta": np.array([theta], np.int64)}
-        if t in (self.warmup, self.horizon):
-            exact = density(self.survey, seen, self.smooth)
-            public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
-        return public
 
     def _estimates(self, seen: Buckets, batch: Buckets, public: dict[str, I64]) -> Releases:
         so_far, variance = mean(self.survey, seen)
@@ -189,7 +186,7 @@ class ToPL:
         square = float(self.grid) ** 2
         return Releases(
             Keys.of([b""]),
-            np.array([[round(value / self.grid) for value in values]], np.int64),
+            np.array([[_fitting(round(value / self.grid)) for value in values]]),
             np.array([[variance / square, spread * reports**2 / square]]),
             np.ones(1, np.int32),
             public,
@@ -210,6 +207,11 @@ class ToPL:
         so_far = early * t + late * max(t - self.warmup, 0)
         now = early + (late if t > self.warmup else 0)
         return np.sqrt([float(1 / so_far), float(self.expected**2 / now)])
+
+
+def _fitting(steps: int) -> np.int64:
+    """A number of grid steps, held within 64 bits: hostile reports must not stop a release."""
+    return np.int64(max(-(1 << 63), min(steps, (1 << 63) - 1)))
 
 
 def _added(closed: Closed) -> Rows:

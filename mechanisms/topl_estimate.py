@@ -64,12 +64,15 @@ def density(survey: Survey, seen: Buckets, smooth: bool) -> F64:
     return fit(counts, survey.square_wave, smooth).density
 
 
-def threshold(survey: Survey, seen: Buckets, smooth: bool) -> int:
-    """Step of the threshold, from the range group alone; the whole range without any report."""
+def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
+    """Step of the threshold for the density ``exact``, which the range group's reports gave.
+
+    It is the whole range where there is no report.
+    """
     others = float((1 - survey.share) / survey.share)  # value reports for one range report
     ranged = int(seen.reports[seen.group == RANGE].sum())
     variance = float(variances(survey)[VALUE])
-    return choose_threshold(density(survey, seen, smooth), variance, ranged * others)
+    return choose_threshold(exact, variance, ranged * others)
 
 
 def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:

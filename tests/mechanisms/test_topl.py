@@ -292,6 +292,23 @@ def test_an_empty_micro_batch_still_releases() -> None:
     assert releases[1].value[0, 0] == releases[0].value[0, 0]
 
 
+def test_a_lost_threshold_stops_the_release() -> None:
+    """It cannot be chosen anew: later reports of the range group are in the counts by then."""
+    mechanism = ToPL(SURVEY, horizon=3, warmup=1)
+    memory = Memory(mechanism, ZeroNoise())
+    memory.trigger()
+    memory.row_tables[0].cells.clear()
+    with pytest.raises(ContractError, match="threshold"):
+        memory.trigger()
+
+
+def test_estimates_are_held_within_64_bits() -> None:
+    survey = Survey(Fraction(1, 1000), Fraction(1 << 62), "s", buckets=2, levels=2)
+    given_ = columns([(0, VALUE, 2, survey.hybrid.outputs - 1)])
+    last = feed(ToPL(survey, horizon=1), given_, np.zeros(1, np.int64), np.ones(1, np.intp))[-1]
+    assert last.value[0, 0] == (1 << 63) - 1
+
+
 def test_sums_of_micro_batches_add_up_over_a_range() -> None:
     value = np.random.default_rng(4).gamma(3, 12, 50_000)
     survey = Survey(Fraction(2), Fraction(1440), "s")
