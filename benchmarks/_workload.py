@@ -8,7 +8,9 @@ that the keys keep their sizes.
 
 from __future__ import annotations
 
+import itertools
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -17,6 +19,7 @@ import numpy as np
 from hushstream.mechanisms.contract import Batch, Closed, Noise, Part, Releases, merge
 from hushstream.mechanisms.dense import DenseRows, DenseUnits
 from hushstream.mechanisms.histogram import Histogram
+from hushstream.mechanisms.histogram_rounds import Rounds
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.process import Process
 from numpy.typing import NDArray
@@ -35,7 +38,7 @@ class Workload(NamedTuple):
     def micro_batches(self, horizon: int) -> Iterator[slice]:
         """Equal parts of the day."""
         edges = np.linspace(0, len(self.unit), horizon + 1).astype(np.int64)
-        return (slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True))
+        return (slice(a, b) for a, b in itertools.pairwise(edges))
 
     def truth(self) -> NDArray[np.int64]:
         """(keys,) the exact histogram."""
@@ -159,7 +162,7 @@ class Run:
     last release.
     """
 
-    mechanism: Histogram
+    mechanism: Histogram | Rounds
     work: Workload
     noise: Noise
     delay: int = 0
@@ -169,6 +172,8 @@ class Run:
         self.units = DenseUnits(self.mechanism, self.work.users)
         self.rows = DenseRows(self.mechanism, self.work.keys)
         self.status = np.zeros(self.work.keys, np.int32)
+        # What bound sees in micro-batch j: statuses as of trigger j-1-delay.
+        self.past = deque([self.status] * (self.delay + 1), self.delay + 1)
         self.shown = np.zeros(self.work.keys, np.int64)
         self.t, self.seconds = 0, 0.0
 
@@ -194,8 +199,7 @@ class Run:
         used, key = np.unique(self.work.key[rows], return_inverse=True)
         ids, unit = np.unique(self.work.unit[rows], return_inverse=True)
         ids = ids.astype(np.int64)
-        status = self.status[used]
-        seen = np.where(status <= self.t - 1 - self.delay, status, 0).astype(np.int32)
+        seen = self.past[0][used]
         batch = Batch(
             Keys.of_codes(used.astype(np.uint64)), key.astype(np.intp), unit.astype(np.intp),
             np.zeros((len(key), 0), np.int64), np.ones(len(key), np.int8), seen,
@@ -206,7 +210,9 @@ class Run:
 
     def _publish(self, out: Releases) -> None:
         codes = out.key.codes().astype(np.int64)
+        self.status = self.status.copy()
         self.status[codes] = out.status
+        self.past.append(self.status)
         if out.value.shape[1]:
             self.shown[codes] = out.value[:, 0]
 
