@@ -24,7 +24,7 @@ class HushError(Exception):
 class ParameterError(HushError, ValueError):
     """A public parameter is out of range.
 
-    >>> raise ParameterError("epsilon", -1, "must be positive")
+    >>> raise ParameterError("epsilon", -1, "must be positive")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     ...
     hushstream.mechanisms.errors.ParameterError: epsilon = -1: must be positive
