@@ -68,17 +68,21 @@ def _spread(begin: I64, width: NDArray[np.int32]) -> tuple[I64, I64]:
 
 
 class DenseRows:
-    """Rows of the keys ``Keys.of_codes(0…n-1)`` of one aggregate shard."""
+    """Rows of the keys ``Keys.of_codes(0…n-1)`` of one aggregate shard, with their due index."""
 
     def __init__(self, mechanism: Mechanism, size: int) -> None:
         self.cell = mechanism.init_rows(Keys.of_codes(np.zeros(1, np.uint64))).cell.repeat(size)
         self.due = np.zeros(size, np.int32)
         self.shared: Rows | None = None  # of the empty key, where a mechanism keeps one
+        self._always: I64 = np.empty(0, np.int64)
+        self._calendar: dict[int, list[I64]] = {}
 
     def load(self, part: Part, t: int) -> Rows:
         """Rows of the keys of ``part`` and of those that are due at trigger ``t``."""
-        due = np.flatnonzero((self.due == t) | (self.due == -1))
-        codes = np.union1d(part.key.codes().astype(np.int64), due)
+        written = np.concatenate([np.empty(0, np.int64), *self._calendar.get(t, [])])
+        due = written[self.due[written] == t]  # others were moved after they were written down
+        here = part.key.codes().astype(np.int64)
+        codes = np.unique(np.concatenate([here, due, self._always]))
         rows = Rows(Keys.of_codes(codes.astype(np.uint64)), self.cell[codes], self.due[codes])
         return rows if self.shared is None else joined(self.shared, rows)
 
@@ -89,4 +93,11 @@ class DenseRows:
             rows = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
         codes = rows.key.codes().astype(np.int64)
         self.cell[codes] = rows.cell
+        always = codes[(rows.due == -1) & (self.due[codes] != -1)]
+        self._always = np.concatenate([self._always, always])
         self.due[codes] = rows.due
+        order = codes[np.argsort(rows.due, kind="stable")]
+        dates, begin = np.unique(self.due[order], return_index=True)
+        for date, some in zip(dates.tolist(), np.split(order, begin[1:]), strict=True):
+            if date > 0:
+                self._calendar.setdefault(date, []).append(some)

@@ -1,0 +1,130 @@
+"""What one trigger costs: with a million keys seen, it must follow the keys that it touches.
+
+A window of 1,000 triggers of the default histogram with adaptive weights. Of a million keys seen,
+1 % have new records and 50,000 are public; the time is that of the slowest of the triggers 2, 500
+and 1,000, from the closed micro-batch to rows, predictions and released values, on one core, with
+exact keyed noise and an in-memory row store with the due index of the contract. ``growth``
+compares a million keys seen with 10,000 at equal change (5,000 changed, 2,000 public).
+
+    python benchmarks/trigger.py [--quick] [--json] [--out DIR]
+
+The last line under ``--json``: ``seconds, growth`` and the time at each trigger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from hushstream.mechanisms.contract import Closed, Part, Rows, Setting
+from hushstream.mechanisms.dense import DenseRows
+from hushstream.mechanisms.histogram import Histogram
+from hushstream.mechanisms.histogram_plan import HistogramParameters, build
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import KeyedNoise
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+
+T = 1_000
+TRIGGERS = (2, 500, 1_000)
+
+
+class Load(NamedTuple):
+    """How many keys were seen, have new records, and are public."""
+
+    seen: int
+    changed: int
+    public: int
+
+
+def store(mechanism: Histogram, load: Load, t: int) -> DenseRows:
+    """A store as it stands before trigger t: small hidden counts, larger public ones."""
+    rng = np.random.default_rng(3)
+    table = DenseRows(mechanism, load.seen)
+    public = np.sort(rng.choice(load.seen, load.public, replace=False))
+    cell = table.cell.copy()
+    cell["sums"][:, 0, 0] = rng.integers(1, 20, load.seen)
+    cell["sums"][public, :, 0] += rng.integers(50, 500, (load.public, mechanism.lanes))
+    cell["first"][public] = rng.integers(1, t, load.public)
+    due = np.zeros(load.seen, np.int32)
+    due[public] = -1
+    table.store(Rows(Keys.of_codes(np.arange(load.seen, dtype=np.uint64)), cell, due))
+    return table
+
+
+def seconds(mechanism: Histogram, load: Load, t: int) -> float:
+    """One trigger, from the closed micro-batch to the stored rows."""
+    rng = np.random.default_rng(4)
+    table = store(mechanism, load, t)
+    codes = np.sort(rng.choice(load.seen, load.changed, replace=False)).astype(np.uint64)
+    sums = rng.integers(1, 3, (load.changed, 1))
+    lane = np.zeros(load.changed, np.uint8)
+    part = Part(Keys.of_codes(codes), lane, sums, np.zeros(mechanism.totals, np.int64))
+    noise = KeyedNoise(
+        bytes(32), charge=bytes(32), mechanism="histogram", config=b"", pipeline="p", window="w"
+    )
+    began = time.perf_counter()
+    rows, _ = mechanism.release(Closed(table.load(part, t), part, t), noise)
+    table.store(rows)
+    return time.perf_counter() - began
+
+
+def picture(times: dict[int, float], out: str) -> Path:
+    figure, axis = plt.subplots(figsize=(5, 3.5), constrained_layout=True)
+    axis.bar([str(t) for t in times], list(times.values()), color="#0b6e4f")
+    axis.axhline(10, color="#b23a48", linestyle="--")
+    axis.set_xlabel("trigger of 1,000")
+    axis.set_ylabel("seconds, one core")
+    path = Path(out) / "trigger.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true", help="the slowest trigger alone")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", default="out")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    setting = Setting(Fraction(6), Fraction(1, 10**9), T)
+    mechanism = build(HistogramParameters(factorization="terminal"), setting)
+    assert isinstance(mechanism, Histogram)
+    times: dict[int, float] = {}
+    ratio: list[float] = []
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        for t in progress.track(
+            TRIGGERS[-1:] if options.quick else TRIGGERS, description="trigger"
+        ):
+            times[t] = seconds(mechanism, Load(1_000_000, 10_000, 50_000), t)
+        for _ in progress.track(range(3), description="growth"):
+            small = seconds(mechanism, Load(10_000, 5_000, 2_000), 500)
+            ratio.append(seconds(mechanism, Load(1_000_000, 5_000, 2_000), 500) / small)
+    path = picture(times, options.out)
+    row = {"seconds": max(times.values()), "growth": float(np.median(ratio))}
+    if options.json:
+        print(json.dumps(row | {f"trigger_{t}": took for t, took in times.items()}))
+        return
+    table = Table(title="One trigger: 1 M keys seen, 10,000 changed, 50,000 public")
+    for column in ("trigger", "seconds"):
+        table.add_column(column, justify="right")
+    for t, took in times.items():
+        table.add_row(str(t), f"{took:.2f}")
+    Console().print(table)
+    Console().print(f"growth from 10,000 to 1 M keys seen: {row['growth']:.2f}\npicture: {path}")
+
+
+if __name__ == "__main__":
+    main()
