@@ -12,7 +12,7 @@ from hushstream.topics.config_clients import librdkafka_options
 from hushstream.topics.config_model import Kafka
 from hushstream.topics.events import Raw
 
-AT_ONCE = 10_000
+TOLD = 2_000
 PATIENCE_SECONDS = 30.0
 
 Advance = Callable[[int], None]
@@ -51,12 +51,16 @@ def read_topic(
         client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
         found: list[list[Raw]] = [[] for _ in places]
         open_ = set(range(partitions))
+        read = told = 0
         while open_:
-            messages = client.consume(AT_ONCE, PATIENCE_SECONDS)
-            if not messages:
+            message = client.poll(PATIENCE_SECONDS)  # `consume` would wait although all is read
+            if message is None:
                 raise EngineError(f"{topic} could not be read to its end: the broker is silent")
-            _sort(topic, messages, found, open_)
-            advance(len(messages))
+            _take(topic, message, found, open_)
+            read += 1
+            if read % TOLD == 0 or not open_:
+                advance(read - told)
+                told = read
         return [PartitionLog(b, records) for b, records in zip(begins, found, strict=True)]
     finally:
         client.close()
@@ -74,15 +78,14 @@ def _consumer(kafka: Kafka, committed: bool) -> Consumer:
     return Consumer(librdkafka_options(kafka) | options)
 
 
-def _sort(topic: str, messages: list[Message], found: list[list[Raw]], open_: set[int]) -> None:
-    for message in messages:
-        error = message.error()
-        if error is None:
-            found[message.partition()].append(raw(message))
-        elif error.code() == KafkaError._PARTITION_EOF:
-            open_.discard(message.partition())
-        elif not error.retriable():
-            raise EngineError(f"{topic}-{message.partition()}: {error.str()}")
+def _take(topic: str, message: Message, found: list[list[Raw]], open_: set[int]) -> None:
+    error = message.error()
+    if error is None:
+        found[message.partition()].append(raw(message))
+    elif error.code() == KafkaError._PARTITION_EOF:
+        open_.discard(message.partition())
+    elif not error.retriable():
+        raise EngineError(f"{topic}-{message.partition()}: {error.str()}")
 
 
 def raw(message: Message) -> Raw:

@@ -1,0 +1,227 @@
+"""A deployment on a broker of this machine: its topics, its workers, its releases.
+
+Used by benchmarks and tests. Workers are real processes (``hush worker``), so that they can be
+killed, stopped and resumed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.agents import admin
+from hushstream.agents.compiled import compile_config
+from hushstream.agents.logs import read_topic
+from hushstream.agents.model import Deployment
+from hushstream.deploy.process import Child
+from hushstream.topics.config import Config, load
+from hushstream.topics.events import utc
+from hushstream.topics.names import Names
+from hushstream.topics.records import Request, Trigger, decode_clock, encode
+
+ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
+
+
+class Local:
+    """One deployment in a folder.
+
+    Args:
+        folder: for its configuration, key, state and logs.
+        bootstrap: a broker that runs.
+        toml: the configuration.
+        raw: raw topics and their numbers of partitions; created.
+    """
+
+    def __init__(self, folder: Path, bootstrap: str, toml: str, raw: Mapping[str, int]) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.bootstrap = bootstrap
+        self.toml = folder / "hush.toml"
+        self.toml.write_text(toml)
+        key = folder / "hush.key"
+        if not key.exists():
+            key.write_text(secrets.token_hex(32))
+            key.chmod(0o600)
+        self.raw = dict(raw)
+        self.workers: dict[str, Child] = {}
+        self._requests = 0
+
+    # -- configuration and topics -------------------------------------------------------------
+
+    def config(self, **flags: Any) -> Config:
+        """The configuration with this broker and folder."""
+        own = {"kafka.bootstrap": self.bootstrap, "engine.data_dir": str(self.folder / "state")}
+        return load(self.toml, flags=own | flags, environ={})
+
+    @property
+    def cluster(self) -> admin.Cluster:
+        """Administration of the broker."""
+        return admin.Cluster(self.config().kafka)
+
+    @property
+    def deployment(self) -> Deployment:
+        """The compiled pipelines."""
+        return compile_config(self.config(), self.raw)
+
+    def begin(self) -> Names:
+        """Create raw topics, then everything of the deployment."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        existing = self.cluster.topics()
+        new = [NewTopic(t, n, 1, config=ANY_TIME) for t, n in self.raw.items() if t not in existing]
+        for future in (client.create_topics(new) if new else {}).values():
+            future.result()
+        admin.begin(self.cluster, self.deployment, 1, int(time.time() * 1e6))
+        return self.names
+
+    @property
+    def names(self) -> Names:
+        """Names of all topics."""
+        config = self.config()
+        ledger = admin.read_ledger(admin.Cluster(config.kafka), config.deployment.name)
+        return Names(config.deployment.name, ledger.genesis["genesis"])
+
+    # -- workers ------------------------------------------------------------------------------
+
+    def start(self, member: str) -> Child:
+        """Start a worker process; it is tied to this one."""
+        settings = {
+            "engine.data_dir": str(self.folder / "state"),
+            "engine.public_port": "0",
+            "engine.operator_port": "0",
+        }
+        words = [w for name, value in settings.items() for w in ("--set", f"{name}={value}")]
+        command = [sys.executable, "-m", "hushstream.agents", "-v", "worker", "-c", str(self.toml)]
+        command += ["--bootstrap", self.bootstrap, "--member", member, *words]
+        self.workers[member] = Child(command, self.log(member))
+        return self.workers[member]
+
+    def log(self, member: str) -> Path:
+        """Output of a worker."""
+        return self.folder / f"{member}.log"
+
+    def data(self, member: str) -> Path:
+        """State folder of a worker."""
+        return self.folder / "state" / member
+
+    def kill(self, member: str) -> None:
+        """End a worker as a crash would."""
+        child = self.workers.pop(member)
+        child.send(signal.SIGKILL)
+        child.wait(10)
+
+    def stop(self, member: str, timeout: float = 30) -> int | None:
+        """End a worker as an operator would; returns its exit code."""
+        child = self.workers.pop(member)
+        child.send(signal.SIGTERM)
+        if not child.wait(timeout):
+            child.send(signal.SIGKILL)
+            child.wait(10)
+        return child.returncode
+
+    def wait_ready(self, members: Sequence[str], timeout: float = 60) -> None:
+        """Wait until each worker has said once that it is ready."""
+        until = time.monotonic() + timeout
+        for member in members:
+            while "ready:" not in self.log(member).read_text(errors="replace"):
+                child = self.workers.get(member)
+                if child is None or child.returncode is not None or time.monotonic() > until:
+                    raise AssertionError(f"worker {member} did not start:\n{self.tail(member)}")
+                time.sleep(0.1)
+
+    def tail(self, member: str, lines: int = 30) -> str:
+        """The end of a worker's log."""
+        return "\n".join(self.log(member).read_text(errors="replace").splitlines()[-lines:])
+
+    def close(self) -> None:
+        """End all workers."""
+        for member in list(self.workers):
+            self.kill(member)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def producer(self, **options: Any) -> Producer:
+        """A plain producer."""
+        return Producer({"bootstrap.servers": self.bootstrap, "log_level": 0} | options)
+
+    def publish(self, topic: str, values: Sequence[Any], partition: int = 0) -> None:
+        """Produce JSON values, or bytes as they are, to one partition."""
+        producer = self.producer()
+        for value in values:
+            data = value if isinstance(value, bytes) else json.dumps(value).encode()
+            producer.produce(topic, data, partition=partition)
+            producer.poll(0)
+        producer.flush(30)
+
+    def trigger(self, at: int, pipelines: list[str] | None = None) -> None:
+        """Ask for all external triggers up to a time in microseconds."""
+        self._requests += 1
+        request = Request(f"request-{self._requests}", at, pipelines)
+        producer = self.producer()
+        producer.produce(self.names.requests, encode(request), partition=0)
+        producer.flush(30)
+
+    def triggers(self) -> list[Trigger]:
+        """All triggers of the clock log."""
+        records = read_topic(self.config().kafka, self.names.clock, 1)[0].records
+        clock = [decode_clock(r.value or b"") for r in records]
+        return [record for record in clock if isinstance(record, Trigger)]
+
+    def releases(self, pipeline: str) -> list[dict[str, Any]]:
+        """Bodies of all releases of a pipeline, committed ones, rows and manifests."""
+        topic = next(p for p in self.deployment.pipelines if p.name == pipeline)
+        logs = read_topic(self.config().kafka, topic.release_topic, topic.release_partitions)
+        return [json.loads(r.value or b"{}") for log in logs for r in log.records]
+
+    def manifests(self) -> set[tuple[str, str, int, int]]:
+        """(pipeline, window, trigger, shard) of everything released completely."""
+        return {
+            (b["pipeline"], b["window"]["start"], b["trigger"], b["shard"])
+            for p in self.deployment.pipelines
+            for b in self.releases(p.name)
+            if b["schema"].startswith("hush.manifest")
+        }
+
+    def wait_released(self, triggers: Sequence[Trigger], timeout: float = 60) -> None:
+        """Wait until every shard has released these triggers."""
+        pipelines = {p.name: p for p in self.deployment.pipelines}
+        wanted = set()
+        for t in triggers:
+            start = utc(pipelines[t.pipeline].windows.start(t.window))
+            shards = range(pipelines[t.pipeline].cells_partitions)
+            wanted |= {(t.pipeline, start, t.index, shard) for shard in shards}
+        until = time.monotonic() + timeout
+        while missing := wanted - self.manifests():
+            if time.monotonic() > until:
+                logs = "\n".join(f"== {m}\n{self.tail(m)}" for m in self.workers)
+                raise AssertionError(f"not released: {sorted(missing)[:10]}\n{logs}")
+            time.sleep(0.3)
+
+    def wait_triggers(self, count: int, timeout: float = 60) -> list[Trigger]:
+        """Wait until the clock has fired so many triggers; returns all there are."""
+        until = time.monotonic() + timeout
+        while len(found := self.triggers()) < count:
+            if time.monotonic() > until:
+                logs = "\n".join(f"== {m}\n{self.tail(m)}" for m in self.workers)
+                raise AssertionError(f"{len(found)} triggers of {count} were fired\n{logs}")
+            time.sleep(0.2)
+        return found
+
+
+@contextmanager
+def local(folder: Path, bootstrap: str, toml: str, raw: Mapping[str, int]) -> Iterator[Local]:
+    """A deployment that has begun; its workers end with the block."""
+    running = Local(folder, bootstrap, toml, raw)
+    try:
+        running.begin()
+        yield running
+    finally:
+        running.close()
