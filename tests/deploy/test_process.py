@@ -79,3 +79,13 @@ def test_output_is_appended_to_the_log(tmp_path: Path) -> None:
     for _ in range(2):
         assert Child(["/bin/echo", "said"], log).wait(10)
     assert log.read_text() == "said\nsaid\n"
+
+
+def test_secrets_in_the_environment_are_not_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HUSH_NOISE_KEY", "canary")
+    assert Child(["/usr/bin/env"], tmp_path / "log").wait(10)
+    text = (tmp_path / "log").read_text()
+    assert "PATH=" in text
+    assert "canary" not in text
