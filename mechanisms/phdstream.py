@@ -253,9 +253,10 @@ class PHDStream:
             levels.append(Level(code, cell, split, child))
             if not split.any():
                 break
-            inherited = above[split] + cell["out"][split] * GRID
-            code, cell = children[child], nodes.take(children[child])
-            above, estimate = estimates(self.shape, inherited, estimate[split], cell, child)
+            inherited = (above + cell["out"] * GRID)[split]
+            code, cell = children, nodes.take(children)
+            own = cell["out"] + cell["below"]
+            above, estimate = estimates(self.shape, inherited, estimate[split], own, child)
         return Tree.of(levels)
 
     def _counted(self, tree: Tree, events: Events, t: int, noise: Noise) -> F64:

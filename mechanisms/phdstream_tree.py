@@ -38,6 +38,9 @@ NODE = np.dtype(
 )
 
 
+Child = Bool | None
+"""(splits, β) which children exist; None = all of them do."""
+
 _RAW = np.dtype((np.void, NODE.itemsize))  # NumPy moves plain bytes ten times as fast as fields
 
 Cells = NDArray[np.void]
@@ -112,7 +115,7 @@ class Level(NamedTuple):
     code: U64  # (m,)
     cell: Cells  # (m,) NODE
     split: Bool  # (m,)
-    child: Bool  # (splits, β) which children of the split nodes exist
+    child: Child  # which children of the split nodes exist
 
 
 class Tree(NamedTuple):
@@ -121,7 +124,7 @@ class Tree(NamedTuple):
     code: U64  # (m,)
     cell: Cells  # (m,) NODE
     split: Bool  # (m,)
-    child: tuple[Bool, ...]  # per level (splits, β)
+    child: tuple[Child, ...]  # per level
     start: tuple[int, ...]  # first row of every level, and the number of nodes
 
     @classmethod
@@ -154,8 +157,7 @@ class Tree(NamedTuple):
         for depth in range(len(self.child) - 2, -1, -1):
             rows, below = self.rows(depth), self.rows(depth + 1)
             parent = rows.start + np.flatnonzero(self.split[rows])
-            children = self.child[depth].sum(axis=1)
-            first = np.cumsum(children) - children
+            first = first_children(self.child[depth], len(parent), below.stop - below.start)
             for name, amount, own in (
                 ("below", total, self.cell["out"]),
                 ("spread", spread, variance),
@@ -163,6 +165,15 @@ class Tree(NamedTuple):
                 sums = np.add.reduceat(amount[below], first)
                 self.cell[name][parent] = sums
                 amount[parent] = sums + own[parent]
+
+
+def first_children(child: Child, parents: int, children: int) -> NDArray[np.intp]:
+    """(s,) where each split node's children begin among all of the next level."""
+    if child is None:
+        return np.arange(0, children, children // parents)
+    count = child.sum(axis=1)
+    first: NDArray[np.intp] = np.cumsum(count) - count
+    return first
 
 
 def root_level() -> U64:
@@ -176,21 +187,24 @@ def root_estimate(cell: Cells) -> tuple[I64, I64]:
     return np.zeros(1, np.int64), np.maximum(total, 0)
 
 
-def offspring(shape: Shape, codes: U64) -> tuple[U64, Bool]:
-    """(s, β) children of the split nodes and which of them meet the region (at least one)."""
+def offspring(shape: Shape, codes: U64) -> tuple[U64, Child]:
+    """(c,) children of the split nodes that meet the region (at least one each), and which do."""
     children = shape.domain.children(codes)
     if not (shape.domain.cells or shape.domain.polygon):
-        return children, np.ones(children.shape, bool)
+        return children.reshape(-1), None
     inside = shape.domain.touches(children.reshape(-1)).reshape(children.shape)
-    return children, inside | ~inside.any(axis=1, keepdims=True)
+    inside |= ~inside.any(axis=1, keepdims=True)
+    return children[inside], inside
 
 
-def hand_down(shape: Shape, inherited: I64, own: I64, child: Bool) -> I64:
+def hand_down(shape: Shape, inherited: I64, own: I64, child: Child = None) -> I64:
     """(s, β) shares of ``inherited`` (s,), in grid steps; each row sums to it exactly.
 
     ``own`` (s, β) holds Cn + Cd of the children in records. Absent children get nothing.
     """
-    weight = child * (np.maximum(own, 0) + shape.smoothing) if shape.smoothing else child
+    weight = np.maximum(own, 0) + shape.smoothing if shape.smoothing else np.ones_like(own)
+    if child is not None:
+        weight = weight * child
     upto = np.cumsum(weight, axis=1)
     part = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
     part[:, -1] = inherited
@@ -199,16 +213,17 @@ def hand_down(shape: Shape, inherited: I64, own: I64, child: Bool) -> I64:
     return shares
 
 
-def project(total: I64, raw: I64, child: Bool) -> I64:
+def project(total: I64, raw: I64, child: Child = None) -> I64:
     """Closest non-negative integers to ``raw`` (s, β) whose rows sum to ``total`` (s,) ≥ 0.
 
     Euclidean projection on the simplex (Held, Wolfe & Crowder 1974), rounded down, what is left
     going to the largest child; absent children stay at 0. No child ever exceeds its total.
 
-    >>> project(np.array([10]), np.array([[-2, 5]]), np.array([[True, True]])).tolist()
+    >>> project(np.array([10]), np.array([[-2, 5]])).tolist()
     [[1, 9]]
     """
-    raw = np.where(child, raw, _FAR)
+    if child is not None:
+        raw = np.where(child, raw, _FAR)
     # The exact shift is the largest mean excess of the k largest children.
     shift, excess = np.full(len(raw), _FAR), -total
     for k, value in enumerate(np.sort(raw, axis=1).T[::-1], 1):
@@ -220,20 +235,24 @@ def project(total: I64, raw: I64, child: Bool) -> I64:
 
 
 def estimates(
-    shape: Shape, inherited: I64, estimate: I64, cell: Cells, child: Bool
+    shape: Shape, inherited: I64, estimate: I64, own: I64, child: Child
 ) -> tuple[I64, I64]:
     """Ca and the non-negative estimate of the existing children, in code order, grid steps.
 
     Args:
         inherited: (s,) Ca + Cn of the split nodes, grid steps.
         estimate: (s,) their non-negative estimates.
-        cell: (c,) NODE of their existing children.
-        child: (s, β) which children exist.
+        own: (c,) Cn + Cd of their existing children, records.
+        child: which children exist.
     """
-    own = np.zeros(child.shape, np.int64)
-    own[child] = cell["out"] + cell["below"]
-    above = hand_down(shape, inherited, own, child)
-    return above[child], project(estimate, above + own * GRID, child)[child]
+    if child is None:
+        table = own.reshape(len(estimate), -1)
+        above = hand_down(shape, inherited, table)
+        return above.reshape(-1), project(estimate, above + table * GRID).reshape(-1)
+    table = np.zeros(child.shape, np.int64)
+    table[child] = own
+    above = hand_down(shape, inherited, table, child)
+    return above[child], project(estimate, above + table * GRID, child)[child]
 
 
 class Leaves(NamedTuple):
@@ -246,23 +265,34 @@ class Leaves(NamedTuple):
 
 
 def describe(shape: Shape, tree: Tree, variance: F64) -> Leaves:
-    """Estimates of all leaves in code order; ``variance`` (m,) is that of every Cn."""
+    """Estimates of all leaves in code order.
+
+    Args:
+        shape: rules of extension.
+        tree: the counted tree.
+        variance: (m,) variance of every node's own counter output.
+    """
     above, estimate = root_estimate(tree.cell[:1])
-    total = np.empty(len(tree.code), np.int64)
-    raw = (tree.cell["out"] + tree.cell["below"]) * GRID
+    own, out = tree.cell["out"] + tree.cell["below"], tree.cell["out"] * GRID
+    raw, total = own * GRID, np.empty(len(tree.code), np.int64)
     noise = np.zeros(len(tree.code))
     for depth, child in enumerate(tree.child):
         rows = tree.rows(depth)
-        split = tree.split[rows]
         total[rows] = estimate
         raw[rows] += above
-        if depth + 1 < len(tree.child):
-            below = tree.rows(depth + 1)
-            inherited = above[split] + tree.cell["out"][rows][split] * GRID
-            above, estimate = estimates(shape, inherited, estimate[split], tree.cell[below], child)
-            count = child.sum(axis=1)
-            each = (noise[rows] + variance[rows])[split] / count**2
-            noise[below] = np.repeat(each, count)
+        if depth + 1 == len(tree.child):
+            break
+        split, below = tree.split[rows], tree.rows(depth + 1)
+        spread = (noise[rows] + variance[rows])[split]
+        noise[below] = shared_variance(spread, below.stop - below.start, child)
+        inherited = (above + out[rows])[split]
+        above, estimate = estimates(shape, inherited, estimate[split], own[below], child)
     leaf = ~tree.split
     spread = (noise + variance + tree.cell["spread"]) * GRID**2
     return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
+
+
+def shared_variance(spread: F64, children: int, child: Child) -> F64:
+    """(c,) variance of each child's equal share of what has variance ``spread`` (s,)."""
+    count = children // len(spread) if child is None else child.sum(axis=1)
+    return np.repeat(spread / count**2, count)

@@ -105,7 +105,7 @@ def random_tree(rng: np.random.Generator, domain: Domain, chance: float = 0.6) -
         levels.append(Level(code, cell, split, child))
         if not split.any():
             break
-        code = children[child]
+        code = children
     tree = Tree.of(levels)
     tree.sum_below(np.ones(len(tree.code)))
     return tree
