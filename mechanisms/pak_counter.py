@@ -80,13 +80,13 @@ class TreeCounter:
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """See `Counter.noise`."""
-        return [self._prefix(noise, theta, int(end)) for end in ends]
-
-    def _prefix(self, noise: Noise, theta: int, end: int) -> int:
         if theta == 0:
-            return 0
-        index = np.array([i << 50 | j for i, j in sorted(self.nodes(end))], np.int64)
-        return int(noise.laplace(self.purpose, _LABEL, index, self.scale(theta)).sum())
+            return [0] * len(ends)
+        codes = [[i << 50 | j for i, j in self.nodes(int(end))] for end in ends]
+        index = np.array(sorted({code for nodes in codes for code in nodes}), np.int64)
+        drawn = noise.laplace(self.purpose, _LABEL, index, self.scale(theta))[0].tolist()
+        value = dict(zip(index.tolist(), drawn, strict=True))
+        return [sum(value[code] for code in nodes) for nodes in codes]
 
     def variance(self, theta: int, first: int, end: int) -> float:
         """See `Counter.variance`."""

@@ -1,10 +1,12 @@
 """Choosing PAK's public numbers before any data: m, p, λ, r and the split of ε.
 
 Predicted is the error of the last prefix sum: ``noise·τ + n'·E[(v-τ)₊]``, plus the warm-up's share
-of both. Where only n, B, ε and δ are known, tails are taken to be exponential with a public guess s
-of their scale: the (1-p)-quantile is s·ln(1/p), and τ = r times it leaves s·e^(-τ/s) a record. This
-shapes accuracy only; no guarantee rests on it. Computed in decimals, so that every machine
-makes the same choice.
+of both. Where only n, B, ε and δ are known, three shapes of tails stand in for the data, with a
+public guess s of their scale: the (1-p)-quantile is s·g(ln(1/p)) with g(L) = L (exponential),
+L + 2 (as a sum of several exponentials has it) and L + L²/16 (heavier). The choice has the least
+mean error over the three, each relative to its ideal threshold; so it trusts no extrapolation too
+far. This shapes accuracy only; no guarantee rests on it. Computed in decimals, so that every
+machine makes the same choice.
 """
 
 from __future__ import annotations
@@ -25,8 +27,40 @@ _SAFETY = (Fraction(1), Fraction(9, 10), Fraction(3, 4))
 _SPLITS = tuple(Fraction(n, 10) for n in (3, 5, 7, 8, 9))
 _RAISES = tuple(Fraction(n, 10) for n in (7, 8, 9, 10, 11, 12, 14))
 _WARMUPS = tuple(Fraction(1, n) for n in (200, 100, 50, 20, 10, 5, 3))
-_DRAWS = (Decimal("-1.61"), Decimal(0), Decimal("1.61"))  # a Laplace variable's 10, 50 and 90 %
+_DRAWS = tuple(map(Decimal, ("-2.30", "-0.92", "0", "0.92", "2.30")))  # Laplace: 5, 20, 50 … %
+_DOUBT = 4  # s may be as much smaller than guessed: the way up to B is that much longer
+_CANDIDATES = 200  # about as many thresholds
 _DIGITS = 18
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tail: the (1-p)-quantile is s·g(L), g(L) = offset + L + curve·L², L = ln(1/p)."""
+
+    offset: Decimal
+    curve: Decimal
+
+    def quantile(self, level: Decimal) -> Decimal:
+        """g(L)."""
+        return self.offset + level + self.curve * level * level
+
+    def slope(self, level: Decimal) -> Decimal:
+        """g'(L)."""
+        return 1 + 2 * self.curve * level
+
+    def excess(self, tau: Decimal) -> Decimal:
+        """E[(v-τ)₊]/s, near enough: probability of lying above τ times the slope there."""
+        level = max(tau - self.offset, Decimal(0))
+        if self.curve:
+            level = ((1 + 4 * self.curve * level).sqrt() - 1) / (2 * self.curve)
+        return (-level).exp() * self.slope(level)
+
+
+_SHAPES = (
+    Shape(Decimal(0), Decimal(0)),
+    Shape(Decimal(2), Decimal(0)),
+    Shape(Decimal(0), Decimal(1) / 16),
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +109,7 @@ class Problem:
         scale: s, the guessed scale of the tail, in grid steps.
         smooth: whether the threshold comes from smooth sensitivity.
         published: whether the warm-up's sum is released.
+        beta: see `SmoothQuantile`.
         unit_error: noise of a late prefix sum for θ = 1; None takes the binary tree's.
     """
 
@@ -86,6 +121,7 @@ class Problem:
     smooth: bool = False
     published: bool = True
     unit_error: float | None = None
+    beta: Fraction = Fraction(1, 10)
 
     def __post_init__(self) -> None:
         at_least("records", self.records, 2)
@@ -118,15 +154,27 @@ def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
         best = min(_candidates(problem, tried), key=lambda pair: pair[0], default=None)
         if best is None:
             raise ParameterError("epsilon", problem.epsilon, "too small for a threshold")
-        error, (records, tail, safety, factor, split) = best
+        records, tail, safety, factor, split = best[1]
+        scale = normal.decimal(problem.scale)
+        rank = int(safety * tail * records) + 1
+        levels = _levels(problem, records, rank, split * problem.epsilon)
+        error = scale * _error(problem, records, split, factor, levels or [], _SHAPES[0])
         top = problem.noise(problem.records) * problem.top
-        level = normal.decimal(1 / tail).ln() * normal.decimal(problem.scale)
-        even = level * top / error / problem.top
+        even = normal.decimal(1 / tail).ln() * scale * top / error / problem.top
     return Choice(
         records, tail, safety, factor, split, float(error), float(top), min(1.0, float(even))
     )
 
 
+def _astray(problem: Problem, rank: int, split: Fraction) -> Decimal:
+    """Probability that the noisy maximum ends far above the data, where all scores are -(K-1)."""
+    if problem.smooth:
+        return Decimal(0)
+    exponent = normal.decimal(split * problem.epsilon) * (rank - 1) / 2
+    return _CANDIDATES * (-exponent).exp() / 2
+
+
+_Level = tuple[Decimal, Decimal]
 _Numbers = tuple[int, Fraction, Fraction, Fraction, Fraction]
 
 
@@ -136,65 +184,79 @@ def _candidates(problem: Problem, warmups: Sequence[int]) -> Iterator[tuple[Deci
         rest = problem.records - records
         if rest < 1:
             continue
+        ideal = max((Decimal(rest) / problem.noise(rest)).ln(), Decimal(1))
         for tail, safety in itertools.product(_TAILS, _SAFETY):
             rank = int(safety * tail * records) + 1
-            levels = _quantiles(problem, records, rank, split * problem.epsilon)
+            levels = _levels(problem, records, rank, split * problem.epsilon)
             if levels is None:
                 continue
-            for factor in _factors(problem, rest, levels[1]):
-                error = _error(problem, records, split, factor, levels)
-                yield error, (records, tail, safety, factor, split)
+            for factor in _factors(ideal, levels[len(levels) // 2][0]):
+                error = sum(
+                    _error(problem, records, split, factor, levels, shape) / shape.quantile(ideal)
+                    for shape in _SHAPES
+                )
+                error += _astray(problem, rank, split) * problem.noise(rest) * problem.top
+                yield Decimal(error), (records, tail, safety, factor, split)
 
 
-def _factors(problem: Problem, rest: int, level: Decimal) -> set[Fraction]:
+def _factors(ideal: Decimal, level: Decimal) -> set[Fraction]:
     """Factors r around the one that balances noise and bias, in twentieths, never below 1."""
-    ideal = (Decimal(rest) / problem.noise(rest)).ln() / level if level > 0 else Decimal(1)
-    rounded = {Fraction(int(20 * ideal * normal.decimal(raised)), 20) for raised in _RAISES}
+    middle = ideal / level if level > 0 else Decimal(1)
+    rounded = {Fraction(int(20 * middle * normal.decimal(raised)), 20) for raised in _RAISES}
     return {max(Fraction(1), min(factor, Fraction(16))) for factor in rounded}
 
 
 def _error(
-    problem: Problem, records: int, split: Fraction, factor: Fraction, levels: Sequence[Decimal]
+    problem: Problem,
+    records: int,
+    split: Fraction,
+    factor: Fraction,
+    levels: Sequence[_Level],
+    shape: Shape,
 ) -> Decimal:
+    """Mean error over the draws of the threshold, in units of s."""
     rest = problem.records - records
     noise, clipped = problem.noise(rest), Decimal(rest)
     if problem.published:
         noise += Decimal(2).sqrt() / normal.decimal((1 - split) * problem.epsilon)
         clipped += records
-    scale = normal.decimal(problem.scale)
+    top = Decimal(problem.top) / normal.decimal(problem.scale)
     total = Decimal(0)
-    for level in levels:
-        tau = min(normal.decimal(factor) * max(level, Decimal(0)), Decimal(problem.top) / scale)
-        total += noise * tau + clipped * (-tau).exp()
-    return total / len(levels) * scale
+    for level, added in levels:
+        value = shape.quantile(level) + added * shape.slope(level)
+        tau = min(normal.decimal(factor) * max(value, Decimal(0)), top)
+        total += noise * tau + clipped * shape.excess(tau)
+    return total / len(levels)
 
 
-def _quantiles(
-    problem: Problem, records: int, rank: int, epsilon: Fraction
-) -> list[Decimal] | None:
-    """Noisy quantile in units of s for a low, a middling and a high draw; None if impossible."""
+def _levels(problem: Problem, records: int, rank: int, epsilon: Fraction) -> list[_Level] | None:
+    """ln(1/p) of the noisy quantile and what is added to it, for three draws; None if impossible.
+
+    The addition is in units of s where the slope of the tail is one.
+    """
     if rank > records:
         return None
     level = (Decimal(records) / rank).ln()
     if not problem.smooth:
-        ranks = [rank + 2 * z / normal.decimal(epsilon) for z in _DRAWS]
-        return sorted((Decimal(records) / max(r, Decimal("0.5"))).ln() for r in ranks)
+        ranks = [rank - 2 * z / normal.decimal(epsilon) for z in _DRAWS]
+        shifted = [(Decimal(records) / max(r, Decimal("0.5"))).ln() for r in ranks]
+        return [(one, Decimal(0)) for one in shifted]
     a = normal.decimal(epsilon) / 2
     b = a / (1 / normal.decimal(problem.delta)).ln()
-    offset = (1 / Decimal("0.012")).ln()
+    offset = (1 / (2 * normal.decimal(problem.beta))).ln()
     c = (b.exp() - 1) * offset / a
     if c > Decimal("0.9"):
         return None
-    scale = _smooth_scale(rank, b, normal.decimal(problem.top / problem.scale) - level)
-    spread = scale / a / (1 - c)
-    return [level + spread * (z + offset) for z in _DRAWS]
+    gap = _DOUBT * problem.top / normal.decimal(problem.scale)
+    spread = _smooth_scale(rank, b, gap) / a / (1 - c)
+    return [(level, spread * (z + offset)) for z in _DRAWS]
 
 
 def _smooth_scale(rank: int, b: Decimal, gap: Decimal) -> Decimal:
     """S/s of exponential tails: spacings around the rank, or the way up to B."""
     best = gap * (-b * (rank - 1)).exp()
     for up in {min(rank - 1, int(share / b)) for share in (Decimal(1), Decimal("0.5"))}:
-        down = int(1 / b)
+        down = max(0, int(1 / b) - up)
         spacing = (Decimal(rank + down) / max(rank - up, 1)).ln()
         best = max(best, spacing * (-b * (up + down - 1)).exp())
     return best

@@ -50,7 +50,7 @@ class PakParameters(SlotParameters):
     safety: float = 0.0
     factor: float = 0.0
     split: float = 0.0
-    beta: float = 0.006
+    beta: float = 0.1
     excess: float = 0.0
 
 
@@ -97,6 +97,7 @@ def advise(parameters: PakParameters, setting: Setting, slots: Slots, counter: C
         scale=Fraction(known).limit_denominator(1 << 20) if known else Fraction(slots.top, _TAIL),
         smooth=parameters.threshold == "smooth",
         published=parameters.publish_warmup,
+        beta=_beta(parameters),
         unit_error=mean_error(counter, late, late // 2),
     )
     return optimise(problem, [parameters.expected * slots.warmup_slots])
@@ -113,9 +114,12 @@ def _chooser(
     rank = int(safety * tail * parameters.expected * slots.warmup_slots) + 1
     if parameters.threshold == "noisy-max":
         return RankQuantile(epsilon, rank, factor, slots.thresholds)
-    beta = Fraction(parameters.beta).limit_denominator(1 << 20)
     delta = _smooth_delta(setting, slots.bound)
-    return SmoothQuantile(epsilon, delta, rank, slots.thresholds, factor, beta)
+    return SmoothQuantile(epsilon, delta, rank, slots.thresholds, factor, _beta(parameters))
+
+
+def _beta(parameters: PakParameters) -> Fraction:
+    return Fraction(parameters.beta).limit_denominator(1 << 20)
 
 
 def counter_of(

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ BUCKETS = 1 << 16
 _SLOTS = 1 << 40
 _STATE = 1 << 63  # codes from here on hold the mechanism's own state, two integers a row
 _EXACT = 1 << 53
+_DIRECT = 1 << 16  # below this a table of all values is quicker than a search
 
 ROW = np.dtype([("count", np.int64), ("sum", np.int64)])
 """A stored row: of a (slot, bucket) that is still open, or two integers of global state."""
@@ -125,7 +127,7 @@ class Slots:
             time, raw = np.where(keep, time, 0), np.where(keep, raw, 0)
         slot = self._slot(time)
         value = self._integers(raw)
-        bucket = np.searchsorted(np.asarray(self.thresholds), value)
+        bucket = _buckets(self.thresholds, value)
         codes, key = _distinct(slot, bucket, len(self.thresholds))
         return Encoded(Keys.of_codes(codes), key, value[:, None], keep)
 
@@ -254,6 +256,20 @@ def with_state(rows: Rows, state: I64) -> Rows:
         np.concatenate([rows.cell, cell]),
         np.concatenate([rows.due, due]),
     )
+
+
+def _buckets(thresholds: tuple[int, ...], value: I64) -> I64:
+    if thresholds[-1] < _DIRECT:
+        return _lookup(thresholds)[value]
+    return np.searchsorted(np.asarray(thresholds), value)
+
+
+@lru_cache(maxsize=64)
+def _lookup(thresholds: tuple[int, ...]) -> I64:
+    every = np.arange(thresholds[-1] + 1)
+    table: I64 = np.searchsorted(np.asarray(thresholds), every).astype(np.int64)
+    table.flags.writeable = False
+    return table
 
 
 def _finite(column: NDArray[Any]) -> NDArray[np.bool_]:

@@ -27,8 +27,8 @@ grid. Instead:
    of ⌈X⌉ differ by factors within e^(±1/Λ). That τ is one public threshold means that X lies in
    one interval of length w; moving both its ends by less than 1 changes its probability by a factor
    within 1 ± 4/min(Λ, w). So the discrete τ behaves as the continuous one up to a factor e^x with
-   x ≤ 12/min(Λ, w) for each of two neighbours. Configuration fails unless 24/min(Λ, w) ≤ 2^-20·ε
-   for the shortest possible interval, w = Λ·gap·a/(rκB); ε and δ are lowered by 2^-20 of
+   x ≤ 12/min(Λ, w) for each of two neighbours. Configuration fails unless 24/min(Λ, w) ≤ 2^-14·ε
+   for the shortest possible interval, w = Λ·gap·a/(rκB); ε and δ are lowered by 2^-14 of
    themselves beforehand to pay for it.
 3. All else is exact: rationals, and one comparison with the public thresholds.
 """
@@ -49,7 +49,7 @@ from .keys import Keys
 from .validate import at_least, between, positive
 
 LARGEST_KAPPA = Fraction(16)
-_SLACK = Fraction(1, 1 << 20)
+_SLACK = Fraction(1, 1 << 14)
 _LAMBDA = 1 << 49
 _FLOOR = Fraction(1, 1 << 20)
 _RAISE = 1 + Fraction(1, 1 << 42)

@@ -17,7 +17,7 @@ from .validate import at_least, one_of
 
 _FINEST = 64
 _LARGEST = 1 << 40
-_TAIL = 24
+_TAIL = 8
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class TopsParameters(SlotParameters):
         height: a chunk holds fanout^height slots; 0 takes the least that holds a window, up to 5.
         skip: levels at the bottom without noise of their own; -1 chooses by expected error.
         excess: how far values above the threshold lie above it, in grid steps, as far as is
-            publicly known; 0 takes 1/24 of the largest value.
+            publicly known; 0 takes 1/8 of the largest value.
         stream: "chunks", or "infinite" for one tree whose error grows logarithmically for ever.
         smoother, history, alpha: see `Smoother`.
         publish_warmup: release the warm-up's slots as well, when the threshold is known.

@@ -1,0 +1,187 @@
+"""Streams of values and the estimators that the benchmarks of PAK and ToPS compare."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from hushstream.mechanisms.errors import ParameterError
+from hushstream.mechanisms.hierarchy import Chunks, choose_height, choose_skip
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.pak import RankQuantile
+from hushstream.mechanisms.pak_counter import TreeCounter
+from hushstream.mechanisms.pak_optimise import Choice, Problem, optimise
+from hushstream.mechanisms.threshold import (
+    exceedance_scores,
+    geometric_thresholds,
+    noise_penalty,
+    noisy_max,
+)
+from hushstream.mechanisms.threshold_smooth import SmoothQuantile
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+DATA = Path(__file__).resolve().parent.parent / "examples" / "data"
+DELTA = Fraction(1, 1 << 20)
+FANOUT = 16
+EXCESS = 8  # the largest value over the guessed excess, as ToPS takes it by default
+BETA = Fraction(1, 10)
+
+
+class Stream(NamedTuple):
+    """Values in order on an integer grid, one record per slot, and the public largest value."""
+
+    name: str
+    values: I64
+    top: int
+
+
+def keyed(run: int, what: str) -> KeyedNoise:
+    """Noise of one run of one method: nothing is shared between methods."""
+    return KeyedNoise(
+        b"benchmark of values" + bytes(13), charge=bytes(32), mechanism="benchmark",
+        config=what.encode(), pipeline="values", window=str(run),
+    )  # fmt: skip
+
+
+def synthetic(name: str, top: int, draw: Callable[[np.random.Generator], F64]) -> Stream:
+    """A stream from a documented law, rounded to whole units."""
+    values = np.rint(draw(np.random.default_rng(2019)))
+    return Stream(name, np.clip(values, 0, top).astype(np.int64), top)
+
+
+def real(shuffled: bool = True) -> list[Stream]:
+    """Flights, and taxi fares drawn with replacement up to 131,072 trips.
+
+    The file has its flights by hour of the day, all days together; shuffled they come as they
+    would day by day. In file order the warm-up is the small hours alone.
+    """
+    table = pa.ipc.open_file(DATA / "flights-200k.arrow").read_all()
+    generator = np.random.default_rng(2019)
+    order = generator.permutation(table.num_rows) if shuffled else np.arange(table.num_rows)
+    delay = table["delay"].to_numpy().astype(np.int64)[order]
+    distance = table["distance"].to_numpy().astype(np.int64)[order]
+    with (DATA / "taxis.csv").open() as file:
+        fares = np.array([float(row["fare"]) for row in csv.DictReader(file)])
+    drawn = generator.choice(fares, 1 << 17)
+    return [
+        Stream("flight delays", np.clip(delay, 0, 1500), 1500),
+        Stream("flight distances", np.clip(distance, 0, 5000), 5000),
+        Stream("taxi fares", np.clip(np.rint(drawn * 2), 0, 1000).astype(np.int64), 1000),
+    ]
+
+
+def bursts() -> list[Stream]:
+    """Calm with bursts, and a heavy tail."""
+
+    def bursty(g: np.random.Generator) -> F64:
+        calm, loud = g.exponential(10, 1 << 17), g.exponential(120, 1 << 17)
+        on = np.repeat(g.random((1 << 17) // 512) < 0.05, 512)
+        return np.where(on, loud, calm)
+
+    return [
+        synthetic("bursts", 3000, bursty),
+        synthetic("heavy tail", 10_000, lambda g: 20 * (g.pareto(2.5, 1 << 17) + 1)),
+    ]
+
+
+@dataclass(frozen=True)
+class Warm:
+    """The warm-up of a stream as the mechanisms see it: records per bucket of the thresholds."""
+
+    thresholds: tuple[int, ...]
+    histogram: I64
+
+    @classmethod
+    def of(cls, stream: Stream, records: int, resolution: int = 64) -> Warm:
+        thresholds = geometric_thresholds(stream.top, resolution)
+        bucket = np.searchsorted(np.array(thresholds), stream.values[:records])
+        return cls(thresholds, np.bincount(bucket, minlength=len(thresholds)))
+
+
+def pak_choice(stream: Stream, records: int, epsilon: Fraction, smooth: bool) -> Choice | None:
+    """What the optimiser proposes, or None where no smooth threshold is possible."""
+    scale = Fraction(stream.top, 24)
+    problem = Problem(len(stream.values), stream.top, epsilon, DELTA, scale, smooth, beta=BETA)
+    try:
+        return optimise(problem, [records])
+    except ParameterError:
+        return None
+
+
+def pak_threshold(
+    warm: Warm, choice: Choice | None, epsilon: Fraction, smooth: bool, noise: KeyedNoise
+) -> int:
+    """τ by the product's code; B where the optimiser finds no threshold."""
+    if choice is None:
+        return warm.thresholds[-1]
+    share = epsilon * choice.split
+    if smooth:
+        rule: SmoothQuantile | RankQuantile = SmoothQuantile(
+            share, DELTA, choice.rank, warm.thresholds, choice.factor, BETA
+        )
+    else:
+        rule = RankQuantile(share, choice.rank, choice.factor, warm.thresholds)
+    return warm.thresholds[rule.choose(warm.histogram, noise)]
+
+
+def warm_sum_noise(tau: int, choice: Choice | None, epsilon: Fraction, noise: KeyedNoise) -> int:
+    """Noise of the warm-up's clipped sum."""
+    share = epsilon * (1 - choice.split) if choice else epsilon
+    index = np.zeros(1, np.int64)
+    return int(noise.laplace("sum", Keys.of([b"warmup"]), index, tau / share)[0, 0])
+
+
+@dataclass(frozen=True)
+class Wide:
+    """ToPS's hierarchy over the slots after a warm-up, with its own choice of levels."""
+
+    chunks: Chunks
+    height: int
+    width: int
+
+    @classmethod
+    def of(cls, slots: int, epsilon: Fraction) -> Wide:
+        height = choose_height(FANOUT, slots)
+        skip = choose_skip(FANOUT, height, epsilon)
+        return cls(Chunks(FANOUT, height - skip, epsilon), height, FANOUT**skip)
+
+    def threshold(self, warm: Warm, records: int, top: int, noise: KeyedNoise) -> int:
+        """θ by noisy maximum."""
+        epsilon = self.chunks.epsilon
+        penalty = noise_penalty(
+            warm.thresholds, records, FANOUT, self.height, epsilon, Fraction(top, EXCESS)
+        )
+        scores = exceedance_scores(warm.histogram, penalty)
+        return warm.thresholds[noisy_max(scores, 1 / epsilon, noise)]
+
+    def prefixes(self, clipped: I64, theta: int, ends: I64, noise: KeyedNoise) -> F64:
+        """Estimated sums of the first ``ends`` values: whole blocks, and the last one's guess."""
+        exact = np.concatenate([[0], np.cumsum(clipped)])
+        blocks = np.unique(np.concatenate([ends // self.width, ends // self.width - 1]).clip(0))
+        drawn = {b: float(self.chunks.prefix(noise, theta, int(b))[1]) for b in blocks.tolist()}
+        at = {b: exact[b * self.width] + drawn[b] for b in drawn}
+        out = []
+        for end in ends.tolist():
+            block, rest = divmod(end, self.width)
+            guess = at[block] - at[block - 1] if block else self.width * theta / 2
+            out.append(at[block] + rest * guess / self.width)
+        return np.array(out)
+
+
+def tree_prefixes(clipped: I64, theta: int, ends: I64, epsilon: Fraction, noise: KeyedNoise) -> F64:
+    """Estimated sums of the first ``ends`` values by the binary tree."""
+    exact = np.concatenate([[0], np.cumsum(clipped)])
+    counter = TreeCounter(len(clipped), epsilon)
+    inner = ends[ends > 0]
+    drawn = np.zeros(len(ends))
+    drawn[ends > 0] = counter.noise(noise, theta, inner)
+    return exact[ends] + drawn
