@@ -31,8 +31,9 @@ Live = Callable[[U64], Bool]
 class Reading(NamedTuple):
     """How children are estimated from a sketch.
 
-    ``single`` queries every child on its own. ``joint`` solves for all children of a level
-    together (`hushstream.mechanisms.privhp_decode`), given the variance of a noisy sum.
+    ``single`` takes every counter as it is and queries every child of a sketch on its own.
+    ``joint`` pools each counter with those below it (`pooled`) and solves for all children of a
+    sketched level together (`hushstream.mechanisms.privhp_decode`), given the variances.
     """
 
     kind: Literal["joint", "single"]
@@ -110,9 +111,11 @@ def grow(
         shape: names the sums.
         table: exact sums plus noise.
         pruning: which nodes are refined.
-        reading: how children are estimated below level L.
+        reading: how counts are estimated.
         live: tells which nodes meet a public region; the others are empty by definition.
     """
+    if reading.kind == "joint":
+        table = pooled(shape, table, reading.variance)
     code, count = np.ones(1, np.uint64), np.maximum(table[:1], 0)
     codes, counts, leaves = [], [], []
     spilled = 0.0
@@ -130,6 +133,23 @@ def grow(
         looks = _look(shape, table, level + 1, parents, reading, spilled)
         code, count = _children(parents, looks, live)
     return Tree(np.concatenate(codes), np.concatenate(counts), np.concatenate(leaves))
+
+
+def pooled(shape: Shape, table: I64, variance: F64) -> I64:
+    """The table with each counter averaged with the sum of its children, from level L upwards.
+
+    Both estimate the same count with independent noise; weights are inverse to the variances
+    (Hay, Rastogi, Miklau and Suciu, *Boosting the Accuracy of Differentially Private Histograms
+    Through Consistency*, 2010), which halves the variance far above level L. Rounded to integers.
+    """
+    table, below = table.copy(), float(variance[shape.exact])
+    for level in range(shape.exact - 1, -1, -1):
+        own, mine = shape.part(table, level), float(variance[level])
+        children = shape.part(table, level + 1).reshape(-1, 2).sum(axis=1)
+        share = mine / (mine + 2 * below)
+        own += np.rint(share * (children - own)).astype(np.int64)
+        below = (1 - share) * mine
+    return table
 
 
 def _refined(shape: Shape, pruning: Pruning, level: int, count: I64) -> NDArray[np.intp]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.errors import ParameterError
 from hushstream.mechanisms.privhp_shape import Shape
-from hushstream.mechanisms.privhp_tree import Pruning, Reading, Tree, consistent, grow
+from hushstream.mechanisms.privhp_tree import Pruning, Reading, Tree, consistent, grow, pooled
 from hushstream.mechanisms.sketch import Sketch
 from hushstream.mechanisms.spatial import bit_level
 from hypothesis import given, settings
@@ -91,7 +91,8 @@ def test_trees_are_consistent(table: tuple[int, int, int, int, int], kind: str, 
     bars = (bar,) * shape.levels if bar else ()
     pruning = Pruning("threshold" if bar else "top", shape.keep, bars)
     reading = Reading(kind, np.full(shape.levels, 50.0))  # type: ignore[arg-type]
-    check(grow(shape, sums, pruning, reading), shape, sums)
+    read = pooled(shape, sums, reading.variance) if kind == "joint" else sums
+    check(grow(shape, sums, pruning, reading), shape, read)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -149,3 +150,25 @@ def test_bars_are_at_least_one_record() -> None:
         Pruning("threshold", 1)
     with pytest.raises(ParameterError):
         Pruning("other", 1)  # type: ignore[arg-type]
+
+
+def test_pooling_by_hand() -> None:
+    """Variances 4, 1: the children's sum (variance 2) weighs 4/6, the root's own count 2/6."""
+    shape = shape_of(1, 1, 1)
+    found = pooled(shape, np.array([90, 10, 20]), np.array([4.0, 1.0]))
+    assert found.tolist() == [50, 10, 20]
+
+
+def test_pooling_keeps_what_is_exact_and_halves_the_variance() -> None:
+    shape, rng = shape_of(9, 9, 1), np.random.default_rng(0)
+    exact = shape.sum_leaves(np.arange(512, 1024, dtype=np.uint64), rng.integers(0, 99, 512))
+    one = np.ones(shape.levels)
+    np.testing.assert_array_equal(pooled(shape, exact, one), exact)
+    noise = [np.rint(rng.normal(0, 50, shape.cells)).astype(np.int64) for _ in range(400)]
+    left = np.stack([shape.part(pooled(shape, exact + z, one) - exact, 3) for z in noise])
+    assert abs(left.mean()) < 4 * 36 / np.sqrt(left.size)
+    # 1/v = 1 + 1/(2v') from level 9 upwards tends to v = 1/2.
+    assert left.var() / 2500 == pytest.approx(0.5, rel=0.12)
+    before = exact.copy()
+    pooled(shape, exact, one)
+    np.testing.assert_array_equal(before, exact)
