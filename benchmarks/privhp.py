@@ -10,7 +10,8 @@ tick is one of a hundred, of a million points.
     python benchmarks/privhp.py [--quick] [--json] [--out DIR]
 
 The last line under ``--json``: ``w1_ratio`` (the worst skewed input against the full tree),
-``w1_ratio_pooled``, ``memory_ratio``, ``points_per_second``, ``tick_seconds``, and every row of every table.
+``w1_ratio_pooled`` (the same, both read alike), ``memory_ratio``, ``points_per_second``,
+``tick_seconds``, and every row of every table.
 """
 
 from __future__ import annotations
