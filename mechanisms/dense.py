@@ -96,8 +96,9 @@ class DenseRows:
         always = codes[(rows.due == -1) & (self.due[codes] != -1)]
         self._always = np.concatenate([self._always, always])
         self.due[codes] = rows.due
-        order = codes[np.argsort(rows.due, kind="stable")]
+        order = codes[rows.due > 0]
+        order = order[np.argsort(self.due[order], kind="stable")]
         dates, begin = np.unique(self.due[order], return_index=True)
-        for date, some in zip(dates.tolist(), np.split(order, begin[1:]), strict=True):
-            if date > 0:
-                self._calendar.setdefault(date, []).append(some)
+        ends = np.append(begin[1:], len(order))
+        for date, a, b in zip(dates.tolist(), begin.tolist(), ends.tolist(), strict=False):
+            self._calendar.setdefault(date, []).append(order[a:b])
