@@ -23,6 +23,7 @@ MODULES = (
     "cli_topics",
     "cli_read",
     "cli_ledger",
+    "cli_replay",
     "cli_broker",
 )
 
