@@ -236,7 +236,8 @@ class Histogram:
         """(m, 2) factors of the lanes of public keys; marks the end of their S intervals."""
         if self.debias is None or rates is None:
             return None
-        first = shown[cell["first"][shown] + self.delay >= t]
+        # Without a lane V the S interval never ends.
+        first = shown[(cell["first"][shown] + self.delay >= t) | (self.lanes == 1)]
         cell["mark"][first] = rates
         return self.debias.factors(cell["mark"][shown], rates, t)
 
