@@ -4,7 +4,7 @@
 50,000 being the warm-up, averaged over every tenth of the last 1,000 prefixes: the binary tree with
 the largest value B against PAK, whose optimiser knows n, B, ε and δ only. PAK's default takes the
 threshold by a noisy maximum; ``smooth`` is the paper's smooth sensitivity with sound constants.
-Both pay for the warm-up's sum too. Beside them, what another counter gains on top at the same threshold: a
+Both pay for the warm-up's sum too. Beside them, what another counter gains at the same threshold: a
 consistent 16-ary hierarchy, and square-root Toeplitz factors with Gaussian noise (exact formulas).
 
 (b) Mean squared error of 200 random range sums after a warm-up of an eighth: PAK (smooth threshold,

@@ -1,7 +1,8 @@
 """How fast values are absorbed, what a release costs as chunks grow, and how much state there is.
 
 Values: columns of times and values (16-bit worth of units, 1,440 slots, fares up to 1,000) go
-through `encode`, `absorb` and `merge`, as bound and aggregate shards run them, on one core.
+through `encode`, `absorb` and `merge`, as bound and aggregate shards run them, per second of one
+core's time.
 Releases: ToPS over chunks of 16^3 to 16^5 slots, one block per slot, the chunk's noise drawn once
 beforehand; then the time of a release of one slot. Memory: stored rows of an open chunk, against
 the b·h nodes of one path; keyed noise is a function of labels and needs no state, its cache is
@@ -61,7 +62,7 @@ def speed(values: int) -> float:
     unit = generator.integers(0, UNITS, PIECE)
     sign = np.ones(PIECE, np.int8)
     units, parts = mechanism.init_units(UNITS), [empty_part(1)]
-    started, done = time.perf_counter(), 0
+    started, done = time.process_time(), 0
     while done < values:
         coded = mechanism.encode({"time": time_, "value": value})
         status = np.zeros(len(coded.keys), np.int32)
@@ -70,7 +71,7 @@ def speed(values: int) -> float:
         parts.append(part)
         done += PIECE
     total = merge(parts)
-    took = time.perf_counter() - started
+    took = time.process_time() - started
     assert int(total.sums[:, 0].sum()) == UNITS * 64 - int(units.left.sum())
     return done / took
 
