@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 
 from . import accounting
 from .contract import F64, I64, Cost, Noise
+from .errors import ParameterError
+from .factorization import Factorization
 from .keys import Keys
+from .noise import DELTA_PER_DRAW
 from .phdstream_tree import Cells, copied
 from .process import STEPS, Process, factor_of
 from .spatial import U64
@@ -35,10 +38,12 @@ class MatrixCounter:
     Attributes:
         process: noise of every node, indexed by activations instead of triggers.
         events: most events of a unit, for which the noise was calibrated.
+        epsilon: what it was calibrated for.
     """
 
     process: Process
     events: int
+    epsilon: Fraction
     name: ClassVar[str] = "matrix"
     by_trigger: ClassVar[bool] = False
 
@@ -53,15 +58,21 @@ class MatrixCounter:
                 out of range.
         """
         factor = factor_of(factorization, horizon)
-        shift = events**2 * factor.sensitivity2 * 4**factor.bits
-        variance = accounting.gaussian_variance(epsilon, delta, shift, events * factor.noises)
-        return cls(Process("matrix", factor.name, horizon, variance), events)
+        inexact = _inexact(epsilon, events * factor.noises)
+        if inexact >= delta:
+            raise ParameterError("delta", float(delta), "is too small for a matrix counter")
+        touched = events * factor.noises
+        variance = accounting.gaussian_variance(
+            epsilon, delta - inexact, _shift(factor, events), touched
+        )
+        return cls(Process("matrix", factor.name, horizon, variance), events, epsilon)
 
     def cost(self, events: int) -> Cost:
-        """Loss of a unit with at most so many events."""
+        """Loss of a unit with at most so many events, and what inexact draws owe to δ."""
         factor = self.process.factor
-        shift = events**2 * factor.sensitivity2 * 4**factor.bits
-        return accounting.gaussian_cost(shift, self.process.variance, events * factor.noises)
+        touched = events * factor.noises
+        loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)
+        return loss._replace(delta=loss.delta + _inexact(self.epsilon, touched))
 
     def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
@@ -80,6 +91,16 @@ class MatrixCounter:
         """σ²‖B_n‖² after n activations, 0 after none."""
         table: F64 = _table(self.process)[np.asarray(steps, np.int64)]
         return table
+
+
+def _shift(factor: Factorization, events: int) -> Fraction:
+    shift: Fraction = factor.sensitivity2 * (events**2 * 4**factor.bits)
+    return shift
+
+
+def _inexact(epsilon: Fraction, draws: int) -> Fraction:
+    """Both worlds pay the distance of their draws to exact ones, one of them times e^ε < 3^⌈ε⌉."""
+    return (1 + Fraction(3) ** int(-(-epsilon // 1))) * draws * DELTA_PER_DRAW
 
 
 @lru_cache(maxsize=8)
