@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from hushstream.mechanisms.contract import Mechanism, Setting
 from hushstream.mechanisms.errors import ConfigError, ParameterError
+from hushstream.mechanisms.factorization import Factorization
+from hushstream.mechanisms.process import Process
 from hushstream.mechanisms.registry import find
 from hushstream.topics import config_model, config_pipeline
 from hushstream.topics.config import Config
@@ -85,7 +88,7 @@ def _pipeline(
         limit_epsilon=p.budget.limit_epsilon,
         limit_delta=p.budget.limit_delta,
         config=privacy_settings(config, p),
-        config_hash=config_hash(config, p),
+        config_hash=pinned_hash(config_hash(config, p), mechanism),
         release_topic=p.release_topic,
         release_partitions=engine.release_partitions,
         cells_partitions=1 if mechanism.routing == "single" else engine.cells_partitions,
@@ -165,3 +168,27 @@ def parameters_of(p: config_pipeline.Pipeline) -> Any:
         given["aggregate"] = "keys"  # type: ignore[assignment]
     known = {f.name for f in fields(p.mechanism.parameters)}
     return replace(p.mechanism.parameters, **{k: v for k, v in given.items() if k in known})
+
+
+def pinned_hash(configured: str, mechanism: Mechanism) -> str:
+    """The configuration's hash together with what this machine made of it.
+
+    Factorisations are computed in floating point before they are rounded. Should a machine ever
+    round one entry otherwise, its hash differs from the one that was charged, and it stops.
+    """
+    factors = sorted(set(_factors(mechanism)))
+    return hashlib.sha256("|".join([configured, *factors]).encode()).hexdigest()
+
+
+def _factors(value: Any) -> Iterator[str]:
+    """Digests of every factorisation inside a mechanism."""
+    if isinstance(value, Factorization):
+        yield value.digest()
+    elif isinstance(value, Process):
+        yield value.factor.digest()
+    elif is_dataclass(value):
+        for part in fields(value):
+            yield from _factors(getattr(value, part.name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _factors(item)

@@ -134,9 +134,9 @@ class Writer:
         cost = p.mechanism.cost()
         return {
             "unit": p.unit_name,
-            "neighbouring": "add_remove",
+            "neighbouring": getattr(p.mechanism, "neighbouring", "add_remove"),
             "epoch": t.epoch,
-            "definition": "approximate",
+            "definition": getattr(p.mechanism, "definition", "approximate"),
             "mu2": significant(float(cost.mu2)),
             "pure_epsilon": significant(float(cost.epsilon)),
             "epsilon": float(p.epsilon),
