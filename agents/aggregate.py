@@ -81,6 +81,7 @@ class Aggregate:
         self._runs = Runs.load(reader)
         self._buffer.clear()
         self._buffered = 0
+        self._floor = None
         self._upstream = marker.upstream.get(self.pipeline.name, [0] * self._upstreams)
         self._totals = {
             int.from_bytes(key[1:9], "big"): np.frombuffer(value, np.int64)

@@ -110,7 +110,8 @@ class Clock:
             limit = self.requested.get(name) if pipeline.external else now
             timeline = self.timelines[name]
             if limit is not None and timeline.first is not None:
-                dues = pipeline.windows.due(timeline, limit, MOST_TRIGGERS)
+                # A request for the future waits for it: nobody spends what is not due yet.
+                dues = pipeline.windows.due(timeline, min(limit, now), MOST_TRIGGERS)
                 found += [(pipeline, due) for due in dues]
         found.sort(key=lambda f: (f[1].scheduled, f[0].number, f[1].window))
         return found[:MOST_TRIGGERS]

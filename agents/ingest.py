@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,6 +150,13 @@ class Ingest:
         topic = self._names.units(pipeline.name)
         step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
 
+    def reopen(self) -> None:
+        """Forget which epochs are over: the step that said so may not have been committed.
+
+        Deleting unit rows of an epoch that is still open would give its units a second bound.
+        """
+        self._floors.clear()
+
     def forget(self, reader: Reader, step: Step, limit: int) -> None:
         """Delete up to ``limit`` unit rows of epochs that are over."""
         for name, floor in list(self._floors.items()):
@@ -203,8 +210,8 @@ class Ingest:
         future = time[at] > beat[at] + pipeline.max_future_skew
         late = np.zeros(len(at), bool)
         slices = []
-        for window in np.unique(windows[~future]).tolist():
-            here = np.flatnonzero((windows == window) & ~future)
+        for here in _groups(pipeline, windows, digests[at - base], ~future):
+            window = int(windows[here[0]])
             batch = timeline.batch(window)
             if batch == 0:
                 late[here] = True
@@ -292,6 +299,38 @@ class Ingest:
             if pipeline.late_topic and len(rows):
                 place = (self.source.topic, self.partition)
                 late_records(pipeline, place, [records[r] for r in rows], outcome, step)
+
+
+def _groups(
+    pipeline: Pipeline, windows: I64, units: NDArray[np.uint8], wanted: NDArray[np.bool_]
+) -> Iterator[NDArray[np.intp]]:
+    """Rows of one window each, such that every unit meets its own records in log order.
+
+    Windows that share an epoch share a unit's bound. Which of its records use it up may depend
+    on the log alone, not on where a step happened to end: a unit that goes back and forth
+    between windows is taken in rounds.
+    """
+    rows = np.flatnonzero(wanted)
+    place = windows[rows]
+    if pipeline.windows.per_epoch > 1 and len(rows):
+        place = place + _rounds(place, units[rows]) * (np.ptp(place) + 1)
+    for one in np.unique(place):
+        yield rows[place == one]
+
+
+def _rounds(windows: I64, units: NDArray[np.uint8]) -> I64:
+    """(n,) how often each row's unit has changed its window so far."""
+    words = np.ascontiguousarray(units).view(np.uint64).reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0]))  # stable: a unit's rows stay in log order
+    same = (words[order][1:] == words[order][:-1]).all(axis=1)
+    moved = np.zeros(len(order), np.int64)
+    moved[1:] = same & (windows[order][1:] != windows[order][:-1])
+    count = moved.cumsum()
+    first = np.ones(len(order), bool)
+    first[1:] = ~same
+    rounds = np.empty(len(order), np.int64)
+    rounds[order] = count - np.maximum.accumulate(np.where(first, count, 0))
+    return rounds
 
 
 def _without(decoded: Decoded, wrong: Bad) -> Decoded:

@@ -73,6 +73,7 @@ class IngestShard:
 
     def open(self, reader: Reader, marker: Marker) -> None:
         """Stand where the marker stands."""
+        self._ingest.reopen()
         self._timelines = self._clock.timelines(marker.clock)
         self._skip = marker.clock
         self.position = marker.applied
@@ -97,13 +98,27 @@ class IngestShard:
         return step
 
     def _gated(self, entries: list[Entry]) -> list[Entry]:
-        """Entries up to the first trigger whose feedback is still missing."""
+        """Entries up to the first trigger whose feedback is still missing.
+
+        That trigger may have been handled by an earlier step, so open windows are looked at too.
+        """
+        for name in self._delays:
+            for window, done in self._timelines[name].done.items():
+                if not self._complete(name, window, done):
+                    return []
         for place, (_, record) in enumerate(entries):
-            if isinstance(record, Trigger) and not record.final and record.pipeline in self._delays:
-                needed = record.index - self._delays[record.pipeline]
-                if not self._feedback[record.pipeline].complete(record.window, needed):
-                    return entries[: place + 1]
+            if (
+                isinstance(record, Trigger)
+                and not record.final
+                and record.pipeline in self._delays
+                and not self._complete(record.pipeline, record.window, record.index)
+            ):
+                return entries[: place + 1]
         return entries
+
+    def _complete(self, pipeline: str, window: int, done: int) -> bool:
+        """Whether what the next micro-batch needs to know has been released and read."""
+        return self._feedback[pipeline].complete(window, done - self._delays[pipeline])
 
 
 class UnitsShard:
@@ -124,6 +139,7 @@ class UnitsShard:
 
     def open(self, reader: Reader, marker: Marker) -> None:
         """Stand where the marker stands."""
+        self._stage.reopen()
         self.position = marker.applied
 
     def step(

@@ -33,6 +33,10 @@ class UnitsStage:
         self._upstreams = upstreams
         self._floor: int | None = None
 
+    def reopen(self) -> None:
+        """Forget which epochs are over: the step that said so may not have been committed."""
+        self._floor = None
+
     def step(
         self, reader: Reader, marker: Marker, frames: Sequence[Frame], fetched: int
     ) -> Step | None:
