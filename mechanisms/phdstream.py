@@ -18,7 +18,7 @@ a deletion nothing. (ii) *Counting.* Given which nodes are leaves when, every co
 independent run on fixed triggers, and the event enters exactly one of them. Multiply. ∎
 
 Kumar, Strohmer & Vershynin, *An Algorithm for Streaming Differentially Private Data* (2024),
-Algorithms 3 to 6 and Theorem 4, but their score is the sum of released counts and net changes,
+Algorithms 3 to 6, but their score is the sum of released counts and net changes,
 which may be negative and grow downwards: its loss has no bound in terms of ε. Here deletions
 reach the score only through what was released.
 """

@@ -17,7 +17,7 @@ e^((1-s)/λ)·β^-i/λ, since e^(-δ/λ) ≤ 1/β. The sum ``(s + 1 + e^((1-s)/�
 and, as λ ≥ 1/ln β, at most ``(2β-1)/((β-1)λ)``. Add the record: only the one node that does not
 split can cost, at most 1/λ. Discrete Laplace noise obeys the same ratios as all thresholds and the
 record lie on its grid. ∎
-(After Zhang, Xiao & Xie, *PrivTree*, SIGMOD 2016, Theorem 3.1, which asks for the same
+(After Zhang, Xiao & Xie, *PrivTree*, SIGMOD 2016, Section 3, which asks for the same
 monotonicity. A score that may be negative or may grow downwards loses 1/λ at every level.)
 """
 
