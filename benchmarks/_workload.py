@@ -8,41 +8,19 @@ that the keys keep their sizes.
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.contract import Batch, Closed, Noise, Part, Releases, merge
-from hushstream.mechanisms.dense import DenseRows, DenseUnits
+from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.histogram_rounds import Rounds
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.process import Process
+from hushstream.mechanisms.simulation import Run, Workload
 from numpy.typing import NDArray
 
 USERS, KEYS = 10_000_000, 1_000_000
-
-
-class Workload(NamedTuple):
-    """Records in log order."""
-
-    unit: NDArray[np.int32]  # (n,)
-    key: NDArray[np.int32]  # (n,)
-    users: int
-    keys: int
-
-    def micro_batches(self, horizon: int) -> Iterator[slice]:
-        """Equal parts of the day."""
-        edges = np.linspace(0, len(self.unit), horizon + 1).astype(np.int64)
-        return (slice(a, b) for a, b in itertools.pairwise(edges))
-
-    def truth(self) -> NDArray[np.int64]:
-        """(keys,) the exact histogram."""
-        return np.bincount(self.key, minlength=self.keys)
 
 
 def law(size: int, q: float, s: float) -> NDArray[np.float64]:
@@ -152,69 +130,6 @@ def cached(mechanism: Histogram, keys: int) -> Histogram:
         for one in mechanism.quantities
     ]
     return replace(mechanism, quantities=tuple(quantities))
-
-
-@dataclass
-class Run:
-    """One mechanism over one workload, trigger by trigger, by the product's own functions.
-
-    After each `step`, ``shown`` (keys,) is what the public sees and ``seconds`` the time of the
-    last release.
-    """
-
-    mechanism: Histogram | Rounds
-    work: Workload
-    noise: Noise
-    delay: int = 0
-    slice_size: int = 1 << 21
-
-    def __post_init__(self) -> None:
-        self.units = DenseUnits(self.mechanism, self.work.users)
-        self.rows = DenseRows(self.mechanism, self.work.keys)
-        self.status = np.zeros(self.work.keys, np.int32)
-        # What bound sees in micro-batch j: statuses as of trigger j-1-delay.
-        self.past = deque([self.status] * (self.delay + 1), self.delay + 1)
-        self.shown = np.zeros(self.work.keys, np.int64)
-        self.t, self.seconds = 0, 0.0
-
-    def step(self, part_of_day: slice) -> Releases:
-        """Absorb one micro-batch and release it."""
-        self.t += 1
-        size = self.slice_size
-        parts = [
-            self._absorb(slice(begin, min(begin + size, part_of_day.stop)))
-            for begin in range(part_of_day.start, part_of_day.stop, size)
-        ]
-        part = merge(parts) if parts else merge([self._absorb(slice(0, 0))])
-        began = time.perf_counter()
-        rows, out = self.mechanism.release(
-            Closed(self.rows.load(part, self.t), part, self.t), self.noise
-        )
-        self.rows.store(rows)
-        self.seconds = time.perf_counter() - began
-        self._publish(out)
-        return out
-
-    def _absorb(self, rows: slice) -> Part:
-        used, key = np.unique(self.work.key[rows], return_inverse=True)
-        ids, unit = np.unique(self.work.unit[rows], return_inverse=True)
-        ids = ids.astype(np.int64)
-        seen = self.past[0][used]
-        batch = Batch(
-            Keys.of_codes(used.astype(np.uint64)), key.astype(np.intp), unit.astype(np.intp),
-            np.zeros((len(key), 0), np.int64), np.ones(len(key), np.int8), seen,
-        )  # fmt: skip
-        units, part = self.mechanism.absorb(self.units.load(ids), batch)
-        self.units.store(ids, units)
-        return part
-
-    def _publish(self, out: Releases) -> None:
-        codes = out.key.codes().astype(np.int64)
-        self.status = self.status.copy()
-        self.status[codes] = out.status
-        self.past.append(self.status)
-        if out.value.shape[1]:
-            self.shown[codes] = out.value[:, 0]
 
 
 def play(run: Run, tick: Callable[[], None]) -> tuple[Errors, float]:
