@@ -50,6 +50,36 @@ def published(scale: float, seed: int) -> Workload:
     return Workload(unit, draw(rng, law(keys, 1000 * scale, 1.4), len(unit)), users, keys)
 
 
+def shaped(shape: str, scale: float, seed: int) -> Workload:
+    """The published workload, or a skewed or hostile variation of it of the same size.
+
+    repeat: every user sends all records to one key. heavy: one user in a thousand sends ten
+    thousand records' worth of traffic, nine tenths of all. bursts: a key's records arrive within
+    a hundredth of the day. fleeting: as bursts, and half of the records go to keys of their own
+    moment that never come back.
+    """
+    work = published(scale, seed)
+    rng, n = np.random.default_rng(seed + 1), len(work.unit)
+    if shape == "repeat":
+        own = draw(rng, law(work.keys, 1000 * scale, 1.4), work.users)
+        return work._replace(key=own[work.unit])
+    if shape == "heavy":
+        few = rng.integers(0, max(1, work.users // 1000), n, dtype=np.int32)
+        return work._replace(unit=np.where(rng.random(n) < 0.9, few, work.unit))
+    if shape in ("bursts", "fleeting"):
+        moment = rng.random(work.keys)
+        order = np.argsort(moment[work.key] + 0.01 * rng.random(n), kind="stable")
+        if shape == "fleeting":
+            step = np.linspace(0, work.keys // 2, n, endpoint=False).astype(np.int32)
+            key = np.where(rng.random(n) < 0.5, work.keys // 2 + step, work.key[order] // 2)
+            return work._replace(unit=work.unit[order], key=key.astype(np.int32))
+        return work._replace(unit=work.unit[order], key=work.key[order])
+    return work
+
+
+SHAPES = ("published", "repeat", "heavy", "bursts", "fleeting")
+
+
 def checks(work: Workload, scale: float) -> dict[str, float]:
     """What a right generator gives at scale 1: 59.05 M records, l2 594 k, 25.4–25.5 k, 32."""
     truth, per_user = work.truth(), np.bincount(work.unit, minlength=work.users)

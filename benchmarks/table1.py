@@ -5,7 +5,7 @@ Ten million users, 59 million records, a million keys that nobody knows beforeha
 histogram over the whole key space at the last trigger; a key that is not released counts as 0.
 
     python benchmarks/table1.py [--scale 1.0|0.1|0.01] [--triggers 100|1000] [--designs a,b,…]
-                                [--delay 0|1] [--seeds N] [--quick] [--json] [--out DIR]
+                                [--shape NAME] [--delay 0|1] [--seeds N] [--quick] [--json] [--out DIR]
 
 Designs: paper (as published; its threshold holds at each trigger, not at all of them),
 sound_paper, tree, toeplitz, terminal, adaptive, debiased, one_shot (a single release at the end:
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
-from _workload import Errors, Run, Workload, cached, checks, play, published
+from _workload import SHAPES, Errors, Run, Workload, cached, checks, play, shaped
 from hushstream.mechanisms import accounting, selection
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram import Histogram
@@ -135,7 +135,9 @@ def measured(
 
 
 def table(results: dict[str, Result], options: argparse.Namespace) -> Table:
-    shown = Table(title=f"scale {options.scale}, T = {options.triggers}, ε = 6, δ = 1e-9")
+    shown = Table(
+        title=f"{options.shape}, scale {options.scale}, T = {options.triggers}, ε = 6, δ = 1e-9"
+    )
     for column in ("design", "keys", "l∞", "l1", "l2", "mean l1", "seconds", "slowest trigger"):
         shown.add_column(column, justify="left" if column == "design" else "right")
     for name, one in results.items():
@@ -174,6 +176,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=0.1, choices=(1.0, 0.1, 0.01))
     parser.add_argument("--triggers", type=int, default=100)
     parser.add_argument("--designs", default=",".join(PARAMETERS))
+    parser.add_argument("--shape", default="published", choices=SHAPES)
     parser.add_argument("--delay", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=1, help="noise keys to average over")
     parser.add_argument("--data-seed", type=int, default=1)
@@ -197,7 +200,7 @@ def main() -> None:
     with Progress(console=console, disable=not console.is_terminal) as progress:
         steps = sum(1 if name == "one_shot" else options.triggers for name in names)
         bar = progress.add_task("workload", total=steps * options.seeds)
-        work = published(options.scale, options.data_seed)
+        work = shaped(options.shape, options.scale, options.data_seed)
         facts = checks(work, options.scale)
         for name in names:
             progress.update(bar, description=name)
