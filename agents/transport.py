@@ -101,10 +101,12 @@ class Consumer(driver.Consumer):
     """Delivers intervals; positions come from the shards, never from the group.
 
     Attributes:
-        positions: set by the worker; the applied position of each shard that is open.
+        positions: set by the worker; the position that each open shard wants next.
+        applied: set by the worker; what each open shard has applied, for lag monitoring.
     """
 
     positions: Callable[[], Mapping[TP, int]] = staticmethod(dict)
+    applied: Callable[[], Mapping[TP, int]] = staticmethod(dict)
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
