@@ -123,7 +123,7 @@ class SmoothQuantile:
     @property
     def offset(self) -> Fraction:
         """G: by how many scales the centre is raised."""
-        return normal.log_up(1 / (2 * self.beta))
+        return normal.log_up(1 / (2 * self.beta)) if 2 * self.beta < 1 else Fraction(0)
 
     @property
     def kappa(self) -> Fraction:
