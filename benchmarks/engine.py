@@ -13,10 +13,12 @@ import argparse
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from hushstream.agents.admin import Cluster, begin, read_ledger
 from hushstream.agents.compiled import compile_config
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config import load
+from hushstream.topics.config_model import Kafka
 from hushstream.topics.names import Names
 from hushstream.topics.records import Request, encode
 from rich.console import Console
@@ -112,28 +115,28 @@ def measure(cluster: Cluster, folder: Path, topic: str, partitioner: str, mechan
     )
     producer = cluster.producer()
     at = START * 1000 - START * 1000 % 86_400_000_000 + 3_600_000_000
-    begin_at = pipeline.windows.window(START * 1000)
-    assert begin_at >= 0
+    port = free_port()
     log = open(folder / "worker.log", "ab")  # noqa: SIM115
     worker = subprocess.Popen(
         [
             sys.executable, "-m", "hushstream.agents", "-v", "worker", "-c", str(path),
             "--bootstrap", cluster.bootstrap,
             "--set", f"engine.data_dir={folder / config.deployment.name}",
+            "--set", f"engine.operator_port={port}",
         ],
         stdout=log, stderr=log,
     )  # fmt: skip
     try:
         producer.produce(names.requests, encode(Request("go", at)), partition=0)
         producer.flush()
-        return wait(cluster, worker, pipeline, names)
+        return wait(cluster, worker, pipeline, names), seen(port, pipeline.name)
     finally:
         worker.terminate()
         worker.wait(30)
         log.close()
 
 
-def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> tuple[float, float]:
+def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> float:
     """Follow the release topic until every shard's manifest is there."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -147,65 +150,103 @@ def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> tuple[fl
         }
     )
     client.assign([TopicPartition(pipeline.release_topic, 0, 0)])
-    seen, until = 0, time.monotonic() + 300
-    while seen < pipeline.cells_partitions:
+    shards, until = 0, time.monotonic() + 300
+    while shards < pipeline.cells_partitions:
         if worker.poll() is not None or time.monotonic() > until:
             raise SystemExit("the worker did not release; see worker.log")
         message = client.poll(0.05)
         if message is not None and not message.error():
-            seen += b"hush.manifest/1" in message.value()
+            shards += b"hush.manifest/1" in message.value()
     end = time.time()
     client.close()
     triggers = [json.loads(m.value()) for m in cluster.read(names.clock)]
     cut = next(t["time"] / 1e6 for t in triggers if t["type"] == "trigger")
-    return end - cut, 0.0
+    return end - cut
+
+
+def seen(port: int, pipeline: str) -> int:
+    """Events that met the bound, from the worker's operator metrics."""
+    page = urllib.request.urlopen(f"http://127.0.0.1:{port}/internal/metrics").read().decode()
+    wanted = f'hush_events_total{{outcome="seen",pipeline="{pipeline}"}}'
+    return round(sum(float(x.split()[-1]) for x in page.splitlines() if x.startswith(wanted)))
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def stock(bootstrap: str, topic: str, events: int, folder: Path) -> float:
+    """Events per second of stock Faust on the same topic."""
+    script = Path(__file__).with_name("_stock.py")
+    done = subprocess.run(
+        [sys.executable, str(script), bootstrap, topic, str(events), str(folder / "stock")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.replace(".", "").isdigit()]
+    if not lines:
+        raise SystemExit(f"stock Faust did not finish: {done.stderr[-500:]}")
+    return float(lines[-1])
+
+
+VARIANTS = {  # topic, declared partitioner, mechanism settings
+    "uniform": ("uniform", "murmur2", ", adaptive_weight = 0"),
+    "uniform_feedback": ("uniform", "murmur2", ""),
+    "zipf": ("zipf", "murmur2", ", adaptive_weight = 0"),
+    "rekeyed": ("uniform", "none", ", adaptive_weight = 0"),
+}
 
 
 def main() -> None:
     """Run all variants and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="fewer events, within a minute")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--events", type=int)
-    parser.add_argument("--only")
+    parser.add_argument("--only", choices=[*VARIANTS, "stock"])
     args = parser.parse_args()
-    n = args.events or (200_000 if args.quick else 1_000_000)
+    n = args.events or (150_000 if args.quick else 1_000_000)
+    figures = run(n, args.only, 3_000 if args.quick else 20_000)
+    table = Table("variant", "events/s of one worker")
+    for name, value in figures.items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int | float) else str(value))
+    console.print(table)
+    if args.json:
+        print(json.dumps(figures))
+
+
+def run(n: int, only: str | None, stock_events: int) -> dict[str, Any]:
+    """All figures of one run on one broker."""
     rng = np.random.default_rng(0)
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as temporary, Broker(quiet=True) as broker:
-        config = load_kafka(broker.bootstrap)
-        cluster = Cluster(config)
+        folder = Path(temporary)
+        cluster = Cluster(Kafka(bootstrap=broker.bootstrap))
         cluster.wait()
-        for law in ("uniform", "zipf"):
-            cluster._admin.create_topics([NewTopic(law, PARTITIONS, 1)])[law].result()
-            time.sleep(0.5)
-            began = time.time()
-            produce(cluster, law, users(law, n, rng), rng)
-            console.print(f"{n} events of {law} users produced in {time.time() - began:.1f} s")
-        plain = ", adaptive_weight = 0"
-        variants = {
-            "uniform": ("uniform", "murmur2", ""),
-            "zipf": ("zipf", "murmur2", ""),
-            "rekeyed": ("uniform", "none", ""),
-        }
-        del plain
-        table = Table("variant", "events/s")
-        figures: dict[str, Any] = {}
-        for name, (topic, partitioner, mechanism) in variants.items():
-            if args.only and args.only != name:
-                continue
-            seconds, _ = measure(cluster, Path(temporary), topic, partitioner, mechanism)
-            figures[name] = round(n / seconds)
-            table.add_row(name, f"{figures[name]:,}")
-        console.print(table)
-        if args.json:
-            print(json.dumps(figures))
-
-
-def load_kafka(bootstrap: str) -> Any:
-    """Connection settings for a bootstrap address."""
-    from hushstream.topics.config_model import Kafka
-
-    return Kafka(bootstrap=bootstrap)
+        with console.status("producing"):
+            for law in ("uniform", "zipf"):
+                cluster._admin.create_topics([NewTopic(law, PARTITIONS, 1)])[law].result()
+                time.sleep(0.5)
+                produce(cluster, law, users(law, n, rng), rng)
+        exact = True
+        for name, (topic, partitioner, mechanism) in VARIANTS.items():
+            if only in (None, name):
+                with console.status(name):
+                    seconds, total = measure(cluster, folder, topic, partitioner, mechanism)
+                figures[name] = round(n / seconds)
+                exact &= total == n
+        if only in (None, "stock"):
+            with console.status("stock Faust"):
+                figures["stock"] = round(stock(broker.bootstrap, "uniform", stock_events, folder))
+            if "uniform" in figures:
+                figures["ratio"] = round(figures["uniform"] / figures["stock"], 1)
+        figures["exact"] = exact
+    return figures
 
 
 if __name__ == "__main__":
