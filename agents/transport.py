@@ -21,6 +21,7 @@ from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport import drivers
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
+from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_clients import aiokafka_options
 from hushstream.topics.config_model import Kafka
 
@@ -171,6 +172,15 @@ class Consumer(driver.Consumer):
         thread = cast(ConsumerThread, self._thread)
         consumer = thread._ensure_consumer()
         await thread.call_thread(_seek, consumer, TopicPartition(*tp), position)
+
+    def group_error(self) -> EngineError | None:
+        """Why the group refused this member for good, if it did: nobody else would say so."""
+        thread = cast(ConsumerThread | None, self._thread)
+        coordinator = getattr(getattr(thread, "_consumer", None), "_coordinator", None)
+        task = getattr(coordinator, "_coordination_task", None)
+        if task is None or not task.done() or task.cancelled() or task.exception() is None:
+            return None
+        return EngineError(f"the consumer group refused this worker: {task.exception()!r}")
 
     def ack(self, message: Message) -> bool:
         """Nothing to remember: what is applied is in the state."""

@@ -302,7 +302,7 @@ class Worker:
         """Faust's own services may crash without telling anybody."""
         while True:
             await asyncio.sleep(0.5)
-            crash = self.app.crash_reason
+            crash = self.app.crash_reason or self._consumer.group_error()
             if crash is not None or self.app.should_stop:
                 self.fail(crash or EngineError("the consumer stopped"))
 

@@ -1,0 +1,132 @@
+"""Faults at random points on a real broker; afterwards a replay must agree with every byte.
+
+Two or more workers serve four pipelines (direct and re-partitioned, with feedback and without,
+epochs of one window and of several, one of them over its budget) while records keep coming, some
+of them in aborted transactions, one partition of each topic idle. Meanwhile workers are killed,
+their data wiped, stopped past their session and resumed, added and removed, the clock's owner is
+taken, and the broker is killed and started again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _chaos import BROKER, PARTITIONS, TOML, Load, Monkey
+from _cluster import Local, local
+from hushstream.agents.admin import read_ledger
+from hushstream.agents.replay import replay
+from hushstream.deploy.broker import Broker
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+RATE = 600  # records per second, all topics
+SPEED = 2.0  # hours of event time per second
+
+
+def chaos(
+    points: int,
+    seed: int,
+    folder: Path,
+    broker: Broker,
+    report: Callable[[str], None] = lambda kind: None,
+) -> dict[str, Any]:
+    """Run a deployment through ``points`` faults, then compare it with its replay.
+
+    Returns the figures of the replay, the faults by kind, and workers that died by themselves.
+    """
+    topics = {"visits": PARTITIONS, "orders": PARTITIONS}
+    with local(folder, broker.bootstrap, TOML, topics) as run:
+        monkey = Monkey(run, broker, random.Random(seed))
+        load = Load(run, seed, RATE, SPEED)
+        load.start()
+        monkey.begin(2)
+        for _ in range(points):
+            report(monkey.point())
+        report("settling")
+        load.end()
+        run.trigger(load.now)
+        monkey.settle()
+        found = finish(run, load, monkey)
+    return {"points": points, **found, "faults": monkey.counts, "died": monkey.died}
+
+
+def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
+    """Wait for the releases, end the workers, and let the replay judge."""
+    time.sleep(2)  # the clock takes the last request
+    triggers = run.triggers()
+    run.wait_released(triggers, 120)
+    for member in list(run.workers):
+        run.stop(member)
+    outcome = replay(run.config())
+    ledger = read_ledger(run.cluster, "chaos")  # raises if its chain is broken or charges twice
+    paid = {(t.pipeline, t.epoch): t.charge for t in run.triggers()}
+    wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
+    figures = outcome.figures()
+    return {
+        name: figures[name]
+        for name in ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed",
+                     "problems")
+    } | {
+        "events": load.sent,
+        "triggers": len(triggers),
+        "charges": len(ledger.charges),
+        "refused": len(ledger.refused),
+        "wrong_charges": len(wrong),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=None, help="faults (default 40)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="a few points, within a minute")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    points = options.points or (5 if options.quick else 40)
+    console = Console(stderr=True)
+    hidden = options.json and not console.is_terminal
+    with (
+        tempfile.TemporaryDirectory(prefix="hush-chaos-") as folder,
+        Broker(quiet=True, overrides=BROKER) as broker,
+        Progress(console=console, disable=hidden) as bar,
+    ):
+        task = bar.add_task("faults", total=points + 1)
+
+        def report(kind: str) -> None:
+            bar.update(task, advance=1, description=kind)
+
+        found = chaos(points, options.seed, Path(folder), broker, report)
+    if options.json:
+        print(json.dumps(found))
+    else:
+        show(found)
+    bad = found["lost"] or found["doubled"] or found["differing"] or found["wrong_charges"]
+    sys.exit(1 if bad else 0)
+
+
+def show(found: dict[str, Any]) -> None:
+    """For people."""
+    table = Table("", "", title="after the faults", show_header=False)
+    for name, value in found.items():
+        if name == "faults":
+            value = ", ".join(f"{kind} {n}" for kind, n in sorted(value.items()))
+        if name not in ("problems", "died"):
+            table.add_row(name, str(value))
+    console = Console()
+    console.print(table)
+    for line in [*found["problems"], *found["died"]]:
+        console.print(line, markup=False)
+
+
+if __name__ == "__main__":
+    main()
