@@ -72,9 +72,9 @@ def exit_code(error: HushError) -> int:
 def main(args: list[str] | None = None) -> None:
     """Entry point of ``hush``."""
     try:
-        hush.main(args, standalone_mode=False)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
+        # Commands return nothing: a number is the code of a command that left early.
+        code = hush.main(args, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         sys.exit(130)

@@ -7,24 +7,24 @@ record is decoded once, whatever the number of pipelines.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from fractions import Fraction
-from operator import attrgetter
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
 from hushstream.mechanisms.contract import I64, Mechanism
-from hushstream.mechanisms.errors import ConfigError
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
+from .event_times import FACTORS, LATEST, fits, iso, scale, scaled
+from .event_types import define, getter, paths_of, safely, tree_of
+
 MAX_KEY = 1024  # bytes of one encoded key
 MAX_UNIT = 4096  # bytes of one encoded unit
-LATEST = 253_402_300_800_000_000  # microseconds: the year 10000
 
 Bad = dict[int, str]  # row -> reason, a word from `REASONS`
 
@@ -129,16 +129,16 @@ class Decoder:
         self._pipelines = tuple(pipelines)
         self._mechanisms = tuple(mechanisms)
         self._zone = ZoneInfo(fields.zone)
-        paths = _paths(fields, pipelines)
-        tree = _tree(paths)
-        self._decode = msgspec.json.Decoder(_define(tree)).decode
-        self._get = {path: _getter(path, tree) for path in paths}
+        paths = paths_of(fields, pipelines)
+        tree = tree_of(paths)
+        self._decode = msgspec.json.Decoder(define(tree)).decode
+        self._get = {path: getter(path, tree) for path in paths}
 
     def decode(self, records: Sequence[Raw]) -> Decoded:
         """Decode a list of records; never raises for what a record contains."""
         events, bad = self._parse(records)
         time = self._times(events, records, bad)
-        unit = self._units(events, bad)
+        unit = self._units(events, records, bad)
         views = tuple(
             self._view(p, m, events, time, bad)
             for p, m in zip(self._pipelines, self._mechanisms, strict=True)
@@ -174,7 +174,7 @@ class Decoder:
         try:
             return [get(e) for e in events]
         except AttributeError:  # a bad record, or a parent that is null
-            return [_safely(get, e) for e in events]
+            return [safely(get, e) for e in events]
 
     def _times(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> I64:
         how = self._fields.time_format
@@ -182,27 +182,31 @@ class Decoder:
             values: list[Any] = [r.timestamp for r in records]
         else:
             values = self._column(self._fields.time or "", events)
-        if how in _FACTORS and (quick := _scale(values, _FACTORS[how])) is not None:
+        if how in FACTORS and (quick := scale(values, FACTORS[how])) is not None:
             return quick
-        convert = _iso(self._zone) if how == "iso" else _scaled(_FACTORS[how])
+        convert = iso(self._zone) if how == "iso" else scaled(FACTORS[how])
         out = np.zeros(len(events), np.int64)
         try:
             out[:] = [convert(v) for v in values]
             wrong = np.flatnonzero((out < 0) | (out >= LATEST))
         except (TypeError, ValueError, OverflowError):
-            wrong = np.array([r for r, v in enumerate(values) if not _fits(convert, v, out, r)])
+            wrong = np.array([r for r, v in enumerate(values) if not fits(convert, v, out, r)])
         for row in wrong.tolist():
             bad.setdefault(row, "missing_time" if values[row] is None else "bad_time")
         return out
 
-    def _units(self, events: list[Any], bad: Bad) -> list[Any]:
+    def _units(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> list[Any]:
         columns = [self._column(path, events) for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        if len(columns) == 1 and None not in units:
+        # A short record cannot hold a huge unit.
+        small = all(len(r.value or b"") <= MAX_UNIT for r in records)
+        if small and len(columns) == 1 and None not in units:
             return units
         for row, values in enumerate(zip(*columns, strict=True)):
             if None in values:
                 bad.setdefault(row, "missing_unit")
+            elif not small and sum(len(str(v).encode()) for v in values) > MAX_UNIT:
+                bad.setdefault(row, "huge_unit")
         return units
 
     def _view(
@@ -250,7 +254,10 @@ class Decoder:
 
     def _floats(self, path: str, events: list[Any], bad: Bad, own: Bad) -> NDArray[np.float64]:
         values = self._column(path, events)
-        floats = np.array([math.nan if v is None else v for v in values], np.float64)
+        try:
+            floats = np.array([math.nan if v is None else v for v in values], np.float64)
+        except OverflowError:  # an integer beyond every float
+            floats = np.array([_float(v) for v in values], np.float64)
         for row in np.flatnonzero(~np.isfinite(floats)).tolist():
             if row not in bad:
                 own.setdefault(row, "missing_value" if values[row] is None else "not_finite")
@@ -302,6 +309,13 @@ def decode_key(key: bytes) -> list[Any]:
     return msgspec.json.decode(key)  # type: ignore[no-any-return]
 
 
+def _float(value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf
+
+
 _SIGNS: dict[Any, int] = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}
 
 
@@ -324,113 +338,6 @@ def _good(n: int, *faults: Bad) -> NDArray[np.intp]:
     for bad in faults:
         good[list(bad)] = False
     return np.flatnonzero(good)
-
-
-def _fits(convert: Callable[[Any], int], value: Any, out: I64, row: int) -> bool:
-    try:
-        out[row] = convert(value)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return bool(0 <= out[row] < LATEST)
-
-
-def _iso(zone: tzinfo) -> Callable[[Any], int]:
-    parse = datetime.fromisoformat
-
-    def convert(value: Any) -> int:
-        moment = parse(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=zone)
-        return round(moment.timestamp() * 1_000_000)
-
-    return convert
-
-
-def _scaled(factor: int) -> Callable[[Any], int]:
-    def convert(value: Any) -> int:
-        return value * factor if type(value) is int else round(value * factor)
-
-    return convert
-
-
-def _scale(values: list[Any], factor: int) -> I64 | None:
-    """All times at once where every one is an integer in range; else None."""
-    try:
-        times = np.array(values)
-    except (ValueError, OverflowError):
-        return None
-    if times.dtype != np.int64 or (times < 0).any() or (times >= LATEST // factor).any():
-        return None
-    return times * factor
-
-
-_FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "record": 1_000}
-
-
-def _paths(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[str, set[str]]:
-    """Every path with the kinds of values that it may hold."""
-    paths: dict[str, set[str]] = {}
-    if fields.time is not None and fields.time_format != "record":
-        paths.setdefault(fields.time, set()).add("str" if fields.time_format == "iso" else "number")
-    for path in fields.unit:
-        paths.setdefault(path, set()).update(("str", "int"))
-    for pipeline in pipelines:
-        for path in pipeline.key:
-            paths.setdefault(path, set()).update(("str", "int", "bool"))
-        for path in [c.field for c in pipeline.columns] + list((pipeline.inputs or {}).values()):
-            paths.setdefault(path, set()).add("number")
-        if pipeline.sign is not None:
-            paths.setdefault(pipeline.sign, set()).update(("str", "int", "bool"))
-    return paths
-
-
-_KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "number": int | float}
-
-
-def _tree(paths: Mapping[str, set[str]]) -> dict[str, Any]:
-    """Nested field names with the type of each leaf; fields not named are skipped unparsed."""
-    tree: dict[str, Any] = {}
-    for path, kinds in paths.items():
-        node = tree
-        *parents, leaf = path.split(".")
-        for parent in parents:
-            node = node.setdefault(parent, {})
-            if not isinstance(node, dict):
-                raise ConfigError(f"field {path!r}: {parent!r} is used as a value elsewhere")
-        if isinstance(node.get(leaf), dict):
-            raise ConfigError(f"field {path!r} is used as a parent of other fields elsewhere")
-        kind: Any = None
-        for name in sorted(kinds):
-            kind = _KINDS[name] if kind is None else kind | _KINDS[name]
-        node[leaf] = kind | None
-    return tree
-
-
-def _define(tree: Mapping[str, Any]) -> Any:
-    fields = []
-    names = {}
-    for place, (name, kind) in enumerate(tree.items()):
-        # Field names of JSON need not be identifiers.
-        names[f"f{place}"] = name
-        nested = _define(kind) | None if isinstance(kind, dict) else kind
-        fields.append((f"f{place}", nested, None))
-    return msgspec.defstruct("Event", fields, rename=names, gc=False)
-
-
-def _getter(path: str, tree: Mapping[str, Any]) -> Callable[[Any], Any]:
-    places = []
-    node: Any = tree
-    for step in path.split("."):
-        places.append(f"f{list(node).index(step)}")
-        node = node[step]
-    return attrgetter(".".join(places))
-
-
-def _safely(get: Callable[[Any], Any], event: Any) -> Any:
-    try:
-        return get(event)
-    except AttributeError:
-        return None
 
 
 def utc(microseconds: int) -> str:
