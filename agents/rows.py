@@ -39,14 +39,21 @@ class RowTable:
 
     def store(self, window: int, rows: Rows, step: Step) -> None:
         """Put rows and their index entries into a step."""
-        packed = np.empty(len(rows.key), self._layout)
-        packed["due"], packed["cell"] = rows.due, rows.cell
-        blob, width = packed.tobytes(), self._layout.itemsize
+        blob, width = self._packed(rows), self._layout.itemsize
+        fresh = self._packed(self._mechanism.init_rows(rows.key))
         prefix = ROW + sortable(window)
         for place, key in enumerate(rows.key.tolist()):
             value = blob[place * width : (place + 1) * width]
+            if value == fresh[place * width : (place + 1) * width]:
+                step.rows[prefix + key] = None  # as if never seen: not worth a row
+                continue
             step.rows[prefix + key] = value
             step.local.update(derived(prefix + key, value))
+
+    def _packed(self, rows: Rows) -> bytes:
+        packed = np.zeros(len(rows.key), self._layout)
+        packed["due"], packed["cell"] = rows.due, rows.cell
+        return packed.tobytes()
 
 
 def derived(key: bytes, value: bytes | None) -> Changes:

@@ -59,8 +59,9 @@ class IngestShard:
         secret: bytes,
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
+        most: int = EVENTS,
     ) -> None:
-        self._source = source
+        self._most = most
         self._clock = clock
         self._feedback = feedback
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
@@ -83,8 +84,8 @@ class IngestShard:
     ) -> Step | None:
         """Use what the clock allows; None if that is nothing."""
         entries = self._gated(self._clock.since(self._skip))
-        if len(records) > EVENTS:
-            records = records[:EVENTS]
+        if len(records) > self._most:
+            records = records[: self._most]
             fetched = records[-1].offset + 1
         start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
         step = self._ingest.step(

@@ -207,7 +207,13 @@ class Worker:
         if pipeline is None:
             kind, subject = "ingest", source.name
             stage = IngestShard(
-                source, tp.partition, names, plan.secret, self._broadcast.clock, self._feedback
+                source,
+                tp.partition,
+                names,
+                plan.secret,
+                self._broadcast.clock,
+                self._feedback,
+                plan.config.engine.step_records,
             )
         elif tp.topic == names.units(pipeline.name):
             kind, subject = "bound", pipeline.name

@@ -93,7 +93,7 @@ def test_direct_and_repartitioned_streams_release_the_same_values():
 @pytest.mark.parametrize("size", [7, 333])
 def test_the_size_of_steps_changes_nothing(monkeypatch, size):
     whole = released(run(BASE))
-    monkeypatch.setattr(stages, "EVENTS", size)
+    monkeypatch.setattr(stages.IngestShard.__init__, "__defaults__", (size,))
     monkeypatch.setattr(stages, "FRAMES", 3)
     assert released(run(BASE)) == whole
 
@@ -104,7 +104,7 @@ def test_spilling_and_releasing_in_chunks_change_nothing(monkeypatch, chunk, spi
     monkeypatch.setattr(aggregate, "CHUNK", chunk)
     monkeypatch.setattr(aggregate, "SPILL", spill)
     monkeypatch.setattr(stages, "FRAMES", 2)
-    monkeypatch.setattr(stages, "EVENTS", 200)
+    monkeypatch.setattr(stages.IngestShard.__init__, "__defaults__", (200,))
     assert released(run(BASE)) == whole
 
 
