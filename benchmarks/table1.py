@@ -5,7 +5,7 @@ Ten million users, 59 million records, a million keys that nobody knows beforeha
 histogram over the whole key space at the last trigger; a key that is not released counts as 0.
 
     python benchmarks/table1.py [--scale 1.0|0.1|0.01] [--triggers 100|1000] [--designs a,b,…]
-                                [--shape NAME] [--delay 0|1] [--seeds N] [--quick] [--json] [--out DIR]
+                                [--shape NAME] [--delay 0|1] [--seeds N] [--quick] [--json]
 
 Designs: paper (as published; its threshold holds at each trigger, not at all of them),
 sound_paper, tree, toeplitz, terminal, adaptive, debiased, one_shot (a single release at the end:
@@ -53,7 +53,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "toeplitz": {"budget": 32, "adaptive_weight": 0, "factorization": "toeplitz"},
     "terminal": {"budget": 32, "adaptive_weight": 0, "factorization": "terminal"},
     "adaptive": {"budget": 12, "adaptive_weight": 0.3, "factorization": "terminal"},
-    "debiased": {"budget": 3.5, "adaptive_weight": 0.3, "debias": True},
+    "debiased": {"budget": 4, "adaptive_weight": 0.25, "debias": True},
     "one_shot": {"budget": 8, "adaptive_weight": 0, "debias": True},
 }
 COLOURS = {"paper": "#b23a48", "sound_paper": "#8d99ae", "one_shot": "#2b2d42"}

@@ -69,7 +69,7 @@ class HistogramParameters:
     min_users: int = 1
     aggregate: str = "values"
     debias: bool = False
-    debias_cap: int = 400
+    debias_cap: int = 100
     delay: int = 1
     threshold_delta_share: float = 0.5
     last_share: float = 0.5
