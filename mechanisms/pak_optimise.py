@@ -128,6 +128,7 @@ class Problem:
         at_least("top", self.top, 1)
         positive("epsilon", self.epsilon)
         positive("scale", self.scale)
+        positive("beta", self.beta)
         if self.smooth:
             positive("delta", self.delta)
 
@@ -147,13 +148,13 @@ def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
         warmups: numbers of warm-up records to choose from; none tries shares of n.
 
     Raises:
-        ParameterError: no choice satisfies the conditions of the threshold.
+        ParameterError: no choice satisfies the conditions of the smooth threshold.
     """
     tried = warmups or [max(1, int(share * problem.records)) for share in _WARMUPS]
     with localcontext(normal.precision(_DIGITS)):
         best = min(_candidates(problem, tried), key=lambda pair: pair[0], default=None)
         if best is None:
-            raise ParameterError("epsilon", problem.epsilon, "too small for a threshold")
+            raise ParameterError("beta", problem.beta, "kappa exceeds its cap for every split")
         records, tail, safety, factor, split = best[1]
         scale = normal.decimal(problem.scale)
         rank = int(safety * tail * records) + 1

@@ -17,7 +17,7 @@ from .process import chosen
 from .slots import Slots
 from .slots_plan import SlotParameters, check_delta, sampler_delta, slots_of
 from .threshold_smooth import SmoothQuantile
-from .validate import one_of
+from .validate import one_of, positive
 
 _FANOUT = 16
 _TALLEST = 5
@@ -119,7 +119,8 @@ def _chooser(
 
 
 def _beta(parameters: PakParameters) -> Fraction:
-    return Fraction(parameters.beta).limit_denominator(1 << 20)
+    beta = Fraction(positive("beta", parameters.beta)).limit_denominator(1 << 40)
+    return positive("beta", beta)
 
 
 def counter_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_online_equals_offline_exactly(shape: tuple[int, int], seed: int, size: 
     noise = tree(seed, fanout, levels, size)
     ready = forest(noise, fanout)
     prefix = [ready.prefix(end) for end in range(fanout**levels + 1)]
-    online = [after - before for before, after in zip(prefix, prefix[1:], strict=False)]
+    online = [after - before for before, after in itertools.pairwise(prefix)]
     assert online == offline([level.tolist() for level in noise], fanout)[0]
 
 
@@ -51,7 +52,7 @@ def test_truth_plus_consistent_noise_is_the_consistent_noisy_tree(
     separate = offline([level.tolist() for level in noise], fanout)
     for level, values in enumerate(offline(noisy, fanout)):
         assert values == [z + int(x) for z, x in zip(separate[level], sums[level], strict=True)]
-    for low, high in zip(separate, separate[1:], strict=False):
+    for low, high in itertools.pairwise(separate):
         parts = [sum(low[i * fanout : (i + 1) * fanout]) for i in range(len(high))]
         assert parts == high
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -108,7 +109,7 @@ def edges(tree: Chunks | InfiniteTree, first: int, end: int) -> list[tuple[int, 
     if isinstance(tree, InfiniteTree):
         return [(first, end)]
     cuts = [first, *range(first // tree.blocks * tree.blocks + tree.blocks, end, tree.blocks), end]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(itertools.pairwise(cuts))
 
 
 def test_variance_adds_up_over_chunks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -202,7 +203,7 @@ def exact_law(chooser: SmoothQuantile, histogram: np.ndarray) -> list[float]:
         for theta in chooser.thresholds[:-1]
     ]
     edges = [0.0, *(below(cut) for cut in cuts), 1.0]
-    return [b - a for a, b in zip(edges, edges[1:], strict=False)]
+    return [b - a for a, b in itertools.pairwise(edges)]
 
 
 def test_the_released_threshold_is_private_on_neighbours() -> None:
