@@ -7,6 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hushstream.deploy.broker import Broker
+from hypothesis import settings
+
+# The same examples every time, and no deadline: the machine may be busy.
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
 
 BROKER_FIXTURES = {"broker", "own_broker"}
 

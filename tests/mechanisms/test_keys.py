@@ -1,0 +1,96 @@
+"""Columns of byte strings against plain lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.errors import ContractError
+from hushstream.mechanisms.keys import Keys, concat
+from hypothesis import given
+from hypothesis import strategies as st
+
+# Narrow alphabets make prefixes, zero bytes and repeats common.
+NARROW = st.lists(st.sampled_from([b"\0", b"a", b"\xff"]), max_size=5).map(b"".join)
+KEY = st.one_of(NARROW, st.binary(max_size=12), st.binary(min_size=60, max_size=70))
+LISTS = st.one_of(
+    st.lists(KEY, max_size=25),
+    st.lists(NARROW, max_size=25),
+    st.integers(1, 9).flatmap(lambda w: st.lists(st.binary(min_size=w, max_size=w), max_size=25)),
+)
+
+
+@given(LISTS)
+def test_round_trip(listed):
+    keys = Keys.of(listed)
+    assert len(keys) == len(listed)
+    assert keys.tolist() == list(keys) == listed
+    assert [keys[i] for i in range(len(listed))] == listed
+    assert [keys[-1 - i] for i in range(len(listed))] == listed[::-1]
+    assert keys.packed().tobytes() == b"".join(listed)
+
+
+@given(LISTS)
+def test_unique_is_that_of_a_sorted_set(listed):
+    distinct, row = Keys.of(listed).unique()
+    assert distinct.tolist() == sorted(set(listed))
+    assert [distinct[i] for i in row] == listed
+    assert distinct.is_canonical()
+    assert row.dtype == np.intp
+
+
+@given(LISTS)
+def test_unique_of_a_cut_column_sees_only_the_cut(listed):
+    keys = Keys.of([b"before", *listed, b"after"])
+    cut = Keys(keys.data, keys.offsets[1:-1])
+    distinct, row = cut.unique()
+    assert distinct.tolist() == sorted(set(listed))
+    assert [distinct[i] for i in row] == listed
+    assert cut.packed().tobytes() == b"".join(listed)
+
+
+@given(LISTS, st.data())
+def test_take_and_index_are_those_of_a_list(listed, data):
+    keys = Keys.of(listed)
+    rows = data.draw(st.lists(st.integers(0, max(len(listed) - 1, 0)), max_size=30))
+    rows = rows if listed else []
+    assert keys.take(np.array(rows, np.intp)).tolist() == [listed[i] for i in rows]
+    mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(listed), max_size=len(listed))),
+                    bool)  # fmt: skip
+    assert keys[mask].tolist() == [k for k, m in zip(listed, mask, strict=True) if m]
+    a, b = data.draw(st.integers(-3, 30)), data.draw(st.integers(-3, 30))
+    assert keys[a:b].tolist() == listed[a:b]
+
+
+@given(st.lists(LISTS, max_size=4))
+def test_concat_is_that_of_lists(columns):
+    assert concat(map(Keys.of, columns)).tolist() == [k for c in columns for k in c]
+
+
+@given(LISTS)
+def test_canonical_means_sorted_and_distinct(listed):
+    assert Keys.of(listed).is_canonical() == (listed == sorted(set(listed)))
+    assert (Keys.of(listed) == Keys.of(list(listed))) is True
+    assert (Keys.of(listed) == listed) is False
+
+
+@given(st.lists(st.integers(0, (1 << 64) - 1), max_size=20))
+def test_codes_round_trip_in_the_order_of_the_integers(numbers):
+    keys = Keys.of_codes(np.array(numbers, np.uint64))
+    assert keys.codes().tolist() == numbers
+    assert keys.unique()[0].codes().tolist() == sorted(set(numbers))
+
+
+@given(st.integers(1, 9), st.integers(0, 12))
+def test_width_is_none_unless_it_is_common(width, n):
+    keys = Keys.fixed(np.arange(n * width, dtype=np.uint8).reshape(n, width))
+    assert keys.width() == (width if n else None)
+    assert concat([keys, Keys.of([b"x" * (width + 1)])]).width() == (None if n else width + 1)
+
+
+def test_keys_that_are_no_codes_are_refused_and_nothing_is_shown():
+    keys = Keys.of([b"secret", b"s"])
+    with pytest.raises(ContractError) as caught:
+        keys.codes()
+    assert "secret" not in str(caught.value) + repr(keys)
+    with pytest.raises(TypeError):
+        hash(keys)

@@ -1,0 +1,171 @@
+"""Frames: what is decoded is what was encoded, however often it had to be split."""
+
+from __future__ import annotations
+
+import hushstream.topics.frames as frames
+import numpy as np
+import pyarrow as pa
+import pytest
+from hushstream.mechanisms.contract import Part, merge
+from hushstream.mechanisms.errors import EngineError
+from hushstream.mechanisms.keys import Keys, concat
+from hushstream.topics.frames import Barrier, Cells, Events, Slice
+from hushstream.topics.records import Trigger
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+I64 = st.integers(-(1 << 63), (1 << 63) - 1)
+RAW = st.binary(max_size=20)
+
+
+@st.composite
+def slices(draw):
+    listed = draw(st.lists(RAW, min_size=1, max_size=8, unique=True))
+    n = draw(st.integers(1, 30))
+    c = draw(st.integers(0, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    top = (1 << 63) - 1
+    return Slice(
+        draw(st.integers(-(1 << 40), 1 << 40)),
+        draw(st.integers(1, 1 << 31)),
+        rng.integers(0, 256, (n, 16)).astype(np.uint8),
+        Keys.of(listed),
+        rng.integers(0, len(listed), n).astype(np.intp),
+        rng.integers(-top, top, (n, c)),
+        rng.choice(np.array([1, -1], np.int8), n),
+    )
+
+
+@st.composite
+def parts(draw):
+    listed = sorted(draw(st.lists(RAW, max_size=12, unique=True)))
+    c, g = draw(st.integers(1, 12)), draw(st.integers(0, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 1000)))
+    return Part(
+        Keys.of(listed),
+        rng.integers(0, 2, len(listed)).astype(np.uint8),
+        rng.integers(-(1 << 62), 1 << 62, (len(listed), c)),
+        rng.integers(-(1 << 62), 1 << 62, g),
+    )
+
+
+def rows(one: Slice) -> list[tuple[object, ...]]:
+    return [
+        (u.tobytes(), one.keys[k], tuple(v), int(s))
+        for u, k, v, s in zip(one.unit, one.key, one.value.tolist(), one.sign, strict=True)
+    ]
+
+
+@given(slices(), st.integers(0, 1 << 30))
+def test_events_come_back(one, origin):
+    (frame,) = frames.encode_events(origin, one)
+    taken = frames.decode(frame)
+    assert isinstance(taken, Events)
+    assert (taken.origin, taken.slice.window, taken.slice.batch) == (origin, one.window, one.batch)
+    assert rows(taken.slice) == rows(one)
+    assert taken.slice.value.dtype == np.int64 and taken.slice.sign.dtype == np.int8
+
+
+@given(parts(), st.integers(-(1 << 40), 1 << 40), st.integers(1, 1 << 31))
+def test_cells_come_back(part, window, batch):
+    (frame,) = frames.encode_cells(3, window, batch, part)
+    taken = frames.decode(frame)
+    assert isinstance(taken, Cells)
+    assert (taken.origin, taken.window, taken.batch) == (3, window, batch)
+    assert taken.part.key == part.key
+    for name in ("lane", "sums", "totals"):
+        assert getattr(taken.part, name).tolist() == getattr(part, name).tolist()
+
+
+@given(slices(), st.integers(1500, 4000))
+@settings(max_examples=40)
+def test_events_are_split_at_the_limit_and_stay_in_order(one, limit):
+    before = frames.LIMIT
+    frames.LIMIT = limit
+    try:
+        sent = list(frames.encode_events(0, one))
+    finally:
+        frames.LIMIT = before
+    taken = [frames.decode(frame).slice for frame in sent]
+    assert all(len(f) <= limit or len(s.unit) == 1 for f, s in zip(sent, taken, strict=True))
+    assert [row for s in taken for row in rows(s)] == rows(one)
+
+
+@given(parts(), st.integers(900, 2000))
+@settings(max_examples=40)
+def test_cells_are_split_at_the_limit_and_stay_in_order(part, limit):
+    part = part._replace(totals=np.zeros_like(part.totals))
+    before = frames.LIMIT
+    frames.LIMIT = limit
+    try:
+        sent = list(frames.encode_cells(0, 1, 1, part))
+    finally:
+        frames.LIMIT = before
+    taken = [frames.decode(frame).part for frame in sent]
+    assert all(len(f) <= limit or len(p.key) <= 1 for f, p in zip(sent, taken, strict=True))
+    assert concat([p.key for p in taken]) == part.key
+    assert np.concatenate([p.sums for p in taken]).tolist() == part.sums.tolist()
+
+
+def test_a_real_list_stays_below_the_brokers_limit():
+    rng = np.random.default_rng(0)
+    n = 20_000
+    one = Slice(
+        0, 1, rng.integers(0, 256, (n, 16)).astype(np.uint8),
+        Keys.of(rng.bytes(1000) for _ in range(3000)), rng.integers(0, 3000, n).astype(np.intp),
+        rng.integers(0, 1 << 60, (n, 4)), np.ones(n, np.int8),
+    )  # fmt: skip
+    sent = list(frames.encode_events(0, one))
+    assert len(sent) > 4
+    assert max(map(len, sent)) <= frames.LIMIT < 1_000_000
+    assert sum(len(frames.decode(frame).slice.unit) for frame in sent) == n
+
+
+@given(st.lists(I64, max_size=4), st.integers(0, 5))
+def test_barriers_carry_their_whole_trigger(totals, origin):
+    trigger = Trigger(5, {"a": [1, 2]}, "p", 7, -3, 2, True, 9, -1, 4, "ab" * 32, "hash", "version")
+    barrier = Barrier(origin, trigger, np.array(totals, np.int64))
+    taken = frames.decode(frames.encode_barrier(barrier))
+    assert isinstance(taken, Barrier)
+    assert (taken.origin, taken.trigger) == (origin, trigger)
+    assert taken.totals.tolist() == totals and taken.totals.dtype == np.int64
+
+
+@given(slices(), st.data())
+def test_a_part_of_a_slice_has_the_keys_of_its_rows_only(one, data):
+    chosen = data.draw(st.lists(st.integers(0, len(one.unit) - 1), max_size=20, unique=True))
+    some = one.part(np.array(sorted(chosen), np.intp))
+    assert rows(some) == [rows(one)[i] for i in sorted(chosen)]
+    assert set(some.keys) == {one.keys[one.key[i]] for i in chosen}
+
+
+@given(parts())
+def test_taking_all_rows_in_pieces_merges_to_the_same(part):
+    part = part._replace(totals=np.zeros_like(part.totals))
+    half = len(part.key) // 2
+    pieces = [
+        frames.take_part(part, np.arange(a, b)) for a, b in ((half, len(part.key)), (0, half))
+    ]
+    whole, again = merge([part]), merge(pieces)
+    assert whole.key == again.key and whole.sums.tolist() == again.sums.tolist()
+
+
+@given(st.lists(RAW, max_size=20), st.data())
+def test_keys_survive_arrow_even_when_cut_from_a_longer_column(listed, data):
+    cut = data.draw(st.integers(0, len(listed)))
+    keys = Keys.of(listed)[cut:]
+    array = frames.binary(keys)
+    assert array.to_pylist() == listed[cut:]
+    assert frames.keys_of(array).tolist() == listed[cut:]
+    assert frames.keys_of(pa.array(listed, pa.binary())[cut:]).tolist() == listed[cut:]
+
+
+@pytest.mark.parametrize("change", [{b"version": b"2"}, {b"kind": b"other"}])
+def test_a_frame_of_another_version_or_kind_is_not_guessed_at(change):
+    schema = pa.schema([], {b"kind": b"cells", b"version": b"1", b"origin": b"0", b"window": b"0",
+                            b"batch": b"1"} | change)  # fmt: skip
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays([], schema=schema))
+    with pytest.raises(EngineError, match="upgrade this worker"):
+        frames.decode(sink.getvalue().to_pybytes())
