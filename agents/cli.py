@@ -25,6 +25,7 @@ MODULES = (
     "cli_ledger",
     "cli_replay",
     "cli_broker",
+    "cli_demo",
 )
 
 
