@@ -4,9 +4,9 @@ Candidates are the public thresholds θ_0 < … < θ_{c-1} = B; the private inpu
 warm-up records in each bucket ``(θ_{i-1}, θ_i]``. Two scores serve two purposes:
 
 * `exceedance_scores` weighs what clipping cuts off against the noise that θ brings (ToPS: Wang,
-  Chen, Zhang, Su, Li, Jha, *Continuous Release of Data Streams under both Centralized and Local
-  Differential Privacy*, CCS 2021). All scores move the same way when records come or go, and by
-  at most one a record, hence the noisy maximum costs ε with noise DLap(1/ε).
+  Chen, Zhang, Su, Cheng, Li, Li, Jha, *Continuous Release of Data Streams under both Centralized
+  and Local Differential Privacy*, CCS 2021). All scores move the same way when records come or go,
+  and by at most one a record, hence the noisy maximum costs ε with noise DLap(1/ε).
 * `rank_scores` looks for the K-th largest record. These scores may move in different directions,
   hence DLap(2/ε).
 
