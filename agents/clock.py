@@ -222,39 +222,39 @@ class ClockOwner:
         self._consumer.seek(requests, begin[requests])
 
     async def _run(self) -> None:
-        outage: float | None = None
-        while True:
-            began = time.monotonic()
-            try:
-                await self._beat()
-                outage = None
-            except asyncio.CancelledError:
-                raise
-            except (KafkaError, ConnectionError) as error:
-                outage = began if outage is None else outage
-                if began - outage > OUTAGE_SECONDS:
-                    self._on_failure(EngineError("the clock has had no broker for 5 minutes"))
-                    return
-                await self._again(error)
-            except BaseException as error:
-                self._on_failure(error)
-                return
-            await asyncio.sleep(max(self._beat_seconds - (time.monotonic() - began), 0.01))
+        """Beat until closed; an outage of the broker is waited out, anything else stops us."""
+        try:
+            while True:
+                began = time.monotonic()
+                try:
+                    await self._beat()
+                except (KafkaError, ConnectionError, asyncio.TimeoutError) as error:
+                    await self._again(error)
+                rest = self._beat_seconds - (time.monotonic() - began)
+                await asyncio.sleep(max(rest, 0.01))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._on_failure(error)
 
     async def _again(self, error: Exception) -> None:
-        """After a failed transaction: nothing of it is known, so read everything again."""
+        """After a failed transaction: nothing of it is known, so read everything again.
+
+        Raises:
+            EngineError: no broker for `OUTAGE_SECONDS`.
+        """
         log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
-        await self._let_go()
-        with_retry = time.monotonic() + OUTAGE_SECONDS
+        until = time.monotonic() + OUTAGE_SECONDS
         while True:
+            await self._let_go()
             try:
                 await self._acquire()
                 return
-            except (KafkaError, ConnectionError):
-                await self._let_go()
-                if time.monotonic() > with_retry:
-                    raise
+            except (KafkaError, ConnectionError, asyncio.TimeoutError):
+                if time.monotonic() > until:
+                    minutes = OUTAGE_SECONDS / 60
+                    raise EngineError(f"no broker for {minutes:g} minutes; stopping") from None
                 await asyncio.sleep(1.0)
 
     async def _beat(self) -> None:
