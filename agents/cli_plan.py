@@ -158,7 +158,16 @@ def simulate(
 
 
 def _report(report: Any) -> Table:
-    names = ("window", "keys", "released", "records", "covered", "l1", "l2", "linf")
+    names: tuple[str, ...] = (
+        "window",
+        "keys",
+        "released",
+        "records",
+        "covered",
+        "l1",
+        "l2",
+        "linf",
+    )
     # Streams of points and values have no exact answer per key to stand beside.
     names = tuple(name for name in names if any(name in w for w in report.windows))
     table = Table(*names, title=f"{report.pipeline}, last trigger of each window")

@@ -228,7 +228,7 @@ class ClockOwner:
                 began = time.monotonic()
                 try:
                     await self._beat()
-                except (KafkaError, ConnectionError, asyncio.TimeoutError) as error:
+                except (TimeoutError, KafkaError, ConnectionError) as error:
                     await self._again(error)
                 rest = self._beat_seconds - (time.monotonic() - began)
                 await asyncio.sleep(max(rest, 0.01))
@@ -251,7 +251,7 @@ class ClockOwner:
             try:
                 await self._acquire()
                 return
-            except (KafkaError, ConnectionError, asyncio.TimeoutError):
+            except (TimeoutError, KafkaError, ConnectionError):
                 if time.monotonic() > until:
                     minutes = OUTAGE_SECONDS / 60
                     raise EngineError(f"no broker for {minutes:g} minutes; stopping") from None

@@ -99,6 +99,7 @@ class Worker:
             broker=brokers,
             broker_credentials=transport.credentials(kafka),
             store="memory://",
+            datadir=str(self.plan.data_dir / "faust"),
             web_enabled=False,
             topic_allow_declare=False,
             topic_disable_leader=True,
