@@ -102,6 +102,8 @@ class IngestShard:
         """Entries up to the first trigger whose feedback is still missing.
 
         That trigger may have been handled by an earlier step, so open windows are looked at too.
+        Re-partitioned pipelines wait as well: a frame sent too early would stand in the units log
+        before the barrier that its own feedback waits for, and nothing would ever move again.
         """
         for name in self._delays:
             for window, done in self._timelines[name].done.items():

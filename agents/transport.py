@@ -9,13 +9,14 @@ the records were fetched, where ``position`` is exactly what was handed over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import faust
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, NoOffsetForPartitionError
 from aiokafka.structs import TopicPartition
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport import drivers
@@ -85,7 +86,7 @@ def _take(fetcher: Any, active: set[TP]) -> Iterator[Interval]:
         if type(held) is not FetchResult:
             del fetcher._records[tp]
             fetcher._notify(fetcher._wait_consume_future)
-            held.check_raise()
+            _raise(held)
             continue
         assignment = held._assignment
         state = assignment.state_value(tp) if assignment.active else None
@@ -96,6 +97,16 @@ def _take(fetcher: Any, active: set[TP]) -> Iterator[Interval]:
             fetcher._notify(fetcher._wait_consume_future)
         if start is not None and state is not None and state.position > start:
             yield Interval(name, start, state.position, records)
+
+
+def _raise(failed: Any) -> None:
+    """Raise what a fetch reported, such as an offset out of range.
+
+    A position is asked of the group as soon as a partition is assigned. That the group knows
+    none is no error: a moment later the shard says where it stands.
+    """
+    with contextlib.suppress(NoOffsetForPartitionError):
+        failed.check_raise()
 
 
 class Consumer(driver.Consumer):

@@ -1,0 +1,19 @@
+"""The helpers of the benchmarks that run whole deployments, for tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+if str(BENCHMARKS) not in sys.path:
+    sys.path.append(str(BENCHMARKS))
+
+import _chaos  # noqa: E402
+import _cluster  # noqa: E402
+import chaos  # noqa: E402
+
+BROKER = _chaos.BROKER
+Local = _cluster.Local
+local = _cluster.local
+run_chaos = chaos.chaos
