@@ -13,20 +13,38 @@ if TYPE_CHECKING:
     from .events import InputFields, PipelineFields
 
 
+ROLES = {
+    "text": {"str"},
+    "number": {"number"},
+    "unit": {"str", "int"},
+    "key": {"str", "int", "bool"},
+    "sign": {"str", "int", "bool"},
+}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "bool": (bool,), "number": (int, float),
+}  # fmt: skip
+
+
+def types_of(role: str) -> frozenset[type]:
+    """The Python types that a value in some role may have."""
+    return frozenset(kind for name in ROLES[role] for kind in _TYPES[name])
+
+
 def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[str, set[str]]:
     """Every path with the kinds of values that it may hold."""
     paths: dict[str, set[str]] = {}
     if fields.time is not None and fields.time_format != "record":
-        paths.setdefault(fields.time, set()).add("str" if fields.time_format == "iso" else "number")
+        role = "text" if fields.time_format == "iso" else "number"
+        paths.setdefault(fields.time, set()).update(ROLES[role])
     for path in fields.unit:
-        paths.setdefault(path, set()).update(("str", "int"))
+        paths.setdefault(path, set()).update(ROLES["unit"])
     for pipeline in pipelines:
         for path in pipeline.key:
-            paths.setdefault(path, set()).update(("str", "int", "bool"))
+            paths.setdefault(path, set()).update(ROLES["key"])
         for path in [c.field for c in pipeline.columns] + list((pipeline.inputs or {}).values()):
-            paths.setdefault(path, set()).add("number")
+            paths.setdefault(path, set()).update(ROLES["number"])
         if pipeline.sign is not None:
-            paths.setdefault(pipeline.sign, set()).update(("str", "int", "bool"))
+            paths.setdefault(pipeline.sign, set()).update(ROLES["sign"])
     return paths
 
 

@@ -21,7 +21,7 @@ from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
 from .event_times import FACTORS, LATEST, fits, iso, scale, scaled
-from .event_types import define, getter, paths_of, safely, tree_of
+from .event_types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
 MAX_KEY = 1024  # bytes of one encoded key
 MAX_UNIT = 4096  # bytes of one encoded unit
@@ -132,6 +132,7 @@ class Decoder:
         paths = paths_of(fields, pipelines)
         tree = tree_of(paths)
         self._decode = msgspec.json.Decoder(define(tree)).decode
+        self._kinds = paths
         self._get = {path: getter(path, tree) for path in paths}
 
     def decode(self, records: Sequence[Raw]) -> Decoded:
@@ -169,19 +170,31 @@ class Decoder:
                 bad[row] = "malformed"
         return None
 
-    def _column(self, path: str, events: list[Any]) -> list[Any]:
+    def _column(
+        self, path: str, role: str, events: list[Any], bad: Bad, own: Bad | None = None
+    ) -> list[Any]:
+        """Values of a path; a type that only another role of the field allows is a fault."""
         get = self._get[path]
         try:
-            return [get(e) for e in events]
+            values = [get(e) for e in events]
         except AttributeError:  # a bad record, or a parent that is null
-            return [safely(get, e) for e in events]
+            values = [safely(get, e) for e in events]
+        if self._kinds[path] != ROLES[role]:
+            wanted = types_of(role)
+            for row, value in enumerate(values):
+                if value is not None and type(value) not in wanted:
+                    values[row] = None
+                    if row not in bad:
+                        (bad if own is None else own).setdefault(row, "wrong_type")
+        return values
 
     def _times(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> I64:
         how = self._fields.time_format
         if how == "record":
             values: list[Any] = [r.timestamp for r in records]
         else:
-            values = self._column(self._fields.time or "", events)
+            role = "text" if how == "iso" else "number"
+            values = self._column(self._fields.time or "", role, events, bad)
         if how in FACTORS and (quick := scale(values, FACTORS[how])) is not None:
             return quick
         convert = iso(self._zone) if how == "iso" else scaled(FACTORS[how])
@@ -196,7 +209,7 @@ class Decoder:
         return out
 
     def _units(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> list[Any]:
-        columns = [self._column(path, events) for path in self._fields.unit]
+        columns = [self._column(path, "unit", events, bad) for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
         small = all(len(r.value or b"") <= MAX_UNIT for r in records)
@@ -228,7 +241,7 @@ class Decoder:
     def _keys(
         self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
-        columns = [self._column(path, events) for path in p.key]
+        columns = [self._column(path, "key", events, bad, own) for path in p.key]
         values = list(zip(*columns, strict=True)) if columns else [()] * len(events)
         place: dict[tuple[Any, ...], int] = {}
         # True == 1 in Python: the type is part of the key.
@@ -253,7 +266,7 @@ class Decoder:
         return out
 
     def _floats(self, path: str, events: list[Any], bad: Bad, own: Bad) -> NDArray[np.float64]:
-        values = self._column(path, events)
+        values = self._column(path, "number", events, bad, own)
         try:
             floats = np.array([math.nan if v is None else v for v in values], np.float64)
         except OverflowError:  # an integer beyond every float
@@ -268,7 +281,7 @@ class Decoder:
         out = np.ones(len(events), np.int8)
         if p.sign is None:
             return out
-        for row, value in enumerate(self._column(p.sign, events)):
+        for row, value in enumerate(self._column(p.sign, "sign", events, bad, own)):
             sign = _sign(value)
             if sign is None and row not in bad:
                 own.setdefault(row, "bad_sign")

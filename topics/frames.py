@@ -76,7 +76,7 @@ Frame = Events | Cells | Barrier
 def encode_events(origin: int, events: Slice) -> Iterator[bytes]:
     """Frames of at most `LIMIT` bytes each, in order."""
     frame = _encode_events(origin, events)
-    if len(frame) <= LIMIT or len(events.unit) == 1:
+    if len(frame) <= LIMIT or len(events.unit) <= 1:
         yield frame
         return
     half = len(events.unit) // 2
@@ -87,7 +87,7 @@ def encode_events(origin: int, events: Slice) -> Iterator[bytes]:
 def encode_cells(origin: int, window: int, batch: int, part: Part) -> Iterator[bytes]:
     """Frames of at most `LIMIT` bytes each, in key order."""
     frame = _encode_cells(origin, window, batch, part)
-    if len(frame) <= LIMIT or len(part.key) == 1:
+    if len(frame) <= LIMIT or len(part.key) <= 1:
         yield frame
         return
     half = len(part.key) // 2
