@@ -129,6 +129,14 @@ class Cluster:
         found = self._admin.describe_topics(TopicCollection(names))
         return {name: str(found[name].result().topic_id) for name in names}
 
+    def begins(self, topic: str, partitions: int) -> list[int]:
+        """First offset that each partition still has."""
+        from confluent_kafka.admin import OffsetSpec
+
+        places = [TopicPartition(topic, n) for n in range(partitions)]
+        found = self._admin.list_offsets({place: OffsetSpec.earliest() for place in places})
+        return [found[place].result().offset for place in places]
+
     def configs(self, topic: str) -> dict[str, str]:
         """Effective configuration of a topic."""
         from confluent_kafka.admin import ConfigResource, ResourceType
@@ -263,6 +271,7 @@ def _declarations(
                 "config_hash": p.config_hash,
                 "config": p.config,
                 "topic_ids": cluster.ids(own),
+                "begins": cluster.begins(source.topic, source.partitions),
                 "partitions": own,
             }
             records.append(ledger.next("pipeline", now, body))

@@ -27,7 +27,7 @@ from .model import Deployment, Pipeline
 from .replay_compare import Outcome, compare_dead_letters, compare_releases
 from .replay_units import compare_units
 from .run import prepare
-from .worker import Plan
+from .worker import Plan, begin_of
 
 Places = dict[tuple[str, int], list[Frame]]
 Report = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
@@ -150,7 +150,7 @@ def read_logs(plan: Plan, deployment: Deployment, report: Report) -> Logs:
     for source in deployment.inputs:
         found = reader.read(source.topic, source.partitions)
         for n, log in enumerate(found):
-            _check_whole(source.topic, n, log)
+            _check_whole(source.topic, n, log.begin, begin_of(logs.ledger, source)[n])
             logs.raw[source.topic, n] = log.records
     return logs
 
@@ -169,11 +169,11 @@ class _Reader:
         return read_topic(self._kafka, topic, partitions, committed, advance)
 
 
-def _check_whole(topic: str, partition: int, log: PartitionLog) -> None:
-    if log.begin > 0:
+def _check_whole(topic: str, partition: int, begin: int, needed: int) -> None:
+    if begin > needed:
         raise EngineError(
-            f"{topic}-{partition} begins at offset {log.begin}: its first records were deleted by "
-            "retention, and without them nothing can be recomputed; replay earlier, or keep more"
+            f"{topic}-{partition} begins at offset {begin}: records from {needed} on were deleted "
+            "by retention, and without them nothing can be recomputed; replay earlier, or keep more"
         )
 
 

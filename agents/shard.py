@@ -65,6 +65,7 @@ class Shard:
         changelog: topic of this stage's state; same partition number.
         on_full, on_free: pause and resume the input.
         on_seek: ask for the input from another position.
+        begin: where the input began when the deployment did.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Shard:
         on_flow: Callable[[TP, bool], None],
         on_seek: Callable[[TP, int], Awaitable[None]],
         on_failure: Callable[[BaseException], None],
+        begin: int = 0,
     ) -> None:
         self.tp = tp
         self._shared = shared
@@ -97,7 +99,8 @@ class Shard:
         self._closing = False
         self._fetched = 0
         self._reached = 0
-        self.marker = Marker(shared.genesis, 0)
+        self._begin = Marker(shared.genesis, begin)
+        self.marker = self._begin
 
     @property
     def applied(self) -> int:
@@ -124,8 +127,7 @@ class Shard:
         await self._producer.start()  # returns once an earlier owner's leftovers are aborted
         self._store = await self._restore()
         (row,) = self._store.get_many([MARKER])
-        if row is not None:
-            self.marker = msgspec.json.decode(row, type=Marker)
+        self.marker = self._begin if row is None else msgspec.json.decode(row, type=Marker)
         self._stage.open(self._store, self.marker)
         self._records.clear()
         self._fetched = max(self.marker.applied, 0)

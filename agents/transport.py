@@ -9,14 +9,13 @@ the records were fetched, where ``position`` is exactly what was handed over.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import faust
 from aiokafka.consumer.fetcher import FetchResult
-from aiokafka.errors import ConsumerStoppedError, NoOffsetForPartitionError
+from aiokafka.errors import ConsumerStoppedError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 from faust.auth import SASLCredentials, SSLCredentials
 from faust.transport import drivers
@@ -105,8 +104,17 @@ def _raise(failed: Any) -> None:
     A position is asked of the group as soon as a partition is assigned. That the group knows
     none is no error: a moment later the shard says where it stands.
     """
-    with contextlib.suppress(NoOffsetForPartitionError):
+    try:
         failed.check_raise()
+    except NoOffsetForPartitionError:
+        return
+    except OffsetOutOfRangeError as error:
+        places = ", ".join(f"{tp.topic}-{tp.partition} ({n})" for tp, n in error.args[0].items())
+        raise EngineError(
+            f"the next record to read is gone: {places}; it was deleted before it was applied "
+            "(retention of the topic), or the topic was cut short: restore it, or begin a new "
+            "deployment (another deployment.name)"
+        ) from None
 
 
 class Consumer(driver.Consumer):

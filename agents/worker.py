@@ -94,6 +94,7 @@ class Worker:
         engine, kafka = self.plan.config.engine, self.plan.config.kafka
         session = engine.session_timeout / 1e6
         brokers = [f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")]
+        self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         app = faust.App(
             self.plan.names.group,
             broker=brokers,
@@ -232,6 +233,7 @@ class Worker:
             self._on_flow,
             self._on_seek,
             self.fail,
+            begin_of(plan.ledger, source)[tp.partition] if pipeline is None else 0,
         )
 
     def _make_clock(self) -> ClockOwner:
@@ -320,6 +322,13 @@ class Worker:
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()
         await self._broadcast.close()
+
+
+def begin_of(ledger: Ledger, source: Input) -> list[int]:
+    """Where each partition of an input began when its first pipeline was declared."""
+    numbers = [ledger.pipelines[p.name] for p in source.pipelines if p.name in ledger.pipelines]
+    first = min(numbers, key=lambda body: body["number"], default={})
+    return first.get("begins") or [0] * source.partitions
 
 
 def _stages(deployment: Deployment) -> list[tuple[Input, Pipeline | None]]:
