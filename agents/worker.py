@@ -93,6 +93,7 @@ class Worker:
         transport.register()
         engine, kafka = self.plan.config.engine, self.plan.config.kafka
         session = engine.session_timeout / 1e6
+        self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         brokers = [f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")]
         self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         app = faust.App(
