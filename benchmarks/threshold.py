@@ -7,15 +7,16 @@ threshold by a noisy maximum; ``smooth`` is the paper's smooth sensitivity with 
 Both pay for the warm-up's sum too. Beside them, what another counter gains at the same threshold: a
 consistent 16-ary hierarchy, and square-root Toeplitz factors with Gaussian noise (exact formulas).
 
-(b) Mean squared error of 200 random range sums after a warm-up of an eighth: PAK (smooth threshold,
-binary tree), ToPS, B with either hierarchy, and each one's threshold with the other's hierarchy.
+(b) Mean squared error of 200 random range sums after a warm-up of an eighth: PAK (smooth threshold
+or noisy maximum, binary tree), ToPS, B with either hierarchy, and each one's threshold with the
+other's hierarchy.
 
     python benchmarks/threshold.py [--quick] [--json] [--out DIR]
 
 The last line under ``--json``: ``pak_gain_trips``, ``pak_gain_purchases`` (ratios of mean absolute
 errors), the same for ``smooth``, and ``tops_over_pak``, ``tops_over_fixed`` (largest ratios of mean
-squared errors over all streams and ε; ``tops_over_fixed_wide`` against B in ToPS's own hierarchy),
-and every row.
+squared errors over all streams and ε; ``tops_over_pak_max`` against PAK with the noisy maximum,
+``tops_over_fixed_wide`` against B in ToPS's own hierarchy), and every row.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ import matplotlib.pyplot as plt
 WARMUP, LAST, EVERY, EPSILON = 50_000, 1000, 10, Fraction(1)
 METHODS = {
     "pak": "PAK (smooth, tree)",
+    "pak_max": "PAK (noisy maximum, tree)",
     "tops": "ToPS",
     "fixed": "B, tree",
     "fixed_wide": "B, wide hierarchy",
@@ -138,7 +140,7 @@ def range_errors(stream: Stream, epsilon: Fraction, runs: int) -> Row:
     place = np.searchsorted(ends, spans)
     truth = np.concatenate([[0], np.cumsum(rest)])[spans]
     warm, wide = Warm.of(stream, records), Wide.of(len(rest), epsilon)
-    choice = pak_choice(stream, records, epsilon, True)
+    choices = {smooth: pak_choice(stream, records, epsilon, smooth) for smooth in (True, False)}
     row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
     for name in METHODS:
         squares, thetas = [], []
@@ -147,7 +149,8 @@ def range_errors(stream: Stream, epsilon: Fraction, runs: int) -> Row:
             if name.startswith("fixed"):
                 theta = stream.top
             elif name.startswith("pak"):
-                theta = pak_threshold(warm, choice, epsilon, True, noise)
+                smooth = name != "pak_max"
+                theta = pak_threshold(warm, choices[smooth], epsilon, smooth, noise)
             else:
                 theta = wide.threshold(warm, records, stream.top, noise)
             clipped = np.minimum(rest, theta)
@@ -195,7 +198,7 @@ def totals_of(first: list[Row], second: list[Row]) -> Row:
     for name in ("trips", "purchases"):
         out[f"pak_gain_{name}"] = by_name[name]["pak_gain"]
         out[f"smooth_gain_{name}"] = by_name[name]["smooth_gain"]
-    for other in ("pak", "fixed", "fixed_wide"):
+    for other in ("pak", "pak_max", "fixed", "fixed_wide"):
         out[f"tops_over_{other}"] = max(row["tops"] / row[other] for row in second)
     out["hierarchy_gain"] = min(row["hierarchy_gain"] for row in first)
     out["matrix_gain"] = min(row["matrix_gain"] for row in first)
