@@ -54,7 +54,7 @@ async def read_to_end(
     Yields lists with the position reached and the end; at least one, which may be empty.
 
     Raises:
-        EngineError: ``start`` is below what the topic still has.
+        EngineError: ``start`` is below what the topic still has, or above its end.
     """
     client = consumer(kafka)
     await client.start()
@@ -64,8 +64,8 @@ async def read_to_end(
         begin = (await client.beginning_offsets([tp]))[tp]
         end = (await client.end_offsets([tp]))[tp]
         position = begin if start is None else start
-        if position < begin:
-            raise EngineError(f"{topic}-{partition} no longer has offset {position}")
+        if not begin <= position <= end:
+            raise EngineError(f"{topic}-{partition} does not hold offset {position}")
         client.seek(tp, position)
         yield [], position, end
         while position < end:
