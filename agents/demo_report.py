@@ -69,16 +69,15 @@ class Show:
         """One thing that is done, and when."""
         self._console.print(f"[green]✓[/] {text} [dim]({time.monotonic() - began:.0f} s)[/]")
 
+    def _title(self, text: str) -> None:
+        self._console.print(f"\n[bold]{text}[/]", soft_wrap=True)
+
     def table(self, result: Result) -> None:
         """Key, private value, error bar: at most twelve rows, and what else there is."""
         p, rows = result.pipeline, result.rows
         day = result.place[0][:10]
         budget = f"ε={float(p.epsilon):g} δ={float(p.delta):g} per {p.unit_name}"
-        table = Table(
-            title=f"{p.name}: window from {day}, trigger {result.place[1]}; {budget}",
-            title_justify="left",
-            title_style="bold",
-        )
+        table = Table()
         names = list(next(iter(rows.values()))["values"]) if rows else ["count"]
         table.add_column(" / ".join(p.key_names))
         for name in names:
@@ -87,23 +86,24 @@ class Show:
         for key, row in list(rows.items())[:TOP]:
             cells = [cell for name in names for cell in _pair(row["values"][name])]
             table.add_row(key, *cells)
-        self._console.print()
+        head = f"{p.name}: window from {day}, trigger {result.place[1]} of {p.mechanism.horizon}"
+        self._title(f"{head}; {budget}")
         self._console.print(table)
         more = f"and {len(rows) - TOP} more keys; " if len(rows) > TOP else ""
-        self._console.print(f"{more}± is {p.confidence:.0%} of the noise alone", style="dim")
+        self._console.print(
+            f"{more}± covers the noise alone, {p.confidence:.0%} of the time", style="dim"
+        )
         hidden = len(result.truth) - len(set(result.truth) & set(rows))
         if hidden:
             self._console.print(
                 f"{len(rows)} of {len(result.truth)} keys released, with {result.covered:.0%} of "
-                f"the records; {hidden} keys stay hidden: too few {p.unit_name}s stand behind them"
+                f"the records; {hidden} stay hidden: too few units ({p.unit_name}) behind them"
             )
 
     def budget(self, ledger: Ledger, results: list[Result]) -> None:
         """What the ledger says was spent."""
         spent = totals(ledger, [r.pipeline.name for r in results])
-        table = Table(
-            title="Budget spent, from the ledger", title_justify="left", title_style="bold"
-        )
+        table = Table()
         for name in ("pipeline", "unit", "epochs charged", "ε per epoch", "δ per epoch"):
             table.add_column(name, justify="left" if name in ("pipeline", "unit") else "right")
         for result in results:
@@ -112,7 +112,7 @@ class Show:
             table.add_row(
                 p.name, p.unit_name, str(epochs), f"{float(p.epsilon):g}", f"{float(p.delta):g}"
             )
-        self._console.print()
+        self._title("Budget spent, from the ledger")
         self._console.print(table)
         trips = [r.pipeline for r in results if r.pipeline.unit_name == "trip"]
         if trips:
@@ -127,11 +127,7 @@ class Show:
 
     def operator(self, results: list[Result]) -> None:
         """Exact counts, which a real deployment shows to its operators only."""
-        table = Table(
-            title="Operator's view: exact counts of raw data, never published",
-            title_justify="left",
-            title_style="bold yellow",
-        )
+        table = Table()
         for name in ("pipeline", "records", "dead letters", "late records", "cut off by the bound"):
             table.add_column(name, justify="left" if name == "pipeline" else "right")
         for r in results:
@@ -139,7 +135,7 @@ class Show:
             table.add_row(
                 r.pipeline.name, f"{r.records:,}", str(r.seen.dead), str(r.seen.late), cut
             )
-        self._console.print()
+        self._title("Operator's view: exact counts of raw data, never published")
         self._console.print(table)
         self._console.print(
             "Dead letters: trips without a pickup zone. Late: a trip of the month before. "
@@ -153,8 +149,8 @@ class Show:
         say()
         say(f"Picture: [bold]{picture}[/]", soft_wrap=True)
         say(
-            "It shows the truth beside the releases. That is only done here because these data "
-            "are public or synthetic.",
+            "It shows the truth beside the releases, and the lines above say how much stays hidden "
+            "or is cut off. That is only done here because these data are public or synthetic.",
             style="dim",
         )
         say()
