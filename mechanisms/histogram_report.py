@@ -9,12 +9,13 @@ import numpy as np
 
 from .contract import Cost
 from .histogram import Histogram, S
-from .process import STEPS
+from .histogram_rounds import Rounds
+from .process import STEPS, Process
 
 _Z95 = 1.6448536269514722
 
 
-def plan(mechanism: Histogram) -> dict[str, Any]:
+def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
     """Bounds, noise, thresholds and chances to appear; a function of public parameters alone.
 
     ``users_50`` and ``users_95`` say how many users with one record each give a key a chance of
@@ -34,10 +35,14 @@ def plan(mechanism: Histogram) -> dict[str, Any]:
         "cost": _cost(mechanism.loss),
         "delay": mechanism.delay,
     }
-    return out | (_selection(mechanism) if mechanism.public is None else {})
+    if isinstance(mechanism, Rounds):
+        return out | _chances(mechanism, mechanism.selector)
+    if mechanism.public is not None:
+        return out
+    return out | _chances(mechanism, mechanism.quantities[0].lanes[S])
 
 
-def _bound(mechanism: Histogram) -> dict[str, Any]:
+def _bound(mechanism: Histogram | Rounds) -> dict[str, Any]:
     bound = mechanism.bound
     out: dict[str, Any] = {"kind": bound.kind, "most_records_per_key": bound.most_per_key()}
     if bound.kind == "records":
@@ -56,8 +61,8 @@ def _cost(loss: Cost) -> dict[str, float]:
     }
 
 
-def _selection(mechanism: Histogram) -> dict[str, Any]:
-    process, last = mechanism.quantities[0].lanes[S], mechanism.horizon
+def _chances(mechanism: Histogram | Rounds, process: Process) -> dict[str, Any]:
+    last = mechanism.horizon
     deviation = float(np.sqrt(process.variance_at(last, np.zeros(1, np.int64))[0]))
     half = mechanism.threshold[-1] / STEPS
     least = float(mechanism.min_units)

@@ -241,6 +241,20 @@ def test_the_plan_is_public_plain_and_right() -> None:
     assert 0.4 < appeared[0] < 0.62 and 0.91 < appeared[1] < 0.985
 
 
+@pytest.mark.parametrize(
+    "parameters", [{"selection": "rounds"}, {"aggregate": "keys"}, {"bound": "records"}], ids=str
+)
+def test_every_kind_has_a_plan(parameters: dict[str, Any]) -> None:
+    mechanism = build(HistogramParameters(**parameters), Setting(EPSILON, DELTA, 5))
+    told = json.loads(json.dumps(plan(mechanism)))
+    assert len(told["threshold"]) == len(told["noise_stddev"]) == 5
+    assert 1 <= told["users_50"] < told["users_95"] and told["bound"]["budget"] > 0
+
+
+def test_a_public_list_has_a_plan_without_thresholds() -> None:
+    assert "threshold" not in plan(made(keys=(b"a",)))
+
+
 def test_released_noise_differs_between_columns_lanes_and_keys() -> None:
     mechanism = made(4, columns=(("fare", 0, 9),), adaptive_weight=0.3)
     draws = [
