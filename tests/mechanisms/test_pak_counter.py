@@ -69,7 +69,7 @@ def test_variances_of_the_tree() -> None:
 def test_stated_variances_are_the_measured_ones(counter: Counter) -> None:
     """Prefixes, ranges and views; accepted at σ, rejected at two thirds and one and a half."""
     ends = np.arange(1, HORIZON + 1)
-    drawn = np.array([counter.noise(keyed(str(i)), 6, ends) for i in range(600)], float)
+    drawn = np.array([counter.noise(keyed(str(i)), 6, ends) for i in range(400)], float)
     drawn /= counter.steps
     views = [{7: 1.0}, sliding_weights(11, 4), average_weights(20, 8)]
     views += [decayed_weights(9, Fraction(1, 2)), sliding_weights(3, 5)]

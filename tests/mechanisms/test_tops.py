@@ -122,7 +122,7 @@ def test_stated_variances_are_the_measured_ones(
     """Accepted at σ; two thirds and one and a half times σ are rejected."""
     blocks, empty = Blocks(tree, width, 64 * width, smoother), np.zeros(16, np.int64)
     silent = blocks.run(zero, 20, Past(), 0, empty)[1].value
-    drawn = [blocks.run(keyed(str(i)), 20, Past(), 0, empty)[1] for i in range(700)]
+    drawn = [blocks.run(keyed(str(i)), 20, Past(), 0, empty)[1] for i in range(400)]
     variance = drawn[0].variance
     use = variance > 0
     squares = np.mean([(one.value - silent) ** 2.0 for one in drawn], axis=0)
