@@ -49,7 +49,7 @@ def read_file(path: Path) -> list[dict[str, Any]]:
     """Rows of a CSV (numbers recognised), JSON-lines or Arrow file.
 
     Raises:
-        ConfigError: the file is missing or of another kind.
+        ConfigError: the file is missing, of another kind, or cannot be read as what it says.
     """
     readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
         ".csv": _csv,
@@ -63,7 +63,13 @@ def read_file(path: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"{path}: simulate reads {', '.join(sorted(readers))} files")
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file")
-    return list(readers[path.suffix](path))
+    try:
+        return list(readers[path.suffix](path))
+    except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
+        # Nothing of the content is quoted: it may be private.
+        raise ConfigError(
+            f"{path}: this is no {path.suffix} file in UTF-8 that can be read"
+        ) from None
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -85,9 +91,19 @@ def _typed(text: str | None) -> Any:
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if line.strip():
-                yield json.loads(line)
+                yield _object(path, number, line)
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        row = None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{path}, line {number}: each line must be a JSON object")
+    return row
 
 
 def _arrow(path: Path) -> Iterator[dict[str, Any]]:
