@@ -36,8 +36,9 @@ def run(site: Site, users: int, workers: int, picture: Path, console: Console) -
     """
     began = time.monotonic()
     show = Show(console)
-    with console.status("starting Apache Kafka on the loopback"):
-        site.start_broker()
+    if not site.bootstrap:
+        console.print("Starting Apache Kafka on the loopback; the first time it is fetched.")
+    site.start_broker()
     show.step(f"Apache Kafka serves at {site.bootstrap}", began)
     config, deployment, names = site.create_topics()
     show.step(f"{len(site.topics)} topics created, ledger begun", began)

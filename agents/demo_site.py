@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
 import shutil
 import signal
@@ -14,13 +13,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child, end_process
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config import Config, load
 from hushstream.topics.names import Names
 
-from .admin import ANY_TIME, Cluster, TopicSpec, begin, read_ledger
+from .admin import ANY_TIME, Cluster, TopicSpec, begin, public_topics, read_ledger
 from .compiled import compile_config
 from .demo_workload import DATA
 from .model import Deployment
@@ -44,6 +45,7 @@ class Site:
         self.bootstrap = bootstrap or ""
         self._broker: Broker | None = None
         self._workers: list[Child] = []
+        self._owned: tuple[list[str], str] | None = None
         self.topics: list[str] = []
 
     @property
@@ -69,12 +71,25 @@ class Site:
         config = load(self.config_path, environ={})
         cluster = Cluster(config.kafka)
         cluster.wait()
-        specs = [TopicSpec(n, p, ANY_TIME, True, "raw events") for n, p in PARTITIONS.items()]
-        self.topics = cluster.create(specs, 1)
         deployment = compile_config(config, PARTITIONS)
-        self.topics += begin(cluster, deployment, 1, int(time.time() * 1e6))
+        specs = [TopicSpec(n, p, ANY_TIME, True, "raw events") for n, p in PARTITIONS.items()]
+        self._claim(cluster, [*specs, *public_topics(deployment)], deployment.name)
+        replication = -1 if self._broker is None else 1
+        self.topics = cluster.create(specs, replication)
+        self.topics += begin(cluster, deployment, replication, int(time.time() * 1e6))
         genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
         return config, deployment, Names(deployment.name, genesis)
+
+    def _claim(self, cluster: Cluster, specs: list[TopicSpec], prefix: str) -> None:
+        """Refuse a cluster that has such topics already: the demo deletes its own at the end."""
+        names = {spec.name for spec in specs}
+        taken = [t for t in cluster.topics() if t in names or t.startswith(f"{prefix}.")]
+        if taken:
+            raise EngineError(
+                f"{self.bootstrap} has topics that the demo would use: {', '.join(sorted(taken))}; "
+                "delete them if they are those of an earlier demo, or use another cluster"
+            )
+        self._owned = sorted(names), f"{prefix}."
 
     def start_workers(self, number: int) -> None:
         """Processes of ``hush worker``, which end with this one unless they are to be kept."""
@@ -100,9 +115,13 @@ class Site:
 
     def remember(self) -> None:
         """Write down what runs, for `stop_kept`."""
-        pids = {"workers": [w.pid for w in self._workers]}
-        broker = self._broker.pid if self._broker else None
-        (self.folder / STATE).write_text(json.dumps(pids | {"broker": broker}), "utf-8")
+        state = {
+            "workers": [w.pid for w in self._workers],
+            "broker": self._broker.pid if self._broker else None,
+            "bootstrap": self.bootstrap,
+            "owned": self._owned,
+        }
+        (self.folder / STATE).write_text(json.dumps(state), "utf-8")
 
     def stop(self) -> None:
         """End workers, then the broker, and remove the folder."""
@@ -114,25 +133,26 @@ class Site:
                 worker.wait(5)
         if self._broker is not None:
             self._broker.stop(timeout=10)
+        elif self._owned is not None:
+            _delete_topics(self.bootstrap, *self._owned)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
     """A site that ends with the block, whatever happens in it; kept only if all went well."""
-    made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
-    try:
-        with _terminable():
+    with _terminable():
+        made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
+        ended_well = False
+        try:
             yield made
-    except BaseException:
-        with _undisturbed():
-            made.stop()
-        raise
-    if keep:
-        made.remember()
-        return
-    with _undisturbed():
-        made.stop()
+            ended_well = True
+        finally:
+            with _undisturbed():
+                if keep and ended_well:
+                    made.remember()
+                else:
+                    made.stop()
 
 
 @contextlib.contextmanager
@@ -173,10 +193,17 @@ def stop_kept(folder: Path) -> bool:
         end_process(pid, str(folder / "hush.toml"), 10)
     if state["broker"]:
         end_process(state["broker"], str(folder), 20)
+    elif state["owned"]:
+        _delete_topics(state["bootstrap"], *state["owned"])
     shutil.rmtree(folder, ignore_errors=True)
     return True
 
 
-def free_of(path: Path) -> bool:
-    """Whether a picture may be written to ``path``."""
-    return path.parent.is_dir() and os.access(path.parent, os.W_OK)
+def _delete_topics(bootstrap: str, names: list[str], prefix: str) -> None:
+    """Delete the demo's topics from a cluster that goes on; best effort, for it may be gone."""
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    with contextlib.suppress(KafkaException):
+        existing = client.list_topics(timeout=10).topics
+        mine = [t for t in existing if t in names or t.startswith(prefix)]
+        for done in (client.delete_topics(mine) if mine else {}).values():
+            done.result(10)
