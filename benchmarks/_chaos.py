@@ -138,6 +138,7 @@ class Load(threading.Thread):
             plain.flush(5)
             transactional.begin_transaction()
             self._some(transactional, self._rate // 20)
+            transactional.flush(5)  # an abort would drop what has not been sent
             if self._random.random() < 0.3:
                 transactional.abort_transaction(10)
             else:
