@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ class _Player:
                 self._producer.flush()
                 for stream in live:
                     self._request(stream, START + (step + 1) * stream.step)
-                self._until(lambda live=live, step=step: self._fired(live, step))
+                self._until(partial(self._fired, live, step))
             self._until(self._all_released)
 
     def _produce(self, stream: Replay, events: list[Event]) -> None:

@@ -97,7 +97,8 @@ def clicks(users: int) -> Replay:
     uniform over the day. All of it comes from one expanded hash, so that every run replays the
     same clicks.
     """
-    each = 1 + _draw((np.arange(100_000) + 26.0) ** -6.738, _uniform("activity", users))
+    activity: F64 = np.asarray((np.arange(100_000) + 26.0) ** -6.738, np.float64)
+    each = 1 + _draw(activity, _uniform("activity", users))
     user = np.repeat(np.arange(users), each)
     page = _draw(1 / np.arange(1.0, PAGES + 1), _uniform("pages", len(user)))
     time = np.sort((_uniform("times", len(user)) * (DAY // 1000)).astype(np.int64))
@@ -131,4 +132,5 @@ def _draw(weights: F64, uniform: F64) -> I64:
     """(n,) indices with probability proportional to ``weights``."""
     edges = np.cumsum(weights)
     found = np.searchsorted(edges, uniform * edges[-1], side="right")
-    return np.minimum(found, len(weights) - 1).astype(np.int64)
+    drawn: I64 = np.minimum(found, len(weights) - 1).astype(np.int64)
+    return drawn
