@@ -41,7 +41,7 @@ VALUE = 7654321
 COUNT = 4391  # records of the popular page, all told
 OFFSET = 813_000_000_000  # the first offset: none may be seen in any number
 # Figures that only exact counting gives: per micro-batch, and in all.
-EXACT = {str(n) for n in (COUNT, COUNT + 3, VALUE, *range(OFFSET, OFFSET + COUNT + 3))}
+EXACT = {str(n) for n in (COUNT, COUNT + 1, COUNT + 3, VALUE, *range(OFFSET, OFFSET + COUNT + 3))}
 
 
 def log() -> list[Raw]:
