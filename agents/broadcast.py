@@ -16,7 +16,7 @@ from hushstream.topics.records import decode_clock
 
 from .clocklog import ClockLog
 from .feedback import Feedback
-from .kafka import consumer, read_to_end, stop_quietly
+from .kafka import consumer, read_to_end, stop_quietly, through_outages
 
 log = logging.getLogger("hushstream.broadcast")
 
@@ -44,11 +44,15 @@ class Broadcast:
 
     async def open(self) -> None:
         """Read all logs to their ends, then follow them."""
+        await through_outages("following the clock", self._catch_up, _nothing)
+        self._task = asyncio.create_task(self._run(), name="broadcast")
+
+    async def _catch_up(self) -> None:
         for topic in (self._names.clock, *self._selected):
             tp = TopicPartition(topic, 0)
-            async for records, position, _ in read_to_end(self._kafka, topic, 0):
+            start = self._positions.get(tp)  # where an earlier attempt got to
+            async for records, position, _ in read_to_end(self._kafka, topic, 0, start):
                 self._take(tp, records, position)
-        self._task = asyncio.create_task(self._run(), name="broadcast")
 
     def _take(self, tp: TopicPartition, records: list[Any], position: int) -> None:
         for record in records:
@@ -89,10 +93,14 @@ class Broadcast:
 
     async def reload(self) -> None:
         """Read the clock's beats again, from the beginning."""
-        entries = []
-        async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0):
-            entries += [(r.offset, decode_clock(r.value)) for r in records]
-        self.clock.replace(entries)
+
+        async def read() -> None:
+            entries = []
+            async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0):
+                entries += [(r.offset, decode_clock(r.value)) for r in records]
+            self.clock.replace(entries)
+
+        await through_outages("reading the clock again", read, _nothing)
 
     async def close(self) -> None:
         """Stop following."""
@@ -100,3 +108,7 @@ class Broadcast:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+
+
+async def _nothing() -> None:
+    """A reader leaves nothing behind."""

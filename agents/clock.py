@@ -31,7 +31,7 @@ from hushstream.topics.records import (
 )
 from hushstream.topics.schedule import Due
 
-from .kafka import consumer, read_to_end, stop_quietly, transactional_producer
+from .kafka import consumer, read_to_end, stop_quietly, through_outages, transactional_producer
 from .ledger import Ledger, Record, charge_body
 from .model import Deployment, Pipeline
 from .timeline import Timeline, advance, fold
@@ -40,7 +40,6 @@ log = logging.getLogger("hushstream.clock")
 
 JUMP_SECONDS = 5.0
 MOST_TRIGGERS = 200  # of one transaction
-OUTAGE_SECONDS = 300.0
 
 
 class WallClock:
@@ -194,7 +193,7 @@ class ClockOwner:
 
     async def open(self) -> None:
         """Fence the owner before, read both logs, start beating."""
-        await self._acquire()
+        await through_outages("the clock", self._acquire, self._let_go)
         self._task = asyncio.create_task(self._run(), name="clock")
 
     async def _acquire(self) -> None:
@@ -241,21 +240,12 @@ class ClockOwner:
         """After a failed transaction: nothing of it is known, so read everything again.
 
         Raises:
-            EngineError: no broker for `OUTAGE_SECONDS`.
+            EngineError: no broker for five minutes.
         """
         log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
-        until = time.monotonic() + OUTAGE_SECONDS
-        while True:
-            await self._let_go()
-            try:
-                await self._acquire()
-                return
-            except (TimeoutError, KafkaError, ConnectionError):
-                if time.monotonic() > until:
-                    minutes = OUTAGE_SECONDS / 60
-                    raise EngineError(f"no broker for {minutes:g} minutes; stopping") from None
-                await asyncio.sleep(1.0)
+        await self._let_go()
+        await through_outages("the clock", self._acquire, self._let_go)
 
     async def _beat(self) -> None:
         await self._read_requests()

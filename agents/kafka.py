@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiokafka
+from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_clients import aiokafka_options
 from hushstream.topics.config_model import Kafka
 
 BATCH_BYTES = 900_000
+OUTAGE_SECONDS = 300.0
+
+log = logging.getLogger("hushstream.kafka")
 
 
 def transactional_producer(
@@ -74,6 +80,27 @@ async def read_to_end(
             yield found.get(tp, []), position, end
     finally:
         await client.stop()
+
+
+async def through_outages(
+    what: str, acquire: Callable[[], Awaitable[None]], let_go: Callable[[], Awaitable[None]]
+) -> None:
+    """Acquire something from the broker, however often that fails while it is away.
+
+    Raises:
+        EngineError: it stayed away for `OUTAGE_SECONDS`.
+    """
+    until = time.monotonic() + OUTAGE_SECONDS
+    while True:
+        try:
+            await acquire()
+            return
+        except (KafkaError, ConnectionError, TimeoutError) as error:
+            await let_go()
+            if time.monotonic() > until:
+                raise EngineError(f"{what}: no broker for {OUTAGE_SECONDS / 60:g} min") from error
+            log.warning("%s: waiting for the broker (%s)", what, type(error).__name__)
+            await asyncio.sleep(1.0)
 
 
 async def stop_quietly(client: Any) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from hushstream.mechanisms.errors import EngineError, LedgerError
 from hushstream.mechanisms.noise import fingerprint
 from hushstream.topics.config import Config
@@ -29,6 +31,19 @@ def prepare(config: Config, member: str = "", patience: float = 60.0) -> Plan:
     Raises:
         ConfigError, LedgerError, EngineError: what does not fit, and what to do.
     """
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return _prepare(config, member, patience)
+        except KafkaException as error:  # it answered, and then went away
+            if time.monotonic() > until:
+                raise EngineError(
+                    f"Kafka at {config.kafka.bootstrap} stopped answering: {error.args[0].str()}"
+                ) from None
+            time.sleep(1.0)
+
+
+def _prepare(config: Config, member: str, patience: float) -> Plan:
     secret = noise_key(config)
     cluster = Cluster(config.kafka, patience)
     cluster.wait()

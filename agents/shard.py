@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.errors import ProducerFenced
 from faust.types import TP
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_model import Kafka
 from hushstream.topics.records import Marker, encode
 from rocksdict import Cache
 
-from .kafka import read_to_end, stop_quietly, transactional_producer
+from .kafka import read_to_end, stop_quietly, through_outages, transactional_producer
 from .metrics import OperatorMetrics
 from .rows import derived
 from .stages import Stage
@@ -38,7 +38,6 @@ log = logging.getLogger("hushstream.shard")
 
 MOST = 60_000  # records waiting at one shard before its partition is paused
 FENCED_SECONDS = 3.0
-OUTAGE_SECONDS = 300.0
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
 
 
@@ -116,7 +115,7 @@ class Shard:
 
     async def open(self) -> None:
         """Fence earlier owners, restore the state, and start stepping."""
-        await self._acquire()
+        await through_outages(str(self.tp), self._acquire, self._let_go)
         self._task = asyncio.create_task(self._run(), name=f"shard {self.tp}")
         self.wake()
 
@@ -330,16 +329,8 @@ class Shard:
         if isinstance(error, ProducerFenced):
             # Somebody else owns this shard now; a rebalance will say so and close this one.
             await asyncio.sleep(FENCED_SECONDS)
-        patience = time.monotonic() + OUTAGE_SECONDS
-        while True:
-            await self._let_go()
-            try:
-                await self._acquire()
-                break
-            except KafkaError as again:
-                if time.monotonic() > patience:
-                    raise EngineError(f"{self.tp}: no broker for {OUTAGE_SECONDS} s") from again
-                await asyncio.sleep(1.0)
+        await self._let_go()
+        await through_outages(str(self.tp), self._acquire, self._let_go)
         await self._on_seek(self.tp, self._fetched)
         self.wake()
 
