@@ -1,0 +1,214 @@
+"""Whole deployments on the real broker: schedules, requests, stalls, and workers that must stop."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from hushstream.agents.admin import read_ledger
+from hushstream.agents.cli import hush
+from hushstream.agents.logs import read_topic
+from hushstream.agents.replay import replay
+from hushstream.deploy.broker import Broker
+from hushstream.topics.records import Request, encode
+
+from .local import BROKER, Local, local
+
+SECOND = 1_000_000
+ORIGIN = 17956 * 86_400 * SECOND  # 2019-03-01
+
+HEAD = """
+[deployment]
+name = "{name}"
+[engine]
+units_partitions = 1
+cells_partitions = 2
+session_timeout = "3s"
+transaction_timeout = "10s"
+[[input]]
+name = "events"
+topic = "{name}-raw"
+unit = "user"
+time = {{ format = "{time}"{field} }}
+{more}
+"""
+PIPELINE = """
+[[pipeline]]
+name = "{name}-{kind}"
+input = "events"
+key = ["page"]
+public_keys = ["x", "y"]
+budget = {{ epsilon = 4.0, delta = 1e-6{limit} }}
+"""
+WALL = 'window = {{ length = "2s" }}\ntriggers = {{ every = "1s" }}\n'
+ASKED = (
+    'window = {{ length = "1d", origin = "2019-03-01T00:00:00Z" }}\n'
+    'triggers = {{ every = "6h" }}\nschedule = "external"\n'
+)
+
+
+@pytest.fixture(scope="module")
+def quick_broker() -> Iterator[Broker]:
+    """A broker that allows short sessions."""
+    with Broker(quiet=True, overrides=BROKER) as running:
+        yield running
+
+
+Begin = Callable[..., Local]
+
+
+@pytest.fixture
+def begin(quick_broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Begin]:
+    """Begin a deployment; its workers end with the test."""
+    opened: list[Any] = []
+
+    def make(pipeline: str, time_: str = "record", more: str = "", limit: str = "") -> Local:
+        name = unique("i")
+        field = ', field = "t"' if time_ != "record" else ""
+        text = HEAD + PIPELINE + pipeline
+        text = text.format(name=name, kind="p", time=time_, field=field, more=more, limit=limit)
+        block = local(tmp_path / name, quick_broker.bootstrap, text, {f"{name}-raw": 1})
+        opened.append(block)
+        run: Local = block.__enter__()
+        return run
+
+    yield make
+    for block in opened:
+        block.__exit__(None, None, None)
+
+
+def raw_topic(run: Local) -> str:
+    return next(iter(run.raw))
+
+
+def ended(run: Local, member: str, seconds: float = 40) -> int | None:
+    """The exit code of a worker that should stop by itself."""
+    child = run.workers[member]
+    assert child.wait(seconds), run.tail(member)
+    return child.returncode
+
+
+pytestmark = pytest.mark.broker
+
+
+def test_releases_appear_on_schedule_although_nothing_ever_arrives(begin):
+    run = begin(WALL)
+    run.start("one")
+    triggers = run.wait_triggers(4)
+    run.wait_released(triggers)
+    (pipeline,) = run.deployment.pipelines
+    bodies = [b for b in run.releases(pipeline.name) if b["schema"] == "hush.release/1"]
+    for t in triggers:
+        assert t.scheduled in pipeline.windows.times(t.window)
+        assert 0 <= t.time - t.scheduled < 20 * SECOND
+        assert sum(b["trigger"] == t.index for b in bodies) >= 2  # both public keys
+    times = {
+        r.timestamp * 1000
+        for r in read_topic(run.config().kafka, pipeline.release_topic, 1)[0].records
+    }
+    assert times <= {t.scheduled for t in run.triggers()}  # never the time of publication
+    assert run.stop("one") == 0
+    assert replay(run.config()).agrees
+
+
+def test_an_exhausted_budget_is_refused_on_the_ledger_and_nothing_is_released(begin):
+    run = begin(WALL, limit=", limit_epsilon = 4.0")
+    run.start("one")
+    until = time.monotonic() + 40
+    while not (ledger := read_ledger(run.cluster, run.config().deployment.name)).refused:
+        assert time.monotonic() < until
+        time.sleep(0.3)
+    time.sleep(2.5)  # another window comes and goes
+    run.stop("one")
+    ledger = read_ledger(run.cluster, run.config().deployment.name)
+    assert len(ledger.charges) == 1 and len(ledger.refused) >= 1
+    assert {t.epoch for t in run.triggers()} == {next(iter(ledger.charges))[1]}
+    assert replay(run.config()).agrees
+
+
+def test_requests_fire_once_whatever_is_repeated_and_an_open_transaction_stalls_nothing(begin):
+    run = begin(ASKED, "epoch_us")
+    topic = raw_topic(run)
+    hanging = Producer({"bootstrap.servers": run.bootstrap, "transactional.id": f"{topic}-hanging"})
+    hanging.init_transactions(20)
+    run.publish(topic, [{"user": f"u{n}", "page": "x", "t": ORIGIN} for n in range(50)])
+    hanging.begin_transaction()
+    hanging.produce(topic, json.dumps({"user": "open", "page": "x", "t": ORIGIN}).encode())
+    hanging.flush(20)
+    run.start("one")
+    producer = run.producer()
+    for identity in ("a", "a", "b"):
+        request = encode(Request(identity, ORIGIN + 43_200 * SECOND))
+        producer.produce(run.names.requests, request, partition=0)
+    producer.produce(run.names.requests, b"{not a request", partition=0)
+    producer.flush(20)
+    triggers = run.wait_triggers(2)
+    run.wait_released(triggers)  # although the last offset is still undecided
+    assert {tuple(t.offsets[topic]) for t in triggers} == {(50,)}
+    hanging.commit_transaction(20)
+    run.trigger(ORIGIN + 86_400 * SECOND)
+    triggers = run.wait_triggers(4)
+    run.wait_released(triggers)
+    time.sleep(1)
+    assert [t.index for t in run.triggers()] == [1, 2, 3, 4]
+    assert triggers[-1].offsets[topic][0] > 50
+    assert len(read_ledger(run.cluster, run.config().deployment.name).charges) == 1
+    run.stop("one")
+    outcome = replay(run.config())
+    assert outcome.agrees and outcome.routed == 51 and outcome.pending == 0
+
+
+def test_a_bad_record_stops_the_worker_where_the_input_says_so(begin):
+    """What a stage raises is never acknowledged away: exit code, message, and again at restart."""
+    run = begin(ASKED, "epoch_us", more='on_error = "fail"')
+    run.publish(raw_topic(run), [{"user": "u", "page": "x", "t": ORIGIN}, b"{bad"])
+    for _ in range(2):
+        run.start("one")
+        assert ended(run, "one") == 4
+        said = run.tail("one")
+        assert "a bad record (malformed)" in said and "mend the producer" in said
+        assert "Traceback" not in said
+
+
+def test_records_deleted_before_they_were_applied_stop_the_worker(begin):
+    run = begin(ASKED, "epoch_us")
+    topic = raw_topic(run)
+    run.publish(topic, [{"user": "u", "page": "x", "t": ORIGIN}] * 9)
+    client = AdminClient({"bootstrap.servers": run.bootstrap})
+    for future in client.delete_records([TopicPartition(topic, 0, 5)]).values():
+        future.result(20)
+    run.start("one")
+    assert ended(run, "one") == 4
+    assert "the next record to read is gone" in run.tail("one")
+    assert run.triggers() == []
+
+
+def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch):
+    """Somebody writes into a release topic: the command names the record, and exits with 4."""
+    run = begin(ASKED, "epoch_us")
+    run.publish(raw_topic(run), [{"user": f"u{n}", "page": "x", "t": ORIGIN} for n in range(9)])
+    run.start("one")
+    run.trigger(ORIGIN + 21_600 * SECOND)
+    run.wait_released(run.wait_triggers(1))
+    run.stop("one")
+    command = ["replay", "-c", str(run.toml), "--bootstrap", run.bootstrap, "--json"]
+    hush.main(command, standalone_mode=False)
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert figures["agrees"] and figures["compared"] == 4  # two keys, two manifests
+    (pipeline,) = run.deployment.pipelines
+    (log,) = read_topic(run.config().kafka, pipeline.release_topic, 1)
+    producer = run.producer()
+    record = log.records[0]
+    forged = (record.value or b"").replace(b'"value":', b'"value":1')
+    producer.produce(pipeline.release_topic, forged, record.key, timestamp=record.timestamp)
+    producer.flush(20)
+    assert hush.main(command, standalone_mode=False) == 4
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (figures["differing"], figures["doubled"]) == (1, 1)
+    assert any("trigger 1" in problem for problem in figures["problems"])
