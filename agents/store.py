@@ -16,7 +16,9 @@ from hushstream.mechanisms.errors import EngineError
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
+    BottommostLevelCompaction,
     Cache,
+    CompactOptions,
     DBCompressionType,
     Options,
     Rdict,
@@ -135,9 +137,11 @@ class RocksStore:
         return sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file())
 
     def compact(self) -> None:
-        """Rewrite everything into the last level."""
+        """Rewrite everything into the last level, even a table that could be moved as it is."""
         self._db.flush()
-        self._db.compact_range(None, None)
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        self._db.compact_range(None, None, options)
 
     def close(self) -> None:
         """Release the folder."""
