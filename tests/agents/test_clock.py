@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from fractions import Fraction
 
 import hushstream.agents.clock as clock_module
 import pytest
-from hushstream.agents.clock import Clock, WallClock
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+from hushstream.agents.clock import Clock, ClockOwner, WallClock
 from hushstream.agents.clocklog import ClockLog
 from hushstream.agents.ledger import Ledger
 from hushstream.agents.model import Deployment
@@ -23,7 +26,7 @@ from hushstream.topics.records import (
     encode,
 )
 
-from .support import DAY, HOUR, ORIGIN, beat, deployment, start, trigger
+from .support import DAY, HOUR, NAMES, ORIGIN, beat, deployment, start, trigger
 
 MADE = deployment()
 P = MADE.pipelines[0]
@@ -204,3 +207,66 @@ def test_the_clock_log_drops_only_beats():
 def test_clock_records_survive_their_encoding():
     for record in (start(P), beat([1, 2]), trigger(P, 1, [3]), Skipped("p", 1, 2, 3)):
         assert decode_clock(encode(record)) == record
+
+
+# -- the owner ------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """A producer that notes what is done, and may fail at its commit."""
+
+    def __init__(self, fails: bool = False) -> None:
+        self.done: list[str] = []
+        self._fails = fails
+
+    async def begin_transaction(self) -> None:
+        self.done.append("begin")
+
+    async def send(self, topic: str, value: bytes, **_: object) -> None:
+        self.done.append(topic.rsplit(".", 2)[-1] if "clock" in topic else "ledger")
+
+    async def commit_transaction(self) -> None:
+        if self._fails:
+            raise KafkaError("the broker went away")
+        self.done.append("commit")
+
+
+def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
+    made = ClockOwner.__new__(ClockOwner)
+    made._names, made._deployment = NAMES, MADE
+    made._clock, made._ledger, made._producer = clock, ledger, producer
+    made._on_record = lambda *_: None
+    return made
+
+
+def test_a_charge_and_its_trigger_are_one_transaction_the_charge_first():
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    producer = Recorder()
+    asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
+    assert producer.done == ["begin", "ledger", "clock", "commit"]
+    assert ("p", 0) in ledger.charges and clock.timelines["p"].done == {0: 1}
+
+
+def test_a_transaction_that_failed_has_neither_charged_nor_triggered():
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    with pytest.raises(KafkaError):
+        asyncio.run(owner(clock, ledger, Recorder(fails=True))._commit(charges, [record]))
+    assert not ledger.charges and clock.timelines["p"].done == {}
+    assert clock.fire(pipeline, due, ORIGIN + 6 * HOUR) == (charges, record)  # the same again
+
+
+def test_a_beat_never_goes_back():
+    """A broker that answers with an older end, after a change of leader, moves nothing."""
+
+    class Ends:
+        async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 3)
+
+    clock, ledger = begun()
+    made = owner(clock, ledger, Recorder())
+    made._partitions, made._consumer = [TopicPartition("events", 0)], Ends()
+    assert asyncio.run(made._ends()) == {"events": [5]}
