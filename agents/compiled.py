@@ -59,7 +59,13 @@ def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipe
         source.max_record_bytes,
     )
     return Input(
-        source.name, source.topic, partitions, fields, source.partitioner, tuple(pipelines)
+        source.name,
+        source.topic,
+        partitions,
+        fields,
+        source.partitioner,
+        source.format == "frame",
+        tuple(pipelines),
     )
 
 

@@ -87,7 +87,9 @@ class Ingest:
         """
         segments, times, applied, clock = self._plan(marker, records, fetched, entries)
         used = segments[-1].high if segments else 0
+        last = max((getattr(e, "time", 0) for place, e in entries if place < clock), default=0)
         step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
+        step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
         decoded = self._decoder.decode(records[:used]) if used else None
         if decoded is not None:
             decoded = self._reject(records, decoded, step)

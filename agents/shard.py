@@ -321,7 +321,34 @@ class Shard:
         with self._shared.metrics.step.labels(stage="store").time():
             await self._in_thread(lambda: self._table.write(changes))
         self.marker = step.marker
-        self._shared.metrics.count(step.counts)
+        self._report(step)
+
+    def _report(self, step: Step) -> None:
+        """Operator's figures of a committed step."""
+        metrics = self._shared.metrics
+        metrics.count(step.counts)
+        name = f"{self.tp.topic}-{self.tp.partition}"
+        metrics.lag.labels(store=name).set(max(self._fetched - self.marker.applied, 0))
+        for pipeline, moment in step.watermark.items():
+            labels = {"pipeline": pipeline, "partition": str(self.tp.partition)}
+            metrics.watermark.labels(**labels).set(moment / 1e6)
+        for pipeline in [p for p, what in step.counts if what == "manifests"]:
+            late = max(time.time() - step.not_before / 1e6, 0.0)
+            metrics.delay.labels(pipeline=pipeline).observe(late)
+            if not step.counts[pipeline, "released"]:
+                log.info(
+                    "%s: shard %d released no key at this trigger; `hush plan` says how many "
+                    "units a key needs",
+                    pipeline,
+                    self.tp.partition,
+                )
+
+    async def measure(self) -> None:
+        """Size of the local state, for the operator."""
+        if self._store is not None:
+            size = await self._in_thread(lambda: self._store.size() if self._store else 0)
+            name = f"{self._changelog}-{self.tp.partition}"
+            self._shared.metrics.state.labels(store=name).set(size)
 
     async def _reopen(self, error: Exception) -> None:
         """After any failed transaction: a new producer, and the state as it was committed."""

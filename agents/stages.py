@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import derive
+from hushstream.topics.event_frames import FRAMES_PER_STEP, expand
 from hushstream.topics.frames import Events, decode
 from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, Trigger
@@ -61,7 +62,8 @@ class IngestShard:
         feedback: Mapping[str, Feedback],
         most: int = EVENTS,
     ) -> None:
-        self._most = most
+        self._frames = source.frames
+        self._most = FRAMES_PER_STEP if source.frames else most
         self._clock = clock
         self._feedback = feedback
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
@@ -87,6 +89,8 @@ class IngestShard:
         if len(records) > self._most:
             records = records[: self._most]
             fetched = records[-1].offset + 1
+        if self._frames:
+            records = expand(records)
         start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
         step = self._ingest.step(
             reader, start, self._timelines, records, max(fetched, marker.applied), entries

@@ -34,6 +34,7 @@ class Step:
         counts: operator-only figures, by (pipeline, outcome).
         more: whether the stage has more to do without new input.
         not_before: wall-clock microseconds before which this step must not be committed.
+        watermark: per pipeline, time of the last clock entry that was used.
     """
 
     marker: Marker
@@ -43,3 +44,4 @@ class Step:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     more: bool = False
     not_before: int = 0
+    watermark: dict[str, int] = field(default_factory=dict)

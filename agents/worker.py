@@ -34,6 +34,8 @@ from .transport import Interval
 
 log = logging.getLogger("hushstream.worker")
 
+MEASURE_SECONDS = 30.0
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -31,6 +31,7 @@ name = "events"
 topic = "events"
 unit = "user"
 partitioner = "{partitioner}"
+format = "{format}"
 late = "topic"
 time = {{ field = "t", format = "epoch_us" }}
 """
@@ -55,12 +56,13 @@ def deployment(
     units: int = 1,
     cells: int = 1,
     partitioner: str = "none",
+    format: str = "json",
     pipelines: Sequence[str] = ("p",),
     mechanism: str = "",
     more: str = "",
 ) -> Deployment:
     """A compiled deployment with histogram pipelines over one input."""
-    text = INPUT.format(units=units, cells=cells, partitioner=partitioner)
+    text = INPUT.format(units=units, cells=cells, partitioner=partitioner, format=format)
     for name in pipelines:
         text += PIPELINE.format(name=name, mechanism=mechanism, more=more)
     return compile_config(loads(text, environ={}), {"events": partitions})

@@ -12,6 +12,7 @@ import pytest
 from hushstream.agents.ingest import crc32, encode_unit, murmur2
 from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
+from hushstream.topics.event_frames import encode as encode_frame
 from hushstream.topics.events import Raw
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -298,3 +299,20 @@ def test_murmur2_is_that_of_the_java_clients():
              b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}  # fmt: skip
     hashes = murmur2(Keys.of(known))
     assert hashes.tolist() == [value & 0x7FFFFFFF for value in known.values()]
+
+
+def test_columnar_frames_are_read_like_json_events():
+    events = [{"user": u, "page": p, "t": t} for u, p, t in BASE if t < ORIGIN + 6 * HOUR]
+    log = [Raw(i, 0, None, encode_frame(events[n : n + 50])) for i, n in
+           enumerate(range(0, len(events), 50))]  # fmt: skip
+    log.append(Raw(len(log), 0, None, b"no frame"))
+    made = deployment(format="frame")
+    p = made.pipelines[0]
+    found = engine(made, [log], [start(p), trigger(p, 1, [len(log)])])
+    # The format is part of the configuration, so noise differs; what is counted does not.
+    same = [(u, p, t) for u, p, t in BASE if t < ORIGIN + 6 * HOUR]
+    alike = run(same)
+    for outcome in ("seen", "accepted"):
+        assert found.counts["p", outcome] == alike.counts["p", outcome]
+    assert found.counts["p", "invalid:malformed"] == 1
+    assert [o.value for o in found.outs["hush.p.dlq"]] == [b"no frame"]
