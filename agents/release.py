@@ -1,8 +1,8 @@
 """Released columns as records that anyone may read: rows, then one manifest per shard.
 
 Everything here is post-processing of `Releases` and public configuration. Bytes are the same on
-every machine: standard deviations are rounded to six significant digits, values are exact
-multiples of their public grid.
+every machine: standard deviations and half widths of intervals are rounded to six significant
+digits, values are exact multiples of their public grid.
 """
 
 from __future__ import annotations
@@ -88,13 +88,14 @@ class Writer:
 
     def _value(self, exact: Fraction, stddev: float) -> dict[str, Any]:
         rounded = significant(stddev)
-        reach = self._quantile * rounded
+        # Rounded on its own: six digits of a large value would swallow the whole interval.
+        reach = Fraction(repr(significant(self._quantile * rounded)))
         value = plain(exact)
         body = {
             "value": value,
             "stddev": rounded,
-            "low": significant(value - reach),
-            "high": significant(value + reach),
+            "low": float(exact - reach),
+            "high": float(exact + reach),
         }
         if self._pipeline.non_negative:
             body["display_value"] = max(value, 0)
