@@ -27,6 +27,7 @@ from .demo_workload import START, Event, Replay, clicks, trips
 from .model import Deployment, Pipeline
 
 PATIENCE = 90.0  # seconds without any progress
+AHEAD = 12  # triggers that may be on their way to a release
 
 
 def run(site: Site, users: int, workers: int, picture: Path, console: Console) -> None:
@@ -129,9 +130,13 @@ class _Player:
         self._producer.flush()
 
     def _fired(self, live: list[Replay], step: int) -> bool:
-        """Whether the clock has cut: what is sent from now on belongs to the next trigger."""
+        """Whether the clock has cut, so that what is sent from now on is of the next trigger.
+
+        Releases may lag a little: that keeps workers busy, and the bars move together.
+        """
         return all(
             self._watch.seen[name].scheduled >= START + (step + 1) * stream.step
+            and len(self._watch.seen[name].released) >= step - AHEAD
             for stream in live
             for name in stream.pipelines
         )

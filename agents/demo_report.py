@@ -161,6 +161,8 @@ class Show:
         say(f"  kcat {where}", soft_wrap=True, highlight=False)
         say(f"  hush releases -c {site.config_path} {name}", soft_wrap=True, highlight=False)
         if site.keep:
+            say("\nRecompute every release from the logs and compare it byte for byte with:")
+            say(f"  hush replay -c {site.config_path}", soft_wrap=True, highlight=False)
             say("\nEverything runs on. Stop it, and remove its folder, with:")
             say(f"  hush demo --stop {site.folder}", soft_wrap=True, highlight=False)
         say(f"\nDone in {seconds:.0f} s.")
