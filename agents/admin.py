@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -16,7 +16,7 @@ from hushstream.topics.config_model import Kafka
 from hushstream.topics.names import Names, ledger_topic
 
 from .ledger import Ledger, Record
-from .model import Deployment, Pipeline
+from .model import Deployment, Input, Pipeline
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Event times may be of any year: the broker must neither refuse nor delete by them.
@@ -234,9 +234,14 @@ def begin(cluster: Cluster, deployment: Deployment, replication: int, now: int) 
     genesis = ledger.genesis.get("genesis") or secrets.token_hex(5)
     names = Names(deployment.name, genesis)
     created += cluster.create(internal_topics(deployment, names), replication)
-    records = _declarations(cluster, deployment, ledger, names, now)
-    if records:
-        _append(cluster, names, records)
+    if ledger.records and set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
+        return created
+
+    def missing() -> list[Record]:
+        known = Ledger.read(m.value() for m in cluster.read(topic))
+        return _declarations(cluster, deployment, known, names, now)
+
+    _append(cluster, names, missing)
     return created
 
 
@@ -260,11 +265,7 @@ def _declarations(
         for p in source.pipelines:
             if p.name in ledger.pipelines:
                 continue
-            specs = [*_of_pipeline(p, names)]
-            specs.append(
-                TopicSpec(names.changelog("ingest", source.name), source.partitions, {}, True, "")
-            )
-            own = {s.name: s.partitions for s in specs} | {source.topic: source.partitions}
+            own = _layout(source, p, names)
             body = {
                 "pipeline": p.name,
                 "number": len(ledger.pipelines),
@@ -279,12 +280,16 @@ def _declarations(
     return records
 
 
-def _append(cluster: Cluster, names: Names, records: list[Record]) -> None:
-    """Write ledger records under the clock's transactional id: its owner is fenced, and rereads."""
+def _append(cluster: Cluster, names: Names, made: Callable[[], list[Record]]) -> None:
+    """Write ledger records under the clock's transactional id: its owner is fenced, and rereads.
+
+    ``made`` is called once the owner is fenced, for it may have charged something just before.
+    """
     producer = cluster.producer(
         **{"transactional.id": names.transactional_id("clock", "clock", 0), "acks": "all"}
     )
     producer.init_transactions(30)
+    records = made()
     producer.begin_transaction()
     for record in records:
         key = str(record.body.get("pipeline", "")).encode() or None
@@ -309,8 +314,31 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
                 f"pipeline {p.name!r}: {changed} differs from what the ledger declared, and its "
                 "epoch is open: restore the old configuration, or give the pipeline a new name"
             )
-        _verify_topics(cluster, declared, p.name)
+    for source in deployment.inputs:
+        for p in source.pipelines:
+            _verify_topics(cluster, ledger.pipelines[p.name], p.name)
+            _verify_layout(_layout(source, p, names), ledger.pipelines[p.name], p.name)
     return names
+
+
+def _layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
+    """Partitions of every topic that a pipeline's state is spread over."""
+    own = {s.name: s.partitions for s in _of_pipeline(p, names)}
+    own[names.changelog("ingest", source.name)] = source.partitions
+    return own | {source.topic: source.partitions}
+
+
+def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name: str) -> None:
+    """Another way of spreading units over shards would give each unit a second bound."""
+    pinned = declared["partitions"]
+    for topic in sorted({*wanted, *pinned}):
+        if wanted.get(topic, 0) != pinned.get(topic, 0):
+            raise EngineError(
+                f"pipeline {name!r}: topic {topic} would have {wanted.get(topic, 0)} partitions "
+                f"by this configuration, the ledger pinned {pinned.get(topic, 0)}: partitioner, "
+                "units_partitions and cells_partitions cannot change; restore them, or give the "
+                "pipeline a new name"
+            )
 
 
 def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:

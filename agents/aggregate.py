@@ -40,6 +40,8 @@ from .store import Changes, Reader, scan_prefix
 OPEN = b"o"  # the trigger of a release in progress
 SPILL = 400_000  # rows of partial sums held in memory
 CHUNK = 50_000  # keys of one release transaction
+_EVERY = 1 << 62
+SHARED = b""  # the row that belongs to a whole shard
 
 
 class Frame(NamedTuple):
@@ -66,6 +68,9 @@ class Aggregate:
         self._secret = secret
         self._upstreams = upstreams
         self._mechanism = pipeline.mechanism
+        # Where rows depend on each other, a part of them under the noise of the whole would be
+        # another content: only a release that is row by row may be computed in chunks.
+        self._indivisible = self._mechanism.load == "all" or self._mechanism.routing == "single"
         self._number = pipeline.number.to_bytes(2, "big")
         self._table = RowTable(pipeline.mechanism)
         self._buffer: dict[tuple[int, int], list[Part]] = defaultdict(list)
@@ -164,7 +169,7 @@ class Aggregate:
         place = (trigger.window, trigger.index)
         held = sum(len(p.key) for p in self._buffer.get(place, ()))
         small = held <= CHUNK and not self._runs.rows(place)
-        if small or self._mechanism.load == "all":
+        if small or self._indivisible:
             step = self._whole(reader, marker, trigger)
             if step is not None:
                 return step
@@ -186,6 +191,7 @@ class Aggregate:
             return None
         step = Step(self._marker(marker, trigger.ordinal))
         self._spill(step.rows, leave=place)
+        part = part._replace(totals=self._totals_of(trigger))
         public = self._emit(reader, trigger, wanted, part, step)
         self._finish(reader, trigger, public, step)
         return step
@@ -196,15 +202,22 @@ class Aggregate:
         """The next chunk of a release that is committed in chunks, in key order."""
         trigger, begun = pending
         place = (trigger.window, trigger.index)
-        due, seeds = self._due(reader, trigger, begun), self._seeds(trigger, begun)
+        due, seeds = self._due(reader, trigger, begun, CHUNK), self._seeds(trigger, begun)
         ends = [self._runs.end(place, begun, CHUNK)]
         ends += [source[CHUNK - 1] for source in (due, seeds) if len(source) > CHUNK]
         end = min((e for e in ends if e is not None), default=None)
         empty = empty_part(self._mechanism.columns, self._mechanism.totals)
         part = merge([empty, *self._runs.range(reader, place, begun, end)])
         keys = {k for k in (*due, *seeds) if end is None or k <= end} | set(part.key.tolist())
+        totals = self._totals_of(trigger)
+        if begun is not None and len(totals):
+            # Every chunk reads the shared row; the first one has added the totals to it. Another
+            # content under the same noise labels would let their difference be read off.
+            keys.add(SHARED)
+            totals = np.zeros_like(totals)
         step = Step(marker)
-        public = self._emit(reader, trigger, Keys.of(sorted(keys)), part, step)
+        wanted, part = Keys.of(sorted(keys)), part._replace(totals=totals)
+        public = self._emit(reader, trigger, wanted, part, step)
         if end is None:
             step.marker = self._marker(marker, trigger.ordinal)
             step.rows[OPEN] = None
@@ -220,15 +233,16 @@ class Aggregate:
             stored = scan_prefix(reader, ROW + sortable(trigger.window))
             wanted = {key[9:] for key, _ in stored}
         else:
-            wanted = set(self._due(reader, trigger, None))
-            if len(wanted) > CHUNK:
+            most = _EVERY if self._indivisible else CHUNK
+            wanted = set(self._due(reader, trigger, None, most))
+            if len(wanted) > most:
                 return None
         wanted.update(touched.tolist(), self._seeds(trigger, None))
         return Keys.of(sorted(wanted))
 
-    def _due(self, reader: Reader, trigger: Trigger, begun: bytes | None) -> list[bytes]:
-        every = due_keys(reader, trigger.window, -1, begun, CHUNK + 1)
-        now = due_keys(reader, trigger.window, trigger.index, begun, CHUNK + 1)
+    def _due(self, reader: Reader, trigger: Trigger, begun: bytes | None, most: int) -> list[bytes]:
+        every = due_keys(reader, trigger.window, -1, begun, most + 1)
+        now = due_keys(reader, trigger.window, trigger.index, begun, most + 1)
         return sorted({*every, *now})
 
     def _seeds(self, trigger: Trigger, begun: bytes | None) -> list[bytes]:
@@ -248,7 +262,6 @@ class Aggregate:
         self, reader: Reader, trigger: Trigger, wanted: Keys, part: Part, step: Step
     ) -> dict[str, I64]:
         """Run the mechanism on closed state; rows and records go into the step."""
-        part = part._replace(totals=self._totals_of(trigger))
         rows = self._table.load(reader, trigger.window, wanted)
         rows = self._live(trigger, self._seeded(trigger, rows, step), part)
         closed = Closed(rows, part, trigger.index)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from hushstream.mechanisms.contract import Batch, Mechanism, Part, Units, pair_hash
+from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import Barrier, Slice, encode_barrier, encode_cells, take_part
 from hushstream.topics.names import Names
@@ -29,7 +30,10 @@ class UnitCodec:
         bound = int(mechanism.init_units(1).left[0])
         self._fresh = mechanism.init_units
         self._left = np.dtype("<u2" if bound < 1 << 16 else "<u4" if bound < 1 << 32 else "<i8")
-        self._used = np.dtype("u1" if bound < 256 else "<u2")
+        # One lane without totals counts records, at most the bound. Others keep more beside it:
+        # how many records were seen at all, or the round that a unit was last counted in.
+        small = bound < 256 and mechanism.lanes == 1 and not mechanism.totals
+        self._used = np.dtype("u1" if small else "<u2")
         self._pair = np.dtype([("pair", "<u4"), ("used", self._used, (mechanism.lanes,))])
 
     def decode(self, rows: Sequence[bytes | None]) -> Units:
@@ -50,7 +54,13 @@ class UnitCodec:
         return Units(left, start, pairs["pair"].copy(), pairs["used"].astype(np.uint16))
 
     def encode(self, units: Units) -> list[bytes]:
-        """Stored rows of all units."""
+        """Stored rows of all units.
+
+        Raises:
+            EngineError: a count does not fit; cut off, it would give its unit a second bound.
+        """
+        if int(units.used.max(initial=0)) > np.iinfo(self._used).max:
+            raise EngineError("a unit's count does not fit into its stored row")
         pairs = np.empty(len(units.pair), self._pair)
         pairs["pair"] = units.pair
         pairs["used"] = units.used

@@ -84,7 +84,7 @@ class Deployed(Local):
     def charge(self, fingerprint: str) -> None:
         ledger = admin.read_ledger(self.cluster, self.name)
         body = charge_body(self.deployment.pipelines[0], 0, "1.0", fingerprint)
-        admin._append(self.cluster, self.names, [ledger.next("charge", 1, body)])
+        admin._append(self.cluster, self.names, lambda: [ledger.next("charge", 1, body)])
 
 
 @pytest.fixture
