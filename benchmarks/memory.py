@@ -12,7 +12,8 @@ their due index by `RowTable`, in the shard's own RocksDB, in batches as a step 
 
     python benchmarks/memory.py [--quick] [--json] [--out DIR]
 
---quick writes a tenth of everything. The last line under ``--json``: the four figures above.
+--quick writes a tenth of everything, with a tenth of the table's memory. The last line under
+``--json``: the four figures above.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from hushstream.mechanisms.contract import Mechanism, Rows, Setting, Units
 from hushstream.mechanisms.histogram_plan import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -54,9 +56,9 @@ def mechanism(**parameters: object) -> Mechanism:
     return build(HistogramParameters(**parameters), setting)  # type: ignore[arg-type]
 
 
-def store(folder: str) -> RocksStore:
-    """A shard's table with the default settings of a deployment."""
-    return RocksStore(Path(folder), Cache(64 << 20), 16 << 20)
+def store(folder: str, scale: int = 1) -> RocksStore:
+    """A shard's table with the default settings of a deployment, or with a part of its memory."""
+    return RocksStore(Path(folder), Cache((64 << 20) // scale), (16 << 20) // scale)
 
 
 def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, float]:
@@ -80,14 +82,19 @@ def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, f
 
 
 def keys(count: int, table: RocksStore, tick: Tick, first: int = 0) -> None:
-    """Write rows of ``count`` keys that were seen once, some of them due."""
+    """Write rows of ``count`` keys that were seen once, some of them due.
+
+    Each batch first loads as many keys that are there already, as a step does with those that
+    come again: the cache is as full as that of a worker that has run for a while.
+    """
     kind, rng = mechanism(), np.random.default_rng(2 + first)
     rows_of = RowTable(kind)
     for begun in range(first, first + count, STEP):
         n = min(STEP, first + count - begun)
         # Numbers in a scattered order, as keys are first seen.
-        numbers = np.arange(begun, begun + n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        listed = sorted(b'["article-%016x"]' % code for code in numbers.tolist())
+        known = rng.integers(0, max(begun, 1), n).astype(np.uint64)
+        rows_of.load(table, 0, Keys.of(names(np.unique(known))))
+        listed = names(np.arange(begun, begun + n, dtype=np.uint64))
         cell = np.zeros(n, kind.row_dtype)
         cell["sums"][:, 0, 0] = rng.geometric(0.5, n)
         due = np.where(rng.random(n) < 0.02, rng.integers(1, 25, n), 0).astype(np.int32)
@@ -95,6 +102,12 @@ def keys(count: int, table: RocksStore, tick: Tick, first: int = 0) -> None:
         rows_of.store(0, Rows(Keys.of(listed), cell, due), step)
         table.write({**step.rows, **step.local})
         tick(n)
+
+
+def names(numbers: NDArray[np.uint64]) -> list[bytes]:
+    """Canonical keys of numbered articles, in their order."""
+    scattered = numbers * np.uint64(0x9E3779B97F4A7C15)
+    return sorted(b'["article-%016x"]' % code for code in scattered.tolist())
 
 
 def key_bytes(count: int, tick: Tick) -> float:
@@ -105,10 +118,10 @@ def key_bytes(count: int, tick: Tick) -> float:
         return _size(table)[1] / count
 
 
-def resident(small: int, tick: Tick) -> Iterator[float]:
+def resident(small: int, scale: int, tick: Tick) -> Iterator[float]:
     """Resident megabytes after ``small`` keys, then after ten times as many."""
     with tempfile.TemporaryDirectory(prefix="hush-memory-") as folder:
-        table = store(folder)
+        table = store(folder, scale)
         written = 0
         for count in (small, 10 * small):
             keys(count - written, table, tick, written)
@@ -134,7 +147,7 @@ def _rss() -> float:
 def measure(scale: int, tick: Tick) -> dict[str, float]:
     """All figures; ``scale`` divides the number of users and keys."""
     users, seen = 1_000_000 // scale, 1_000_000 // scale
-    memory = list(resident(seen, tick))
+    memory = list(resident(seen, scale, tick))
     plain = units(mechanism(bound="records", budget=20), users, 0, tick)
     adaptive = mechanism()
     few, many = (units(adaptive, users // 4, pairs, tick) for pairs in (1, 9))
