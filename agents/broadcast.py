@@ -10,9 +10,10 @@ from typing import Any
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
+from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_model import Kafka
 from hushstream.topics.names import Names
-from hushstream.topics.records import decode_clock
+from hushstream.topics.records import ClockRecord, decode_clock
 
 from .clocklog import ClockLog
 from .feedback import Feedback
@@ -30,12 +31,14 @@ class Broadcast:
         names: Names,
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
+        key_fingerprint: str,
         wake: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._kafka = kafka
         self._names = names
         self.clock = clock
+        self._fingerprint = key_fingerprint
         self._wake = wake
         self._on_failure = on_failure
         self._selected = {names.selected(name): one for name, one in feedback.items()}
@@ -57,10 +60,25 @@ class Broadcast:
     def _take(self, tp: TopicPartition, records: list[Any], position: int) -> None:
         for record in records:
             if tp.topic == self._names.clock:
-                self.clock.append(record.offset, decode_clock(record.value))
+                entry = decode_clock(record.value)
+                self._check(entry)
+                self.clock.append(record.offset, entry)
             else:
                 self._selected[tp.topic].apply(record.value)
         self._positions[tp] = position
+
+    def _check(self, record: ClockRecord) -> None:
+        """Every worker must hold the key of whoever started the pipeline.
+
+        Another key would give a unit a second digest, hence a second bound, and a release a
+        second noise. The clock log is read before any record is used, so nothing was done yet.
+        """
+        named = getattr(record, "key_fingerprint", "")
+        if named and named != self._fingerprint:
+            raise EngineError(
+                f"this worker's noise key (fingerprint {self._fingerprint}) is not the one that "
+                f"this deployment began with ({named}): give every worker the same key"
+            )
 
     async def _run(self) -> None:
         while True:

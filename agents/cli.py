@@ -16,36 +16,35 @@ from hushstream.mechanisms.errors import (
     ParameterError,
 )
 
-MODULES = (
-    "cli_init",
-    "cli_plan",
-    "cli_run",
-    "cli_topics",
-    "cli_read",
-    "cli_ledger",
-    "cli_replay",
-    "cli_broker",
-    "cli_demo",
-)
+COMMANDS = {  # in the order of the help
+    "init": "cli_init",
+    "check": "cli_init",
+    "plan": "cli_plan",
+    "simulate": "cli_plan",
+    "topics": "cli_topics",
+    "worker": "cli_run",
+    "trigger": "cli_topics",
+    "releases": "cli_read",
+    "ledger": "cli_ledger",
+    "replay": "cli_replay",
+    "broker": "cli_broker",
+    "demo": "cli_demo",
+    "version": "cli_init",
+}
 
 
 class Group(click.Group):
-    """Loads commands when they are asked for, so that ``hush --help`` is quick."""
+    """Loads the module of a command when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name, _ in _commands()]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        found = dict(_commands())
-        return found.get(name)
-
-
-def _commands() -> list[tuple[str, click.Command]]:
-    found: list[tuple[str, click.Command]] = []
-    for module in MODULES:
-        loaded = importlib.import_module(f"{__package__}.{module}")
-        found += [(command.name or "", command) for command in loaded.COMMANDS]
-    return found
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"{__package__}.{COMMANDS[name]}")
+        found: dict[str | None, click.Command] = {c.name: c for c in module.COMMANDS}
+        return found[name]
 
 
 @click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -99,7 +99,7 @@ class Clock:
         for name, pipeline in self._pipelines.items():
             if self.timelines[name].first is None:
                 window = 0 if pipeline.external else pipeline.windows.window(now)
-                found.append(Start(name, window, now))
+                found.append(Start(name, window, now, self._fingerprint))
         return found
 
     def due(self, now: int) -> list[tuple[Pipeline, Due]]:
@@ -139,7 +139,7 @@ class Clock:
         trigger = Trigger(
             now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,
             due.scheduled, epoch, charge.seq, charge.hash(), pipeline.config_hash,
-            charge.body["code_version"],
+            charge.body["code_version"], self._fingerprint,
         )  # fmt: skip
         return records, trigger
 

@@ -11,6 +11,7 @@ from typing import Any
 from hushstream.mechanisms.contract import Mechanism, Setting
 from hushstream.mechanisms.errors import ConfigError, ParameterError
 from hushstream.mechanisms.factorization import Factorization
+from hushstream.mechanisms.noise import SAMPLER_VERSION
 from hushstream.mechanisms.process import Process
 from hushstream.mechanisms.registry import find
 from hushstream.topics import config_model, config_pipeline
@@ -22,6 +23,9 @@ from hushstream.topics.names import dead_letter_topic, late_topic
 from hushstream.topics.schedule import Schedule
 
 from .model import Deployment, Input, Pipeline
+
+SEMANTICS = "1"
+"""What is released for the same logs: whatever changes it must change this."""
 
 
 def compile_config(
@@ -180,10 +184,12 @@ def pinned_hash(configured: str, mechanism: Mechanism) -> str:
     """The configuration's hash together with what this machine made of it.
 
     Factorisations are computed in floating point before they are rounded. Should a machine ever
-    round one entry otherwise, its hash differs from the one that was charged, and it stops.
+    round one entry otherwise, its hash differs from the one that was charged, and it stops. So
+    does a version of this code that would draw or count otherwise.
     """
     factors = sorted(set(_factors(mechanism)))
-    return hashlib.sha256("|".join([configured, *factors]).encode()).hexdigest()
+    versions = [SEMANTICS, SAMPLER_VERSION]
+    return hashlib.sha256("|".join([configured, *versions, *factors]).encode()).hexdigest()
 
 
 def _factors(value: Any) -> Iterator[str]:

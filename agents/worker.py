@@ -66,7 +66,13 @@ class Worker:
             if p.mechanism.feedback
         }
         self._broadcast = Broadcast(
-            plan.config.kafka, plan.names, ClockLog(horizons), self._feedback, self._wake, self.fail
+            plan.config.kafka,
+            plan.names,
+            ClockLog(horizons),
+            self._feedback,
+            fingerprint(plan.secret),
+            self._wake,
+            self.fail,
         )
         self._shared = Shared(
             kafka=plan.config.kafka,
@@ -97,7 +103,6 @@ class Worker:
         session = engine.session_timeout / 1e6
         self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         brokers = [f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")]
-        self.plan.data_dir.mkdir(parents=True, exist_ok=True)
         app = faust.App(
             self.plan.names.group,
             broker=brokers,

@@ -39,6 +39,7 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     charge: str
     config_hash: str
     code_version: str
+    key_fingerprint: str = ""
 
 
 class Start(msgspec.Struct, tag="start", frozen=True):
@@ -47,6 +48,7 @@ class Start(msgspec.Struct, tag="start", frozen=True):
     pipeline: str
     window: int
     time: int
+    key_fingerprint: str = ""
 
 
 class Skipped(msgspec.Struct, tag="skipped", frozen=True):

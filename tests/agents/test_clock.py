@@ -151,7 +151,7 @@ def test_a_first_window_is_started_once():
     made = with_pipeline(external=False)
     clock = Clock(made, Ledger(), "1.0", "key")
     (first,) = clock.starts(ORIGIN + 5 * DAY + 1)
-    assert first == Start("p", 5, ORIGIN + 5 * DAY + 1)
+    assert first == Start("p", 5, ORIGIN + 5 * DAY + 1, "key")
     assert clock.due(ORIGIN + 9 * DAY) == []  # nothing before it has started
     clock.apply(first)
     assert clock.starts(ORIGIN + 6 * DAY) == []
