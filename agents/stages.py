@@ -60,10 +60,10 @@ class IngestShard:
         secret: bytes,
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
-        most: int = EVENTS,
+        most: int | None = None,
     ) -> None:
         self._frames = source.frames
-        self._most = FRAMES_PER_STEP if source.frames else most
+        self._most = FRAMES_PER_STEP if source.frames else EVENTS if most is None else most
         self._clock = clock
         self._feedback = feedback
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}

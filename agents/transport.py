@@ -25,6 +25,8 @@ from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_clients import aiokafka_options
 from hushstream.topics.config_model import Kafka
 
+from .kafka import stop_quietly, through_outages
+
 ALIAS = "hush"
 MAX_RECORDS = 20_000
 POLL_SECONDS = 0.1
@@ -41,6 +43,18 @@ class Interval(NamedTuple):
 
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The consumer's own thread, fetching intervals."""
+
+    async def on_start(self) -> None:
+        """Start the consumer; a broker that is away just then is waited for."""
+        self.time_started = time.monotonic()
+        await through_outages("the consumer", self._open, self._let_go)
+
+    async def _open(self) -> None:
+        self._consumer = self._create_consumer(loop=self.thread_loop)
+        await self._consumer.start()
+
+    async def _let_go(self) -> None:
+        await stop_quietly(self._consumer)
 
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
@@ -222,10 +236,21 @@ async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
     consumer.seek(tp, position)
 
 
+class Producer(driver.Producer):
+    """Faust wants a producer; nothing is produced through it, so it never connects.
+
+    Each shard has a transactional producer of its own.
+    """
+
+    async def on_start(self) -> None:
+        """Connect to nothing."""
+
+
 class Transport(driver.Transport):
     """The ``hush://`` transport."""
 
     Consumer = Consumer
+    Producer = Producer
     driver_version = f"hushstream on {driver.Transport.driver_version}"
 
 

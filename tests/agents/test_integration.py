@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from hushstream.agents.admin import read_ledger
 from hushstream.agents.cli import hush
 from hushstream.agents.logs import read_topic
 from hushstream.agents.replay import replay
+from hushstream.agents.run import prepare
+from hushstream.agents.worker import Worker
 from hushstream.deploy.broker import Broker
 from hushstream.topics.records import Request, encode
 
@@ -187,6 +190,31 @@ def test_records_deleted_before_they_were_applied_stop_the_worker(begin):
     assert ended(run, "one") == 4
     assert "the next record to read is gone" in run.tail("one")
     assert run.triggers() == []
+
+
+def test_a_broker_that_dies_while_a_worker_starts_is_waited_for(own_broker, unique, tmp_path):
+    name = unique("i")
+    text = (HEAD + PIPELINE + WALL).format(
+        name=name, kind="p", time="record", field="", more="", limit=""
+    )
+    text = text.replace('session_timeout = "3s"', 'session_timeout = "6s"')
+    with local(tmp_path / name, own_broker.bootstrap, text, {f"{name}-raw": 1}) as run:
+        worker = Worker(prepare(run.config()))
+        own_broker.kill()
+
+        async def served() -> None:
+            running = asyncio.create_task(worker.run())
+            await asyncio.sleep(4)  # a start without a broker would fail after two
+            assert not running.done()
+            await asyncio.to_thread(own_broker.start)
+            until = time.monotonic() + 60
+            while not worker.public.ready._value.get():
+                assert time.monotonic() < until and not running.done()
+                await asyncio.sleep(0.1)
+            worker.stopped.set()
+            await running
+
+        asyncio.run(served())
 
 
 def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch):

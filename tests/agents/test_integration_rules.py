@@ -178,6 +178,16 @@ def test_a_release_waits_for_the_barriers_of_all_upstream_partitions():
     assert [position for position, _ in outs] == [3]  # at that very place of the log
 
 
+def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_it():
+    p = PUBLIC.pipelines[0]
+    stage, store, marker = UnitsStage(p, 0, NAMES, 2), MemoryStore(), Marker("abcdef", 0)
+    frames = [barrier(p, 1, 0), barrier(p, 2, 0), barrier(p, 1, 1)]
+    first = stage.step(store, marker, [Frame(n, f) for n, f in enumerate(frames[:2])], 2)
+    assert first.out == []
+    then = stage.step(store, first.marker, [Frame(2, frames[2])], 3)
+    assert [decode(o.value).trigger.ordinal for o in then.out] == [1] * p.cells_partitions
+
+
 def test_a_missing_barrier_stops_the_stage():
     p = PUBLIC.pipelines[0]
     with pytest.raises(EngineError, match="barrier is missing"):
@@ -227,8 +237,7 @@ def test_a_failed_step_does_not_free_unit_rows_of_an_epoch_that_is_open_again():
     """The last trigger was computed but not committed; the step that is redone is shorter."""
     made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
     p = made.pipelines[0]
-    old = [event(i, "a", f"p{i}", ORIGIN + HOUR) for i in range(2)]
-    log = [*old, *(event(2 + i, "a", f"p{i}", ORIGIN + HOUR) for i in range(8))]
+    log = [event(i, "a" if i < 2 else "b", f"p{i % 8}", ORIGIN + HOUR) for i in range(10)]
     last = [trigger(p, n, [10]) for n in range(1, 5)]
     stage, store, marker, _ = ingest(made, [start(p), beat([2]), *last], log)
     marker = commit(store, stage.step(store, marker, log[:2], 2))
@@ -239,7 +248,7 @@ def test_a_failed_step_does_not_free_unit_rows_of_an_epoch_that_is_open_again():
     stage.open(store, marker)
     redone = stage.step(store, marker, log[2:4], 4)
     commit(store, redone)
-    assert len(list(store.scan(b"u", b"v"))) == 1  # else the unit would begin a second bound
+    assert len(list(store.scan(b"u", b"v"))) == 2  # else the first one would begin a second bound
 
 
 def test_a_failed_step_of_the_units_stage_frees_nothing_either():
