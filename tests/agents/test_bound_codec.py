@@ -16,6 +16,7 @@ from hushstream.agents.bound import (
     unsortable,
 )
 from hushstream.mechanisms.contract import Units, empty_units
+from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ class Fake:
 
     bound: int
     lanes: int
+    totals: int = 0
 
     def init_units(self, u: int) -> Units:
         return empty_units(u, self.lanes, self.bound)
@@ -37,12 +39,14 @@ BOUNDS = [1, 255, 256, (1 << 16) - 1, 1 << 16, (1 << 32) - 1, 1 << 32, 1 << 40]
 
 @st.composite
 def states(draw):
-    fake = Fake(draw(st.sampled_from(BOUNDS)), draw(st.integers(1, 3)))
+    fake = Fake(
+        draw(st.sampled_from(BOUNDS)), draw(st.integers(1, 3)), draw(st.sampled_from([0, 4]))
+    )
     rng = np.random.default_rng(draw(st.integers(0, 1 << 20)))
     u = draw(st.integers(0, 12))
     pairs = rng.integers(0, 5, u)
     start = np.concatenate([[0], pairs.cumsum()]).astype(np.int64)
-    most = min(fake.bound, 65535)
+    most = min(fake.bound, 65535) if fake.lanes == 1 and not fake.totals else 65535
     used = rng.integers(0, most + 1, (int(start[-1]), fake.lanes)).astype(np.uint16)
     left = rng.integers(0, fake.bound + 1, u)
     return fake, Units(
@@ -92,6 +96,15 @@ def test_rows_are_small(bound, lanes, empty, pair):
     used = np.ones((3, lanes), np.uint16)
     units = Units(np.array([1, 1]), np.array([0, 0, 3]), np.arange(3, dtype=np.uint32), used)
     assert [len(row) for row in codec.encode(units)] == [empty, empty + 3 * pair]
+
+
+def test_a_count_that_does_not_fit_is_refused_instead_of_cut_off():
+    codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
+    one = (np.array([1]), np.array([0, 1]), np.zeros(1, np.uint32))
+    (row,) = codec.encode(Units(*one, np.array([[255]], np.uint16)))
+    assert codec.decode([row]).used.tolist() == [[255]]
+    with pytest.raises(EngineError, match="does not fit"):
+        codec.encode(Units(*one, np.array([[256]], np.uint16)))
 
 
 @given(st.lists(st.integers(-(1 << 62), 1 << 62), max_size=20))
