@@ -282,6 +282,8 @@ class Worker:
     def _wake(self) -> None:
         for shard in self.shards.values():
             shard.wake()
+        if self._opening.locked():
+            return  # a shard that is about to open may need older beats than all others
         ingests = [s.marker.clock for s in self.shards.values() if self._is_raw(s.tp)]
         if ingests:
             self._broadcast.clock.prune(min(ingests))

@@ -19,7 +19,7 @@ def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path):
     assert sum(found["faults"].values()) == POINTS
     assert (found["lost"], found["doubled"], found["differing"]) == (0, 0, 0), found["problems"]
     assert found["wrong_charges"] == 0
-    assert found["died"] == []
+    assert found["died"] == [], "\n".join(found["died"])
     # All of it has happened: the comparison was about something.
     assert found["triggers"] > 40 and found["compared"] > 1_000 and found["routed"] > 10_000
     assert found["charges"] > 5
