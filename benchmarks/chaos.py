@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a few points, within a minute")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    points = options.points or (5 if options.quick else 40)
+    points = options.points or (3 if options.quick else 40)
     console = Console(stderr=True)
     hidden = options.json and not console.is_terminal
     with (
@@ -110,7 +110,13 @@ def main() -> None:
         print(json.dumps(found))
     else:
         show(found)
-    bad = found["lost"] or found["doubled"] or found["differing"] or found["wrong_charges"]
+    bad = (
+        found["lost"]
+        or found["doubled"]
+        or found["differing"]
+        or found["wrong_charges"]
+        or found["died"]
+    )
     sys.exit(1 if bad else 0)
 
 
