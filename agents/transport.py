@@ -104,12 +104,19 @@ def _take(fetcher: Any, active: set[TP]) -> Iterator[Interval]:
         assignment = held._assignment
         state = assignment.state_value(tp) if assignment.active else None
         start = state.position if state is not None else None
+        if held.has_more():
+            held._partition_records._consumer_record = _as_it_is
         records = held.getall(MAX_RECORDS)
         if not held.has_more():
             del fetcher._records[tp]
             fetcher._notify(fetcher._wait_consume_future)
         if start is not None and state is not None and state.position > start:
             yield Interval(name, start, state.position, records)
+
+
+def _as_it_is(_: TopicPartition, record: Any) -> Any:
+    """A record as the parser made it: it has all that a shard reads, at a third of the cost."""
+    return record
 
 
 def _raise(failed: Any) -> None:
