@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+import traceback
 
 import click
 from hushstream.mechanisms.errors import (
@@ -15,6 +16,8 @@ from hushstream.mechanisms.errors import (
     LedgerError,
     ParameterError,
 )
+
+from . import discreet
 
 COMMANDS = {  # in the order of the help
     "init": "cli_init",
@@ -48,18 +51,21 @@ class Group(click.Group):
 
 
 @click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-v", "--verbose", is_flag=True, help="Say more of what happens.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Say more, whole error texts included: they may quote records.",
+)
 def hush(verbose: bool) -> None:
     """Differentially private releases from Kafka streams, under one guarantee.
 
     Begin with `hush demo`, or with `hush init` for a deployment of your own.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        datefmt="%H:%M:%S",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(discreet.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    logging.getLogger("hushstream").setLevel(logging.DEBUG if verbose else logging.NOTSET)
 
 
 def exit_code(error: HushError) -> int:
@@ -72,8 +78,9 @@ def exit_code(error: HushError) -> int:
 def main(args: list[str] | None = None) -> None:
     """Entry point of ``hush``."""
     try:
-        # Commands return nothing: a number is the code of a command that left early.
-        code = hush.main(args, standalone_mode=False)
+        with discreet.hooks():
+            # Commands return nothing: a number is the code of a command that left early.
+            code = hush.main(args, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -86,3 +93,8 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(exit_code(error))
     except BrokenPipeError:
         sys.exit(0)
+    except Exception as error:
+        if discreet.quoting():
+            traceback.print_exception(error)
+        click.echo(f"hush: {discreet.told(error)}", err=True)
+        sys.exit(1)

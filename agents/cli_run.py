@@ -12,6 +12,7 @@ import time
 
 import click
 
+from .discreet import quoting
 from .options import config_options, read_config
 from .run import run_worker
 
@@ -25,7 +26,8 @@ def worker(
 ) -> None:
     """Run a worker: any number, on any machines, form one group."""
     config = read_config(path, bootstrap, settings)
-    logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
+    if not quoting():  # -v says more than any configured level
+        logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
     for chatty in ("faust", "mode", "aiokafka"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     if processes > 1:

@@ -13,7 +13,7 @@ from typing import Any
 
 import faust
 from faust.types import TP
-from hushstream.mechanisms.errors import EngineError, HushError
+from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.noise import fingerprint
 from hushstream.topics.config import Config
 from hushstream.topics.names import Names
@@ -24,6 +24,7 @@ from . import transport
 from .broadcast import Broadcast
 from .clock import ClockOwner
 from .clocklog import ClockLog
+from .discreet import quoting, told
 from .feedback import Feedback
 from .ledger import Ledger
 from .metrics import OperatorMetrics, PublicMetrics, code_version
@@ -298,10 +299,7 @@ class Worker:
         if self.error is not None or self.stopped.is_set():
             return
         self.error = error
-        if isinstance(error, HushError):
-            log.error("%s", error)
-        else:
-            log.error("stopping on an unexpected error: %r", error, exc_info=error)
+        log.error("%s", told(error), exc_info=error if quoting() else None)
         self.public.ready.set(0)
         self.stopped.set()
 
