@@ -8,19 +8,22 @@ that the keys keep their sizes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from hushstream.mechanisms.contract import Noise
+from hushstream.mechanisms.contract import Closed, Noise, Releases, Rows
 from hushstream.mechanisms.histogram import Histogram
+from hushstream.mechanisms.histogram_rounds import Rounds
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.process import Process
-from hushstream.mechanisms.simulation import Run, Workload
+from hushstream.mechanisms.process import STEPS, Process
+from hushstream.mechanisms.simulation import Workload
 from numpy.typing import NDArray
 
 USERS, KEYS = 10_000_000, 1_000_000
+LARGE = 1000  # records of a key that counts as large
 
 
 def law(size: int, q: float, s: float) -> NDArray[np.float64]:
@@ -99,12 +102,66 @@ class Errors(NamedTuple):
     l1: float
     l2: float
     mean_l1: float
+    bias: float  # Σ (shown - true) / Σ true over released keys
+    bias_large: float  # the same over released keys of at least LARGE records
+
+    def scaled(self, scale: float) -> Errors:
+        """What a workload of full size would show."""
+        return self._replace(
+            keys=self.keys / scale, l1=self.l1 / scale, l2=self.l2 / scale**0.5,
+            mean_l1=self.mean_l1 / scale,
+        )  # fmt: skip
 
 
-def errors(truth: NDArray[np.int64], shown: NDArray[np.int64], released: int) -> Errors:
+def errors(
+    truth: NDArray[np.int64], shown: NDArray[np.int64], released: NDArray[np.bool_]
+) -> Errors:
     gap = np.abs(truth - shown).astype(float)
     l1 = float(gap.sum())
-    return Errors(released, float(gap.max()), l1, float(np.sqrt((gap**2).sum())), l1)
+    large = released & (truth >= LARGE)
+    biases = [_bias(truth[some], shown[some]) for some in (released, large)]
+    return Errors(
+        float(released.sum()), float(gap.max()), l1, float(np.sqrt((gap**2).sum())), l1, *biases
+    )
+
+
+def _bias(truth: NDArray[np.int64], shown: NDArray[np.int64]) -> float:
+    return float((shown - truth).sum() / max(truth.sum(), 1))
+
+
+@dataclass(frozen=True)
+class Kept(Histogram):
+    """A histogram that computes noise once per key and run, and sometimes as a worker does.
+
+    At five triggers of the day the release is also computed by ``plain``, which keeps nothing
+    between triggers: what that takes is what a worker needs, and what it releases must be the
+    same. A run reads the noise of all other triggers from a table, where the first use of a key
+    pays for every later trigger, so that the time of a single release says nothing.
+    """
+
+    plain: Histogram | None = None
+    seconds: list[float] = field(default_factory=list)
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        out = super().release(closed, noise)
+        if closed.t in {1, *(round(self.horizon * part / 4) for part in range(1, 5))}:
+            assert self.plain is not None
+            began = time.perf_counter()
+            want = self.plain.release(closed, noise)
+            self.seconds.append(time.perf_counter() - began)
+            if not same(out, want):
+                raise AssertionError(f"trigger {closed.t}: kept noise gives another release")
+        return out
+
+
+def same(one: tuple[Rows, Releases], other: tuple[Rows, Releases]) -> bool:
+    """Whether rows to write back and releases are equal."""
+    a, b = one[1], other[1]
+    pairs = [
+        (one[0].cell, other[0].cell), (one[0].due, other[0].due), (a.value, b.value),
+        (a.status, b.status), (a.key.codes(), b.key.codes()),
+    ]  # fmt: skip
+    return all(np.array_equal(x, y) for x, y in pairs)
 
 
 @dataclass(frozen=True)
@@ -115,7 +172,7 @@ class Cached(Process):
     window are computed in one go; a worker computes what a trigger needs when it needs it.
     """
 
-    table: tuple[NDArray[np.int32], NDArray[np.bool_]] | None = None
+    table: tuple[NDArray[Any], NDArray[np.bool_]] | None = None
 
     def _filled(
         self, noise: Noise, keys: Keys, since: NDArray[np.int64] | None
@@ -130,6 +187,8 @@ class Cached(Process):
             for begin in range(0, len(chosen), 1 << 14):
                 some = chosen[begin : begin + (1 << 14)]
                 made = super().ahead(noise, keys.take(some), int(group) + 1, after[some])
+                if abs(made).max() > np.iinfo(rows.dtype).max:
+                    raise OverflowError("noise does not fit into the table that keeps it")
                 rows[codes[some], group:] = made
         known[codes] = True
         return codes
@@ -146,31 +205,51 @@ class Cached(Process):
         return self.table[0][codes, t - 1 :]
 
 
-def cached(mechanism: Histogram, keys: int) -> Histogram:
+def cached(mechanism: Histogram, keys: int) -> Kept:
     """The mechanism with every process's noise kept for the length of a run."""
 
     def keep(process: Process) -> Cached:
-        deep = 16 if process.purpose.endswith("S") else 32
-        kind = np.int16 if deep == 16 else np.int32
+        none = np.zeros(1, np.int64)
+        largest = max(process.variance_at(t, none)[0] for t in range(1, process.horizon + 1))
+        kind = np.int16 if 10 * STEPS * largest**0.5 < 2**15 else np.int32
         table = (np.zeros((keys, process.horizon), kind), np.zeros(keys, np.bool_))
-        return Cached(process.purpose, process.name, process.horizon, process.variance, table)  # type: ignore[arg-type]
+        return Cached(process.purpose, process.name, process.horizon, process.variance, table)
 
-    quantities = [
+    parts = {one.name: getattr(mechanism, one.name) for one in fields(mechanism)}
+    parts["quantities"] = tuple(
         one._replace(lanes=tuple(keep(process) for process in one.lanes))
         for one in mechanism.quantities
-    ]
-    return replace(mechanism, quantities=tuple(quantities))
+    )
+    return Kept(**parts, plain=mechanism)
 
 
-def play(run: Run, tick: Callable[[], None]) -> tuple[Errors, float]:
-    """Run a whole window; errors at the last trigger (mean l1 over all), slowest release."""
+class Playable(Protocol):
+    """A design over one day; see `hushstream.mechanisms.simulation.Run`."""
+
+    mechanism: Histogram | Rounds
+    work: Workload
+    status: NDArray[np.int32]
+    seconds: float
+
+    @property
+    def shown(self) -> NDArray[np.int64]: ...
+
+    def step(self, part_of_day: slice, /) -> object: ...
+
+
+def play(run: Playable, triggers: int, tick: Callable[[], None]) -> tuple[Errors, float]:
+    """Run a whole day; errors at the last trigger (mean l1 over all), slowest release in seconds.
+
+    Of a mechanism that keeps its noise, the slowest of the releases computed as a worker does.
+    """
     truth = np.zeros(run.work.keys, np.int64)
-    l1, slowest = [], 0.0
-    for part_of_day in run.work.micro_batches(run.mechanism.horizon):
+    l1, seconds = [], []
+    for part_of_day in run.work.micro_batches(triggers):
         run.step(part_of_day)
-        np.add.at(truth, run.work.key[part_of_day], 1)
-        last = errors(truth, run.shown, int((run.status > 0).sum()))
-        l1.append(last.l1)
-        slowest = max(slowest, run.seconds)
+        truth += np.bincount(run.work.key[part_of_day], minlength=len(truth))
+        l1.append(float(np.abs(truth - run.shown).sum()))
+        seconds.append(run.seconds)
         tick()
-    return last._replace(mean_l1=float(np.mean(l1))), slowest
+    last = errors(truth, run.shown, run.status > 0)
+    kept = run.mechanism.seconds if isinstance(run.mechanism, Kept) else seconds
+    return last._replace(mean_l1=float(np.mean(l1))), max(kept)
