@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from hushstream.mechanisms.contract import (
     I64,
     Closed,
     Part,
-    Rows,
+    Releases,
     empty_part,
     merge,
 )
@@ -26,20 +25,22 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
 from hushstream.topics.frames import Barrier, Cells, decode
 from hushstream.topics.names import Names
-from hushstream.topics.records import Marker, Trigger, encode
+from hushstream.topics.records import Marker, Trigger
 
 from .bound import TOTAL, route, sortable
 from .feedback import STATUS, changed_statuses, finished
 from .model import Pipeline
+from .pending import MANIFEST, OPEN, Pending, held, hold, kept_manifest, published
 from .release import Writer
 from .rows import DUE, ROW, RowTable, due_entries, due_keys
 from .runs import Runs
-from .step import Step
+from .step import Out, Step
 from .store import Changes, Reader, scan_prefix
+from .wanted import Wanted
 
-OPEN = b"o"  # the trigger of a release in progress
 SPILL = 400_000  # rows of partial sums held in memory
-CHUNK = 50_000  # keys of one release transaction
+CHUNK = 50_000  # keys read in one step
+RELEASED = 50_000  # rows of one transaction on the release topic
 _EVERY = 1 << 62
 SHARED = b""  # the row that belongs to a whole shard
 
@@ -71,8 +72,8 @@ class Aggregate:
         # Where rows depend on each other, a part of them under the noise of the whole would be
         # another content: only a release that is row by row may be computed in chunks.
         self._indivisible = self._mechanism.load == "all" or self._mechanism.routing == "single"
-        self._number = pipeline.number.to_bytes(2, "big")
         self._table = RowTable(pipeline.mechanism)
+        self._wanted = Wanted(pipeline, partition)
         self._buffer: dict[tuple[int, int], list[Part]] = defaultdict(list)
         self._buffered = 0
         self._totals: dict[int, I64] = {}
@@ -87,7 +88,7 @@ class Aggregate:
         self._buffer.clear()
         self._buffered = 0
         self._floor = None
-        self._upstream = marker.upstream.get(self.pipeline.name, [0] * self._upstreams)
+        self._upstream = list(marker.upstream.get(self.pipeline.name, [0] * self._upstreams))
         self._totals = {
             int.from_bytes(key[1:9], "big"): np.frombuffer(value, np.int64)
             for key, value in scan_prefix(reader, TOTAL)
@@ -101,9 +102,10 @@ class Aggregate:
 
         ``position`` says how far the frames have been taken.
         """
-        pending = self._pending(reader)
+        pending = Pending.load(reader)
         if pending is not None:
-            return self._release(reader, marker, pending)
+            proceed = self._publish_held if pending.computed else self._release
+            return proceed(reader, marker, pending)
         for frame in frames:
             if frame.offset < self.position:
                 continue
@@ -167,14 +169,14 @@ class Aggregate:
 
     def _close(self, reader: Reader, marker: Marker, trigger: Trigger) -> Step:
         place = (trigger.window, trigger.index)
-        held = sum(len(p.key) for p in self._buffer.get(place, ()))
-        small = held <= CHUNK and not self._runs.rows(place)
+        read = sum(len(p.key) for p in self._buffer.get(place, ()))
+        small = read <= CHUNK and not self._runs.rows(place)
         if small or self._indivisible:
             step = self._whole(reader, marker, trigger)
             if step is not None:
                 return step
         step = self._commit(marker)
-        step.rows[OPEN] = _pending_row(trigger, None)
+        Pending(trigger).store(step.rows)
         step.more = True
         return step
 
@@ -183,26 +185,32 @@ class Aggregate:
         return [empty, *self._buffer.get(place, ()), *self._runs.parts(reader, place)]
 
     def _whole(self, reader: Reader, marker: Marker, trigger: Trigger) -> Step | None:
-        """Release everything in one step; None if too many rows are due for that."""
+        """Compute everything in one step; None if too many rows are due for that."""
         place = (trigger.window, trigger.index)
         part = merge(self._parts(reader, place))
-        wanted = self._wanted(reader, trigger, part.key)
+        most = _EVERY if self._indivisible else CHUNK
+        wanted = self._wanted.keys(reader, trigger, part.key, most)
         if wanted is None:
             return None
-        step = Step(self._marker(marker, trigger.ordinal))
+        step = Step(self._marker(marker))
         self._spill(step.rows, leave=place)
         part = part._replace(totals=self._totals_of(trigger))
-        public = self._emit(reader, trigger, wanted, part, step)
-        self._finish(reader, trigger, public, step)
+        releases = self._compute(reader, trigger, wanted, part, step)
+        self._forget_batch(trigger, step)
+        manifest = self._writer(trigger).manifest(releases.public)
+        if len(releases.key) <= RELEASED:
+            self._publish(trigger, releases, step)
+            self._finish(marker, trigger, manifest, step)
+        else:
+            self._computed(trigger, releases, manifest, step)
         return step
 
-    def _release(
-        self, reader: Reader, marker: Marker, pending: tuple[Trigger, bytes | None]
-    ) -> Step:
-        """The next chunk of a release that is committed in chunks, in key order."""
-        trigger, begun = pending
+    def _release(self, reader: Reader, marker: Marker, pending: Pending) -> Step:
+        """Compute the next chunk of a large micro-batch, in key order; its rows are held."""
+        trigger, begun = pending.trigger, pending.done
         place = (trigger.window, trigger.index)
-        due, seeds = self._due(reader, trigger, begun, CHUNK), self._seeds(trigger, begun)
+        due = self._wanted.due(reader, trigger, begun, CHUNK)
+        seeds = self._wanted.seeds(trigger, begun)
         ends = [self._runs.end(place, begun, CHUNK)]
         ends += [source[CHUNK - 1] for source in (due, seeds) if len(source) > CHUNK]
         end = min((e for e in ends if e is not None), default=None)
@@ -217,111 +225,91 @@ class Aggregate:
             totals = np.zeros_like(totals)
         step = Step(marker)
         wanted, part = Keys.of(sorted(keys)), part._replace(totals=totals)
-        public = self._emit(reader, trigger, wanted, part, step)
+        releases = self._compute(reader, trigger, wanted, part, step)
         if end is None:
-            step.marker = self._marker(marker, trigger.ordinal)
-            step.rows[OPEN] = None
-            self._finish(reader, trigger, public, step)
+            self._forget_batch(trigger, step)
+            manifest = self._writer(trigger).manifest(releases.public)
+            self._computed(trigger, releases, manifest, step)
         else:
-            step.rows[OPEN] = _pending_row(trigger, end)
+            hold(releases, step.rows)
+            Pending(trigger, done=end).store(step.rows)
         step.more = True
         return step
 
-    def _wanted(self, reader: Reader, trigger: Trigger, touched: Keys) -> Keys | None:
-        """Keys whose rows the release reads, in canonical order; None if they are too many."""
-        if self._mechanism.load == "all":
-            stored = scan_prefix(reader, ROW + sortable(trigger.window))
-            wanted = {key[9:] for key, _ in stored}
-        else:
-            most = _EVERY if self._indivisible else CHUNK
-            wanted = set(self._due(reader, trigger, None, most))
-            if len(wanted) > most:
-                return None
-        wanted.update(touched.tolist(), self._seeds(trigger, None))
-        return Keys.of(sorted(wanted))
+    def _computed(self, trigger: Trigger, releases: Releases, manifest: Out, step: Step) -> None:
+        """The last rows of a release that is published later, and its manifest."""
+        hold(releases, step.rows)
+        step.rows[MANIFEST] = manifest.value
+        Pending(trigger, computed=True).store(step.rows)
+        step.more = True
 
-    def _due(self, reader: Reader, trigger: Trigger, begun: bytes | None, most: int) -> list[bytes]:
-        every = due_keys(reader, trigger.window, -1, begun, most + 1)
-        now = due_keys(reader, trigger.window, trigger.index, begun, most + 1)
-        return sorted({*every, *now})
-
-    def _seeds(self, trigger: Trigger, begun: bytes | None) -> list[bytes]:
-        """Public keys of this shard that have no row yet."""
-        if trigger.index != 1 or self.pipeline.public_keys is None:
-            return []
-        keys = Keys.of(sorted(self.pipeline.public_keys))
-        mine = keys.take(
-            np.flatnonzero(route(keys, self.pipeline.cells_partitions) == self.partition)
-        )
-        return [k for k in mine if begun is None or k > begun]
+    def _publish_held(self, reader: Reader, marker: Marker, pending: Pending) -> Step:
+        """Publish the next rows of a release that has been computed; the last with its manifest."""
+        trigger, step = pending.trigger, Step(marker)
+        releases, more = held(reader, pending.done, RELEASED)
+        self._publish(trigger, releases, step)
+        published(releases, step.rows)
+        step.more = True
+        if more:
+            Pending(trigger, computed=True, done=releases.key[-1]).store(step.rows)
+            return step
+        manifest = self._writer(trigger).kept_manifest(kept_manifest(reader))
+        self._finish(marker, trigger, manifest, step)
+        step.rows |= {OPEN: None, MANIFEST: None}
+        return step
 
     def _totals_of(self, trigger: Trigger) -> I64:
         return self._totals.get(trigger.ordinal, np.zeros(self._mechanism.totals, np.int64))
 
-    def _emit(
+    def _compute(
         self, reader: Reader, trigger: Trigger, wanted: Keys, part: Part, step: Step
-    ) -> dict[str, I64]:
-        """Run the mechanism on closed state; rows and records go into the step."""
+    ) -> Releases:
+        """Run the mechanism on closed state; changed rows and feedback go into the step."""
         rows = self._table.load(reader, trigger.window, wanted)
-        rows = self._live(trigger, self._seeded(trigger, rows, step), part)
-        closed = Closed(rows, part, trigger.index)
+        rows, seeded = self._wanted.seeded(trigger, rows)
+        self._table.store(trigger.window, seeded, step)
+        closed = Closed(self._wanted.live(trigger, rows, part), part, trigger.index)
         changed, releases = self._mechanism.release(closed, self._noise(trigger))
         self._table.store(trigger.window, changed, step)
-        step.out += list(Writer(self.pipeline, trigger, self.partition).rows(releases))
-        step.counts[self.pipeline.name, "released"] += len(releases.key)
-        step.not_before = trigger.time + self.pipeline.publish_delay
         if self._mechanism.feedback:
             topic, shard = self._names.selected(self.pipeline.name), self.partition
             step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
         passed = due_keys(reader, trigger.window, trigger.index, None, 10 * CHUNK)
         gone = set(wanted.tolist())
         step.local |= due_entries(trigger.window, trigger.index, [k for k in passed if k in gone])
-        return releases.public
+        return releases
 
-    def _live(self, trigger: Trigger, rows: Rows, part: Part) -> Rows:
-        """Without rows that only a stale index entry brought here."""
-        if self._mechanism.load == "all":
-            return rows
-        touched = set(part.key.tolist())
-        due = np.isin(rows.due, (-1, trigger.index))
-        keep = np.flatnonzero(due | np.fromiter((k in touched for k in rows.key), bool, len(due)))
-        return Rows(rows.key.take(keep), rows.cell[keep], rows.due[keep])
+    def _publish(self, trigger: Trigger, releases: Releases, step: Step) -> None:
+        """Put released rows into a step; nothing of it may be visible before its public time."""
+        step.out += list(self._writer(trigger).rows(releases))
+        step.counts[self.pipeline.name, "released"] += len(releases.key)
+        step.not_before = trigger.time + self.pipeline.publish_delay
 
-    def _seeded(self, trigger: Trigger, rows: Rows, step: Step) -> Rows:
-        """Public keys get their row at the first trigger, due at every one."""
-        seeds = set(self._seeds(trigger, None))
-        if not seeds:
-            return rows
-        public = np.fromiter((k in seeds for k in rows.key), bool, len(rows.key))
-        rows = rows._replace(due=np.where(public, -1, rows.due).astype(np.int32))
-        mine = np.flatnonzero(public)
-        self._table.store(
-            trigger.window, Rows(rows.key.take(mine), rows.cell[mine], rows.due[mine]), step
-        )
-        return rows
+    def _writer(self, trigger: Trigger) -> Writer:
+        return Writer(self.pipeline, trigger, self.partition)
 
     def _noise(self, trigger: Trigger) -> KeyedNoise:
         return noise_of(self.pipeline, trigger, self._secret)
 
-    def _finish(self, reader: Reader, trigger: Trigger, public: dict[str, I64], step: Step) -> None:
-        """The manifest, and the end of the micro-batch's own state."""
+    def _forget_batch(self, trigger: Trigger, step: Step) -> None:
+        """The end of a micro-batch's own state: all of it is in rows now."""
         place = (trigger.window, trigger.index)
-        step.out.append(Writer(self.pipeline, trigger, self.partition).manifest(public))
-        if self._mechanism.feedback:
-            topic = self._names.selected(self.pipeline.name)
-            step.out.append(finished(topic, trigger, self.partition))
         step.rows.update(self._runs.drop(place))
         self._buffer.pop(place, None)
         self._buffered = sum(len(p.key) for ps in self._buffer.values() for p in ps)
         if self._totals.pop(trigger.ordinal, None) is not None:
             step.rows[TOTAL + trigger.ordinal.to_bytes(8, "big")] = None
+
+    def _finish(self, marker: Marker, trigger: Trigger, manifest: Out, step: Step) -> None:
+        """The manifest closes a release."""
+        step.out.append(manifest)
+        if self._mechanism.feedback:
+            topic = self._names.selected(self.pipeline.name)
+            step.out.append(finished(topic, trigger, self.partition))
+        step.marker = self._marker(marker, trigger.ordinal)
         step.counts[self.pipeline.name, "manifests"] += 1
         if trigger.final:
             self._floor = trigger.window  # rows of this one go once it is committed
-
-    def _pending(self, reader: Reader) -> tuple[Trigger, bytes | None] | None:
-        (row,) = reader.get_many([OPEN])
-        return None if row is None else _read_pending(row)
 
     def forget(self, reader: Reader, step: Step, limit: int) -> None:
         """Delete up to ``limit`` rows of windows that are over."""
@@ -348,16 +336,3 @@ def noise_of(pipeline: Pipeline, trigger: Trigger, secret: bytes) -> KeyedNoise:
         pipeline=pipeline.name,
         window=str(trigger.window),
     )
-
-
-def _pending_row(trigger: Trigger, after: bytes | None) -> bytes:
-    body = encode(trigger)
-    flag = b"\0" if after is None else b"\1" + after
-    return len(body).to_bytes(4, "big") + body + flag
-
-
-def _read_pending(row: bytes) -> tuple[Trigger, bytes | None]:
-    size = int.from_bytes(row[:4], "big")
-    trigger = msgspec.json.decode(row[4 : 4 + size], type=Trigger)
-    rest = row[4 + size :]
-    return trigger, None if rest == b"\0" else rest[1:]

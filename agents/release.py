@@ -41,7 +41,7 @@ class Writer:
         values, variances = releases.value.tolist(), releases.variance.tolist()
         for row, key in enumerate(releases.key.tolist()):
             record = self._row(key, values[row], variances[row])
-            yield self._out(self._record_key(key), record, homes[row])
+            yield self._out(self._record_key(key), encode(record), homes[row])
 
     def manifest(self, public: dict[str, I64]) -> Out:
         """Everything that all rows of this shard and trigger have in common."""
@@ -51,8 +51,12 @@ class Writer:
             "shards": self._pipeline.cells_partitions,
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
+        return self.kept_manifest(encode(body))
+
+    def kept_manifest(self, value: bytes) -> Out:
+        """The record of a manifest that was made earlier."""
         key = self._record_key(b"manifest:%d" % self._shard)
-        return self._out(key, body, self._shard % self._pipeline.release_partitions)
+        return self._out(key, value, self._shard % self._pipeline.release_partitions)
 
     def _row(self, key: bytes, values: list[int], variances: list[float]) -> dict[str, Any]:
         p, t = self._pipeline, self._trigger
@@ -151,8 +155,8 @@ class Writer:
         p, start = self._pipeline, self._window["start"]
         return p.name.encode() + b"|" + start.encode() + b"|" + key
 
-    def _out(self, key: bytes, body: dict[str, Any], partition: int) -> Out:
-        return Out(self._pipeline.release_topic, partition, key, encode(body), self._millis)
+    def _out(self, key: bytes, value: bytes, partition: int) -> Out:
+        return Out(self._pipeline.release_topic, partition, key, value, self._millis)
 
 
 def release_id(trigger: Trigger, key: bytes) -> str:
