@@ -68,6 +68,15 @@ def follow(kafka: Any, cluster: Cluster, topic: str, once: bool) -> Iterator[byt
         client.close()
 
 
+def spent(privacy: dict[str, Any]) -> str:
+    """What somebody active in every epoch has paid so far, as a manifest says it."""
+    total, limit = privacy.get("pipeline_epsilon_total"), privacy["pipeline_epsilon_limit"]
+    if total is None:
+        return ""
+    most = "" if limit is None else f" of at most {limit:g}"
+    return f", ε={total:g}{most} in all epochs so far"
+
+
 def line(record: dict[str, Any]) -> str:
     """One released row, or manifest, in one line."""
     window = record["window"]["start"]
@@ -78,6 +87,7 @@ def line(record: dict[str, Any]) -> str:
         return (
             f"{head}  -- shard {record['shard'] + 1}/{record['shards']} released{last}; a "
             f"{privacy['unit']} pays ε={privacy['epsilon']:g} δ={privacy['delta']:g} per epoch"
+            + spent(privacy)
         )
     key = record["key"]
     shown = " / ".join(str(v) for v in key.values()) if isinstance(key, dict) else str(key)

@@ -140,6 +140,7 @@ class Clock:
             now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,
             due.scheduled, epoch, charge.seq, charge.hash(), pipeline.config_hash,
             charge.body["code_version"], self._fingerprint,
+            self._ledger.epochs(pipeline.name) + len(records),
         )  # fmt: skip
         return records, trigger
 

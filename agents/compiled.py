@@ -24,7 +24,7 @@ from hushstream.topics.schedule import Schedule
 
 from .model import Deployment, Input, Pipeline
 
-SEMANTICS = "1"
+SEMANTICS = "2"
 """What is released for the same logs: whatever changes it must change this."""
 
 
@@ -154,7 +154,22 @@ def build(
     keys: tuple[bytes, ...] | None,
 ) -> Mechanism:
     """The mechanism of a pipeline; its own complaint names the setting."""
-    setting = Setting(
+    setting = setting_of(p, schedule, columns, keys)
+    try:
+        mechanism: Mechanism = find(p.mechanism.kind).build(parameters_of(p), setting)
+    except ParameterError as error:
+        raise ConfigError(f"pipeline {p.name!r}: {error}") from error
+    return mechanism
+
+
+def setting_of(
+    p: config_pipeline.Pipeline,
+    schedule: Schedule,
+    columns: Sequence[Column],
+    keys: tuple[bytes, ...] | None,
+) -> Setting:
+    """What a pipeline fixes around its mechanism."""
+    return Setting(
         epsilon=Fraction(p.budget.epsilon),
         delta=Fraction(p.budget.delta),
         horizon=schedule.horizon,
@@ -164,11 +179,6 @@ def build(
         keys=keys,
         count=any(isinstance(a, Count | Mean) for a in p.aggregate),
     )
-    try:
-        mechanism: Mechanism = find(p.mechanism.kind).build(parameters_of(p), setting)
-    except ParameterError as error:
-        raise ConfigError(f"pipeline {p.name!r}: {error}") from error
-    return mechanism
 
 
 def parameters_of(p: config_pipeline.Pipeline) -> Any:

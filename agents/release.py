@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
@@ -18,8 +19,10 @@ from hushstream.mechanisms.contract import I64, Releases
 from hushstream.topics.events import decode_key, utc
 from hushstream.topics.records import Trigger, encode
 
+from . import statement
 from .bound import route
 from .model import Pipeline
+from .statement import plain, significant
 from .step import Out
 
 
@@ -45,7 +48,7 @@ class Writer:
 
     def manifest(self, public: dict[str, I64]) -> Out:
         """Everything that all rows of this shard and trigger have in common."""
-        body = self._common() | {
+        body = self._common | {
             "schema": "hush.manifest/1",
             "shard": self._shard,
             "shards": self._pipeline.cells_partitions,
@@ -70,7 +73,7 @@ class Writer:
             "key": self._key(key),
             "values": self._values(values, variances),
         }
-        return self._common() | body if p.full_rows else body
+        return self._common | body if p.full_rows else body
 
     def _key(self, key: bytes) -> Any:
         p = self._pipeline
@@ -117,6 +120,7 @@ class Writer:
         spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
         return self._value(Fraction(mean).limit_denominator(1_000_000), spread)
 
+    @cached_property
     def _common(self) -> dict[str, Any]:
         p, t = self._pipeline, self._trigger
         return {
@@ -128,27 +132,13 @@ class Writer:
             "final": t.final,
             "mechanism": p.config["mechanism"]["kind"],
             "confidence_level": p.confidence,
-            "privacy": self._privacy(),
+            "noise": {"distribution": statement.distribution(p.mechanism)},
+            "privacy": statement.privacy(p, t),
+            "bounds": statement.bounds(p),
+            "key_threshold": statement.key_threshold(p.mechanism, t.index),
             "config_hash": t.config_hash,
             "code_version": t.code_version,
             "emitted_at": utc(t.scheduled),
-        }
-
-    def _privacy(self) -> dict[str, Any]:
-        p, t = self._pipeline, self._trigger
-        cost = p.mechanism.cost()
-        return {
-            "unit": p.unit_name,
-            "neighbouring": getattr(p.mechanism, "neighbouring", "add_remove"),
-            "epoch": t.epoch,
-            "definition": getattr(p.mechanism, "definition", "approximate"),
-            "mu2": significant(float(cost.mu2)),
-            "pure_epsilon": significant(float(cost.epsilon)),
-            "epsilon": float(p.epsilon),
-            "delta": float(p.delta),
-            "pipeline_epsilon_limit": None if p.limit_epsilon is None else float(p.limit_epsilon),
-            "ledger_seq": t.charge_seq,
-            "charge": t.charge,
         }
 
     def _record_key(self, key: bytes) -> bytes:
@@ -170,13 +160,3 @@ def release_id(trigger: Trigger, key: bytes) -> str:
     )
     joined = b"".join(b"%d:%b" % (len(part), part) for part in parts)
     return hashlib.sha256(joined).hexdigest()[:32]
-
-
-def significant(value: float) -> float:
-    """Six significant digits: the same text whatever the machine's last bit."""
-    return float(f"{value:.6g}")
-
-
-def plain(value: Fraction) -> int | float:
-    """An exact value as the JSON number that is nearest to it."""
-    return value.numerator if value.denominator == 1 else float(value)

@@ -185,18 +185,20 @@ def check_clock(entries: Sequence[Entry], ledger: Ledger) -> None:
     """Every trigger was paid for by the charge it names, and no cut ever went back.
 
     Raises:
-        LedgerError: a trigger without its charge.
+        LedgerError: a trigger without its charge, or that counts other charges than there were.
         EngineError: a beat or cut lies below an earlier one.
     """
     reached: dict[str, list[int]] = {}
+    epochs: dict[str, set[int]] = {}
     for _, record in entries:
         if isinstance(record, Trigger):
-            _check_paid(record, ledger)
+            epochs.setdefault(record.pipeline, set()).add(record.epoch)
+            _check_paid(record, ledger, len(epochs[record.pipeline]))
         if isinstance(record, Beat | Trigger):
             _check_forward(record, reached)
 
 
-def _check_paid(trigger: Trigger, ledger: Ledger) -> None:
+def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
     charge = ledger.charges.get((trigger.pipeline, trigger.epoch))
     place = f"trigger {trigger.ordinal} of pipeline {trigger.pipeline!r}"
     if charge is None:
@@ -205,6 +207,8 @@ def _check_paid(trigger: Trigger, ledger: Ledger) -> None:
         raise LedgerError(f"{place} names another charge than ledger record {charge.seq}")
     if charge.body["config_hash"] != trigger.config_hash:
         raise LedgerError(f"{place} ran under another configuration than was charged")
+    if trigger.epochs not in (0, epochs):  # 0: written before triggers said so
+        raise LedgerError(f"{place} states {trigger.epochs} epochs, {epochs} were charged by then")
 
 
 def _check_forward(record: ClockRecord, reached: dict[str, list[int]]) -> None:

@@ -215,6 +215,7 @@ def _trigger(
     trigger = Trigger(
         due.scheduled, {source.topic: [cut]}, p.name, timeline.ordinal + 1, due.window, due.index,
         final, due.scheduled, epoch, charge.seq, charge.hash(), p.config_hash, "simulation",
+        epochs=ledger.epochs(p.name),
     )  # fmt: skip
     timeline.apply(trigger)
     return trigger

@@ -23,7 +23,8 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     """A cut of one pipeline's window; it is a beat too.
 
     ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows.
-    ``charge`` is the chain hash of the ledger record that pays for the release.
+    ``charge`` is the chain hash of the ledger record that pays for the release, ``epochs`` the
+    number of epochs that the pipeline has been charged for so far, this one included.
     """
 
     time: int
@@ -40,6 +41,7 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     config_hash: str
     code_version: str
     key_fingerprint: str = ""
+    epochs: int = 0
 
 
 class Start(msgspec.Struct, tag="start", frozen=True):

@@ -93,6 +93,7 @@ def trigger(
         charge=other.pop("charge", "ab" * 32),
         config_hash=p.config_hash,
         code_version="test",
+        epochs=other.pop("epochs", 1),
     )
 
 

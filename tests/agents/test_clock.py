@@ -73,6 +73,7 @@ def test_an_epoch_is_charged_once_and_before_its_first_trigger():
             assert record.charge_seq == charges[record.epoch].seq
     assert [w.ordinal for w in written if isinstance(w, Trigger)] == [1, 2, 3, 4, 5]
     assert [w.final for w in written if isinstance(w, Trigger)] == [False] * 3 + [True, False]
+    assert [w.epochs for w in written if isinstance(w, Trigger)] == [1, 1, 1, 1, 2]
 
 
 def test_triggers_that_were_missed_come_at_once_with_the_same_cut():

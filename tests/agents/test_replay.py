@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hushstream.agents.aggregate import Frame
 from hushstream.agents.ledger import Ledger, charge_body
@@ -15,6 +16,7 @@ from hushstream.agents.replay_units import compare_units
 from hushstream.mechanisms.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.events import Raw
 from hushstream.topics.frames import Events, decode, encode_events
+from hushstream.topics.records import Trigger
 
 from .support import (
     NAMES,
@@ -259,6 +261,13 @@ def test_a_trigger_must_name_the_charge_that_paid_for_it():
     other = replace(P, config_hash="other")
     with pytest.raises(LedgerError, match="another configuration"):
         check_clock(entries(trigger(other, 1, [5, 5], charge=charge.hash())), ledger)
+    check_clock(entries(replace_epochs(good, 0)), ledger)  # of before triggers said so
+    with pytest.raises(LedgerError, match="states 2 epochs, 1 were charged"):
+        check_clock(entries(replace_epochs(good, 2)), ledger)
+
+
+def replace_epochs(trigger: Trigger, epochs: int) -> Trigger:
+    return msgspec.structs.replace(trigger, epochs=epochs)
 
 
 def test_a_cut_may_not_lie_below_what_has_been_used():
