@@ -73,6 +73,7 @@ def _consumer(kafka: Kafka, committed: bool) -> Consumer:
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
         "log_level": 0,
     }
     return Consumer(librdkafka_options(kafka) | options)
