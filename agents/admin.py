@@ -178,6 +178,7 @@ class Cluster:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
         }
         client = Consumer(self._options | options)
         try:
