@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -64,14 +65,15 @@ class UnitCodec:
         pairs = np.empty(len(units.pair), self._pair)
         pairs["pair"] = units.pair
         pairs["used"] = units.used
-        heads = units.left.astype(self._left).tobytes()
-        body = pairs.tobytes()
         head, step = self._left.itemsize, self._pair.itemsize
-        ends = (units.start * step).tolist()
-        return [
-            heads[i * head : (i + 1) * head] + body[ends[i] : ends[i + 1]]
-            for i in range(len(units.left))
-        ]
+        begins = units.start * step + np.arange(len(units.start)) * head
+        blob = np.empty(int(begins[-1]), np.uint8)
+        body = np.ones(len(blob), bool)
+        heads = begins[:-1, None] + np.arange(head)
+        body[heads] = False
+        blob[heads] = units.left.astype(self._left).view(np.uint8).reshape(-1, head)
+        blob[body] = pairs.view(np.uint8)
+        return _pieces(blob.tobytes(), begins.tolist())
 
     def _row(self, units: Units, row: int) -> bytes:
         return self.encode(units)[row]
@@ -100,9 +102,8 @@ class Bound:
             step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
 
     def _absorb(self, reader: Reader, one: Slice, changes: Changes) -> Part:
-        ids, unit = _distinct(one.unit)
         epoch = sortable(self.pipeline.windows.epoch(one.window))
-        keys = [self._prefix + epoch + digest for digest in ids]
+        keys, unit = distinct(one.unit, self._prefix + epoch)
         units = self._codec.decode(Overlay(reader, changes).get_many(keys))
         batch = Batch(
             one.keys,
@@ -189,17 +190,29 @@ def route_units(digests: NDArray[np.uint8], partitions: int) -> NDArray[np.intp]
     return (head % np.uint32(partitions)).astype(np.intp)
 
 
-def _distinct(digests: NDArray[np.uint8]) -> tuple[list[bytes], NDArray[np.intp]]:
-    """Distinct digests and the place of each row among them."""
-    words = np.ascontiguousarray(digests).view(">u8").reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0]))
-    ordered = words[order]
+def distinct(digests: NDArray[np.uint8], prefix: bytes) -> tuple[list[bytes], NDArray[np.intp]]:
+    """State keys of the distinct digests in order, and the place of each row among them."""
+    words = np.ascontiguousarray(digests).view(">u8").astype(np.uint64).reshape(-1, 2)
+    order = np.argsort(words[:, 0])
+    head, tail = words[order].T
+    alike = head[1:] == head[:-1]
+    if (alike & (tail[1:] != tail[:-1])).any():  # half a digest in common, which is no accident
+        order = np.lexsort((words[:, 1], words[:, 0]))
+        head, tail = words[order].T
+        alike = (head[1:] == head[:-1]) & (tail[1:] == tail[:-1])
     new = np.ones(len(order), bool)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    new[1:] = ~alike
     place = np.empty(len(order), np.intp)
     place[order] = new.cumsum() - 1
-    blob = digests[order[new]].tobytes()
-    return [blob[i : i + 16] for i in range(0, len(blob), 16)], place
+    width = len(prefix) + 16
+    rows = np.empty((int(place.max(initial=-1)) + 1, width), np.uint8)
+    rows[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    rows[:, len(prefix) :] = digests[order[new]]
+    return _pieces(rows.tobytes(), range(0, rows.size + 1, width)), place
+
+
+def _pieces(blob: bytes, ends: Sequence[int]) -> list[bytes]:
+    return [blob[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def split_by(home: NDArray[np.intp], partitions: int) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.contract import I64
+from hushstream.mechanisms.contract import I64, compact
 from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events import Bad, Decoded, Decoder, Raw, View
@@ -26,7 +26,7 @@ from .bound import Bound, Statuses, route_units
 from .deadletter import dead_letters, late_records
 from .model import Input, Pipeline
 from .step import Out, Step
-from .store import Overlay, Reader
+from .store import Reader
 from .timeline import Timeline, advance
 
 CACHED = 500_000  # units whose digest is remembered
@@ -191,7 +191,7 @@ class Ingest:
             )  # fmt: skip
             self._leave(pipeline, records, late, future, step)
             if pipeline.direct:
-                self._bounds[pipeline.name].absorb(Overlay(reader, step.rows), slices, step)
+                self._bounds[pipeline.name].absorb(reader, slices, step)
             else:
                 self._forward(pipeline, slices, step)
 
@@ -218,14 +218,14 @@ class Ingest:
             if batch == 0:
                 late[here] = True
                 continue
-            used, key = np.unique(view.key[rows[here]], return_inverse=True)
+            used, key = compact(view.key[rows[here]], len(view.keys))
             slices.append(
                 Slice(
                     window,
                     batch,
                     digests[at[here] - base],
-                    view.keys.take(used),
-                    key.astype(np.intp),
+                    view.keys.take(used) if len(used) < len(view.keys) else view.keys,
+                    key,
                     view.value[rows[here]],
                     view.sign[rows[here]],
                 )
@@ -275,9 +275,8 @@ class Ingest:
         if self.source.partitioner == "none":
             return {}
         # A unit in the cache of digests was verified when it came there, unless it strayed.
-        known, stray = self._digests, self._strays
-        distinct = set(decoded.unit) - {None}
-        fresh = [u for u in distinct if u not in known or u in stray]
+        distinct, stray = set(decoded.unit), self._strays
+        fresh = list(distinct.difference(self._digests, [None]) | (distinct & stray))
         texts = Keys.of(map(partition_text, fresh))
         homes = PARTITIONERS[self.source.partitioner](texts) % self.source.partitions
         here = (homes == self.partition).tolist()

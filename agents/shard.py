@@ -11,10 +11,11 @@ import json
 import logging
 import threading
 import time
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from hushstream.topics.config_model import Kafka
 from hushstream.topics.records import Marker, encode
 from rocksdict import Cache
 
-from .kafka import read_to_end, stop_quietly, through_outages, transactional_producer
+from .kafka import Content, fill, read_to_end, stop_quietly, through_outages, transactional_producer
 from .metrics import OperatorMetrics
 from .rows import derived
 from .stages import Stage
@@ -36,6 +37,7 @@ from .transport import Interval
 
 log = logging.getLogger("hushstream.shard")
 
+_OFFSET = attrgetter("offset")
 MOST = 60_000  # records waiting at one shard before its partition is paused
 FENCED_SECONDS = 3.0
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
@@ -65,6 +67,7 @@ class Shard:
         on_full, on_free: pause and resume the input.
         on_seek: ask for the input from another position.
         begin: where the input began when the deployment did.
+        hold: rows kept in memory before they are written to disk.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Shard:
         on_seek: Callable[[TP, int], Awaitable[None]],
         on_failure: Callable[[BaseException], None],
         begin: int = 0,
+        hold: int = 0,
     ) -> None:
         self.tp = tp
         self._shared = shared
@@ -88,12 +92,13 @@ class Shard:
         self._on_seek = on_seek
         self._on_failure = on_failure
         self._path = shared.data_dir / shared.genesis / changelog / str(tp.partition)
-        self._records: deque[Any] = deque()
+        self._records: list[Any] = []
         self._wake = asyncio.Event()
         self._paused = False
         self._task: asyncio.Task[None] | None = None
         self._store: RocksStore | None = None
         self._producer: Any = None
+        self._hold = hold
         self._guard = threading.Lock()
         self._closing = False
         self._fetched = 0
@@ -156,7 +161,8 @@ class Shard:
         return store
 
     def _open_store(self) -> RocksStore:
-        return RocksStore(self._path, self._shared.cache, self._shared.write_buffer_bytes)
+        shared = self._shared
+        return RocksStore(self._path, shared.cache, shared.write_buffer_bytes, self._hold)
 
     def _known(self, store: RocksStore) -> int | None:
         """The changelog offset that local state reaches; None if it cannot be trusted."""
@@ -265,9 +271,9 @@ class Shard:
 
     def _release_records(self) -> None:
         """Let go of what the stage has taken."""
-        position = self._stage.position
-        while self._records and self._records[0].offset < position:
-            self._records.popleft()
+        position, held = self._stage.position, self._records
+        done = bisect_left(held, position, key=_OFFSET)
+        del held[:done]
         if self._paused and len(self._records) < MOST // 2:
             self._paused = False
             self._on_flow(self.tp, True)
@@ -281,32 +287,22 @@ class Shard:
         with self._shared.metrics.step.labels(stage="commit").time():
             await self._producer.begin_transaction()
             for (topic, partition), outs in _grouped(step.out).items():
-                await self._send(topic, partition, outs)
-            rows = [Out("", 0, key, value) for key, value in step.rows.items()]
-            rows.append(Out("", 0, MARKER, encode(step.marker)))
+                await self._send(topic, partition, [out[2:] for out in outs])
+            rows: list[Content] = [(key, value, None, ()) for key, value in step.rows.items()]
+            rows.append((MARKER, encode(step.marker), None, ()))
             last = await self._send(self._changelog, self.tp.partition, rows)
             await self._producer.commit_transaction()
             metadata = await last
         self._reached = metadata.offset  # of the last batch: reading some rows again is harmless
 
-    async def _send(self, topic: str, partition: int, outs: Sequence[Out]) -> Any:
+    async def _send(self, topic: str, partition: int, records: Sequence[Content]) -> Any:
         """Send records in batches; returns the future of the last one."""
-        future = None
-        batch = self._producer.create_batch()
-        for out in outs:
-            stamp = out.timestamp if out.timestamp is not None else int(time.time() * 1000)
-            fields = {
-                "timestamp": stamp,
-                "key": out.key,
-                "value": out.value,
-                "headers": list(out.headers),
-            }
-            if batch.append(**fields) is None:
-                future = await self._flush(batch, topic, partition)
-                batch = self._producer.create_batch()
-                if batch.append(**fields) is None:
-                    raise EngineError(f"a record for {topic} is too large for one batch")
-        if batch.record_count():
+        future, sent = None, 0
+        while sent < len(records):
+            batch = self._producer.create_batch()
+            begun, sent = sent, fill(batch, records, sent)
+            if sent == begun:
+                raise EngineError(f"a record for {topic} is too large for one batch")
             future = await self._flush(batch, topic, partition)
         return future
 
@@ -344,11 +340,17 @@ class Shard:
                 )
 
     async def measure(self) -> None:
-        """Size of the local state, for the operator."""
+        """Size of the local state, for the operator; what is held goes to disk."""
         if self._store is not None:
-            size = await self._in_thread(lambda: self._store.size() if self._store else 0)
+            size = await self._in_thread(self._flushed_size)
             name = f"{self._changelog}-{self.tp.partition}"
             self._shared.metrics.state.labels(store=name).set(size)
+
+    def _flushed_size(self) -> int:
+        if self._store is None:
+            return 0
+        self._store.flush()
+        return self._store.size()
 
     async def _reopen(self, error: Exception) -> None:
         """After any failed transaction: a new producer, and the state as it was committed."""

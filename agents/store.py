@@ -31,6 +31,7 @@ Changes = dict[bytes, bytes | None]  # None deletes
 
 MARKER = b"\x00marker"
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
+_ASK: Any = object()  # not in memory
 POSITION = b"\x00position"  # next changelog offset: local, written with every batch
 
 
@@ -95,10 +96,21 @@ class MemoryStore:
 
 
 class RocksStore:
-    """State in a RocksDB folder; one writer per folder."""
+    """State in a RocksDB folder; one writer per folder.
 
-    def __init__(self, path: Path, cache: Cache | None, write_buffer_bytes: int) -> None:
+    With ``hold``, written rows stay in memory until there are that many, and a row that changes
+    again meanwhile is written once. They go to disk in one batch, with the marker and the position
+    that came with the last of them: what is on disk is always the state of some earlier step,
+    and a restart reads the changelog from there.
+    """
+
+    def __init__(
+        self, path: Path, cache: Cache | None, write_buffer_bytes: int, hold: int = 0
+    ) -> None:
         self.path = path
+        self._hold = hold
+        self._held: dict[bytes, bytes | None] = {}  # not on disk yet
+        self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
         path.mkdir(parents=True, exist_ok=True)
         try:
             self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
@@ -114,6 +126,16 @@ class RocksStore:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Rows of ``keys``, in their order."""
+        if not self._recent:
+            return self._read(keys)
+        recent = self._recent.get
+        found: list[Any] = [recent(key, _ASK) for key in keys]
+        places = [place for place, row in enumerate(found) if row is _ASK]
+        for place, row in zip(places, self._read([keys[p] for p in places]), strict=True):
+            found[place] = row
+        return found
+
+    def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
         for begun in range(0, len(keys), READ):
             found += self._db.get(list(keys[begun : begun + READ]))
@@ -121,12 +143,28 @@ class RocksStore:
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Rows with start ≤ key < end, in key order."""
+        self.flush()
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         yield from self._db.items(from_key=start, read_opt=options)
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply a batch of changes atomically."""
+        if not self._hold:
+            self._put(changes)
+            return
+        self._held.update(changes)
+        self._recent.update(changes)
+        if len(self._held) > self._hold:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what is held to RocksDB."""
+        if self._held:
+            self._put(self._held)
+            self._recent, self._held = self._held, {}
+
+    def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         for key, value in changes.items():
@@ -142,13 +180,15 @@ class RocksStore:
 
     def compact(self) -> None:
         """Rewrite everything into the last level, even a table that could be moved as it is."""
+        self.flush()
         self._db.flush()
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         self._db.compact_range(None, None, options)
 
     def close(self) -> None:
-        """Release the folder."""
+        """Write what is held, and release the folder."""
+        self.flush()
         self._db.close()
 
 
@@ -190,6 +230,8 @@ class Overlay:
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Rows of ``keys``; those changed in this step as they will be."""
         changes = self._changes
+        if not changes:
+            return self._reader.get_many(keys)
         missing = [key for key in keys if key not in changes]
         found = dict(zip(missing, self._reader.get_many(missing), strict=True))
         return [changes[key] if key in changes else found[key] for key in keys]

@@ -13,7 +13,7 @@ from .aggregate import Frame
 from .bound import Bound, Statuses, route_units
 from .model import Pipeline
 from .step import Step
-from .store import Overlay, Reader
+from .store import Reader
 
 
 class UnitsStage:
@@ -51,7 +51,7 @@ class UnitsStage:
             taken = decode(frame.value)
             if isinstance(taken, Events):
                 self._check(taken)
-                self._bound.absorb(Overlay(reader, step.rows), [taken.slice], step)
+                self._bound.absorb(reader, [taken.slice], step)
             elif isinstance(taken, Barrier):
                 if taken.trigger.ordinal != upstream[taken.origin] + 1:
                     raise EngineError(f"pipeline {name!r}: a barrier is missing")

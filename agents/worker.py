@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from .transport import Interval
 log = logging.getLogger("hushstream.worker")
 
 MEASURE_SECONDS = 30.0
+HELD = 40_000  # unit rows that a shard keeps in memory before it writes them
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,7 @@ class Worker:
             self._on_seek,
             self.fail,
             begin_of(plan.ledger, source)[tp.partition] if pipeline is None else 0,
+            0 if kind == "aggregate" else HELD,
         )
 
     def _make_clock(self) -> ClockOwner:
@@ -316,9 +319,13 @@ class Worker:
             raise self.error
 
     async def _watch(self) -> None:
-        """Faust's own services may crash without telling anybody."""
+        """Faust's own services may crash without telling anybody; sizes for the operator."""
+        measured = time.monotonic()
         while True:
             await asyncio.sleep(0.5)
+            if time.monotonic() - measured > MEASURE_SECONDS:
+                measured = time.monotonic()
+                await asyncio.gather(*(s.measure() for s in self.shards.values()))
             crash = self.app.crash_reason or self._consumer.group_error()
             if crash is not None or self.app.should_stop:
                 self.fail(crash or EngineError("the consumer stopped"))

@@ -102,10 +102,12 @@ class Bound:
         used = slots.used
         lanes = lane[batch.key]
         total = used.sum(axis=1, dtype=np.int64)[slots.slot]
+        width = used.shape[1]
+        cell = slots.slot * width + lanes
+        flat = used.reshape(-1)  # (pair, lane) in one number
         if self.kind == "quadratic":
-            width = used.shape[1]
-            rank = ranks(slots.slot * width + lanes, len(used) * width)
-            seen = used[slots.slot, lanes].astype(np.int64) + rank
+            rank = ranks(cell, len(flat))
+            seen = flat[cell].astype(np.int64) + rank
             price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
             price = np.where(seen < self._caps()[lanes], price, self.left + 1)
             price = np.minimum(price, self.left + 1)
@@ -115,14 +117,24 @@ class Bound:
             price = np.ones(len(open_), np.int64)
         accepted = open_.copy()
         accepted[open_] = _greedy(price[open_], batch.unit[open_], units.left)
-        first = np.zeros(len(price), np.bool_)
         rows = np.flatnonzero(accepted)
-        first[rows[np.unique(slots.slot[rows], return_index=True)[1]]] = True
+        first = _firsts(slots.slot[rows], rows, len(used), len(price))
         first &= total == 0
         spent = np.zeros(len(units.left), np.int64)
-        np.add.at(spent, batch.unit[accepted], price[accepted])
-        np.add.at(used, (slots.slot[accepted], lanes[accepted]), 1)
+        np.add.at(spent, batch.unit[rows], price[rows])
+        np.add.at(flat, cell[rows], np.uint16(1))
         return Accepted(_pack(units, slots, units.left - spent), accepted, first)
+
+
+def _firsts(
+    slot: NDArray[np.intp], rows: NDArray[np.intp], slots: int, n: int
+) -> NDArray[np.bool_]:
+    """(n,) which of ``rows``, in increasing order, are the first of their slot."""
+    earliest = np.full(slots, n, np.intp)
+    np.minimum.at(earliest, slot, rows)
+    first = np.zeros(n, np.bool_)
+    first[rows] = earliest[slot] == rows
+    return first
 
 
 class _Slots(NamedTuple):
@@ -138,10 +150,28 @@ def _pair_slots(units: Units, batch: Batch) -> _Slots:
     owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
     old = (owner << shift) | units.pair
     new = (batch.unit.astype(np.uint64) << shift) | hashes(batch)[batch.key]
-    code, slot = np.unique(np.concatenate([old, new]), return_inverse=True)
+    fresh, slot = np.unique(new, return_inverse=True)
+    code, mine, theirs = _union(old, fresh)
     used = np.zeros((len(code), units.used.shape[1]), np.uint16)
-    used[slot[: len(old)]] = units.used
-    return _Slots(code, used, slot[len(old) :].astype(np.intp))
+    used[mine] = units.used
+    return _Slots(code, used, theirs[slot])
+
+
+def _union(
+    old: NDArray[np.uint64], fresh: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct values of both in order, and the place of each; ``fresh`` is sorted and distinct.
+
+    What was packed here before is sorted too, and then sorting is only merging.
+    """
+    both = np.concatenate([old, fresh])
+    order = np.argsort(both, kind="stable")
+    ordered = both[order]
+    new = np.ones(len(both), np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    place = np.empty(len(both), np.intp)
+    place[order] = new.cumsum() - 1
+    return ordered[new], place[: len(old)], place[len(old) :]
 
 
 def hashes(batch: Batch) -> NDArray[np.uint64]:
@@ -150,19 +180,23 @@ def hashes(batch: Batch) -> NDArray[np.uint64]:
 
 
 def _pack(units: Units, slots: _Slots, left: I64) -> Units:
-    live = slots.used.any(axis=1)  # a pair that was never accepted leaves no trace
+    used = slots.used  # a pair that was never accepted leaves no trace
+    live = used[:, 0] > 0 if used.shape[1] == 1 else used.any(axis=1)
     owner = (slots.code[live] >> np.uint64(32)).astype(np.int64)
     start = np.zeros(len(left) + 1, np.int64)
     np.cumsum(np.bincount(owner, minlength=len(left)), out=start[1:])
     pair = (slots.code[live] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    return Units(left, start, pair, slots.used[live])
+    return Units(left, start, pair, used[live])
 
 
 def ranks(group: NDArray[np.intp], groups: int) -> I64:
     """(n,) how many earlier records are of the same group."""
+    sizes = np.bincount(group, minlength=groups)
+    if sizes.max(initial=0) <= 1:
+        return np.zeros(len(group), np.int64)
     order = np.argsort(group, kind="stable")
     begin = np.zeros(groups + 1, np.int64)
-    np.cumsum(np.bincount(group, minlength=groups), out=begin[1:])
+    np.cumsum(sizes, out=begin[1:])
     rank = np.empty(len(group), np.int64)
     rank[order] = np.arange(len(group)) - begin[group[order]]
     return rank
@@ -175,9 +209,12 @@ def _greedy(price: I64, unit: NDArray[np.intp], left: I64) -> NDArray[np.bool_]:
     ever what is dearer than what remains: at least one record per unit and round is accepted,
     and in practice two or three rounds decide everything.
     """
-    accepted = np.zeros(len(price), np.bool_)
+    wanted = np.zeros(len(left), np.int64)
+    np.add.at(wanted, unit, price)
+    accepted = (wanted <= left)[unit]  # whoever can pay for everything needs no order
     left = left.copy()
-    rows = np.argsort(unit, kind="stable")
+    rows = np.flatnonzero(~accepted)
+    rows = rows[np.argsort(unit[rows], kind="stable")]
     while len(rows):
         rows = rows[price[rows] <= left[unit[rows]]]
         if not len(rows):

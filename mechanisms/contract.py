@@ -270,6 +270,20 @@ def no_releases(outputs: int, public: dict[str, I64] | None = None) -> Releases:
     )
 
 
+def compact(index: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The distinct values of ``index`` in order, and the place of each entry among them.
+
+    What `numpy.unique` gives for numbers in [0, ``size``), without sorting them.
+
+    >>> used, place = compact(np.array([4, 1, 4]), 6)
+    >>> used.tolist(), place.tolist()
+    ([1, 4], [1, 0, 1])
+    """
+    present = np.zeros(size, np.bool_)
+    present[index] = True
+    return np.flatnonzero(present), (present.cumsum() - 1)[index]
+
+
 def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
     """(k,) FNV-1a hash of (window, key), for `Units.pair`; stable for ever.
 
@@ -279,8 +293,11 @@ def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
     prime = np.uint64(0x100000001B3)
     for byte in int(window).to_bytes(4, "big"):
         state = (state ^ np.uint64(byte)) * prime
-    widths = np.diff(keys.offsets)
-    for place in range(int(widths.max(initial=0))):
+    widths, starts = np.diff(keys.offsets), keys.offsets[:-1]
+    shortest = int(widths.min(initial=1 << 30)) if len(widths) else 0
+    for place in range(shortest):
+        state = (state ^ keys.data[starts + place]) * prime
+    for place in range(shortest, int(widths.max(initial=0))):
         live = np.flatnonzero(widths > place)
         state[live] = (state[live] ^ keys.data[keys.offsets[live] + place]) * prime
     return ((state >> np.uint64(32)) ^ (state & np.uint64(0xFFFFFFFF))).astype(np.uint32)

@@ -40,6 +40,7 @@ from .contract import (
     Releases,
     Rows,
     Units,
+    compact,
     empty_units,
 )
 from .debias import COUNTERS, SHARED, Debias, Raw, put_raw, take_raw
@@ -185,7 +186,7 @@ class Histogram:
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
         # A key none of whose records was accepted must leave no trace: nobody paid for it.
-        used, key = np.unique(batch.key[rows], return_inverse=True)
+        used, key = compact(batch.key[rows], len(batch.keys))
         sums = np.zeros((len(used), 1 + self.columns), np.int64)
         sign = batch.sign[rows].astype(np.int64)
         np.add.at(sums[:, 0], key, sign)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import numpy as np
-from hushstream.mechanisms.contract import I64, Mechanism
+from hushstream.mechanisms.contract import I64, Mechanism, compact
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
@@ -235,22 +235,26 @@ class Decoder:
         if p.allowed is not None:
             listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
             rows = rows[listed[key[rows]]]
-        used, key = np.unique(key[rows], return_inverse=True)
-        return View(rows, keys.take(used), key.astype(np.intp), value[rows], sign[rows], own)
+        if len(rows) == len(events):
+            return View(rows, keys, key, value, sign, own)
+        used, key = compact(key[rows], len(keys))
+        return View(rows, keys.take(used), key, value[rows], sign[rows], own)
 
     def _keys(
         self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
         columns = [self._column(path, "key", events, bad, own) for path in p.key]
         values = list(zip(*columns, strict=True)) if columns else [()] * len(events)
-        place: dict[tuple[Any, ...], int] = {}
         # True == 1 in Python: the type is part of the key.
-        mixed = any(isinstance(v, bool) for c in columns for v in c)
+        mixed = any(bool in set(map(type, c)) for c in columns)
         tagged = [(*v, *map(type, v)) for v in values] if mixed else values
-        key = np.array([place.setdefault(t, len(place)) for t in tagged], np.intp)
+        distinct = dict.fromkeys(tagged)
+        place = dict(zip(distinct, range(len(distinct)), strict=True))
+        key = np.fromiter(map(place.__getitem__, tagged), np.intp, len(tagged))
         width = len(p.key)
-        listed = [encode_key(v[:width]) for v in place]
-        wrong = {i: r for i, v in enumerate(place) if (r := _key_fault(v[:width], listed[i]))}
+        used = [v[:width] for v in place] if mixed else list(place)
+        listed = list(map(encode_key, used))
+        wrong = _wrong_keys(used, listed)
         if wrong:
             for row in np.flatnonzero(np.isin(key, list(wrong))).tolist():
                 if row not in bad:
@@ -338,12 +342,15 @@ def _sign(value: Any) -> int | None:
     return None if isinstance(value, float) else _SIGNS.get(value)
 
 
-def _key_fault(values: tuple[Any, ...], encoded: bytes) -> str | None:
-    if None in values:
-        return "missing_key"
-    if "" in values:
-        return "empty_key"
-    return "huge_key" if len(encoded) > MAX_KEY else None
+def _wrong_keys(keys: Sequence[tuple[Any, ...]], encoded: Sequence[bytes]) -> Bad:
+    """Places of keys that cannot be used, with the reason."""
+    wrong = {i: "huge_key" for i, text in enumerate(encoded) if len(text) > MAX_KEY}
+    columns = list(zip(*keys, strict=True))
+    for value, reason in (("", "empty_key"), (None, "missing_key")):
+        for column in columns:
+            if value in column:
+                wrong |= {i: reason for i, v in enumerate(column) if v == value}
+    return wrong
 
 
 def _good(n: int, *faults: Bad) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hushstream.agents.bound import (
     UnitCodec,
-    _distinct,
+    distinct,
     route,
     route_units,
     sortable,
@@ -118,7 +118,8 @@ def test_sortable_bytes_are_ordered_as_the_integers(numbers):
 )
 def test_distinct_units(digests):
     matrix = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
-    ids, place = _distinct(matrix)
+    keys, place = distinct(matrix, b"p:")
+    ids = [key.removeprefix(b"p:") for key in keys]
     assert ids == sorted(set(digests))
     assert [ids[i] for i in place] == digests
 

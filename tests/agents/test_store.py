@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from hushstream.agents.store import (
+    MARKER,
     MemoryStore,
     Overlay,
     RocksStore,
@@ -52,6 +54,35 @@ def test_memory_rocks_and_overlay_give_the_same_answers(tmp_path_factory, operat
                 assert found == sorted((k, v) for k, v in expected.items() if k.startswith(start))
     finally:
         rocks.close()
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(CHANGES, QUERY, st.booleans()), max_size=12), st.integers(1, 6))
+def test_held_rows_are_read_and_reach_the_disk_by_whole_steps(tmp_path_factory, operations, hold):
+    folder = tmp_path_factory.mktemp("held")
+    rocks = RocksStore(folder / "s", None, 1 << 20, hold)
+    truth: dict[bytes, bytes] = {}
+    past = [truth]
+    try:
+        for number, (changes, (start, end, keys), scanned) in enumerate(operations):
+            rocks.write({**changes, MARKER: b"%d" % number})
+            truth = {k: v for k, v in (truth | changes).items() if v is not None}
+            past.append(truth)
+            assert rocks.get_many(keys) == [truth.get(k) for k in keys]
+            if scanned:
+                inside = sorted((k, v) for k, v in truth.items() if start <= k < end)
+                assert list(rocks.scan(start, end)) == inside
+        shutil.copytree(folder / "s", folder / "killed")
+    finally:
+        rocks.close()
+    # What a kill leaves behind is the state after one step: no row of a later one.
+    for name, known in (("killed", None), ("s", len(operations))):
+        left = RocksStore(folder / name, None, 1 << 20)
+        rows = dict(left.scan(b"t", b"u"))
+        (marker,) = left.get_many([MARKER])
+        step = 0 if marker is None else int(marker) + 1
+        assert rows == past[step] and step == (step if known is None else known)
+        left.close()
 
 
 @given(st.binary(max_size=4), st.binary(max_size=4))
