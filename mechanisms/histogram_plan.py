@@ -36,7 +36,7 @@ class HistogramParameters:
             ``per_key`` of them in one key.
         budget: by default 12 for unknown keys and 4 for a public list. 1 where a unit is one
             record.
-        per_key: for bound = "per-key".
+        per_key: for bound = "per-key"; refused with another bound, which would ignore it.
         adaptive_weight: weight w of records of keys that are public already (0 < w ≤ 1); 0 turns
             adaptive weights off. Default: 0.3 for unknown keys and a quadratic budget of 3 or
             more, else off.
@@ -74,6 +74,12 @@ class HistogramParameters:
     threshold_delta_share: float = 0.5
     last_share: float = 0.5
     count_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.per_key is not None and self.bound != "per-key":
+            raise ParameterError("per_key", self.per_key, 'needs bound = "per-key"')
+        if self.per_key is None and self.bound == "per-key":
+            raise ParameterError("bound", self.bound, "needs per_key, the most records in one key")
 
 
 def rational(name: str, value: float) -> Fraction:

@@ -108,6 +108,7 @@ def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
     found += _budget(pipeline.budget)
     found += _keys(pipeline)
     found += _aggregates(pipeline)
+    found += _mechanism(pipeline)
     return found
 
 
@@ -198,6 +199,15 @@ def _column(column: Sum | Mean) -> Iterator[tuple[str, str]]:
             yield setting, f"{float(end):g} is no multiple of grid = {float(column.grid):g}"
         elif abs(steps) > COLUMN_LIMIT:
             yield setting, f"is more than {COLUMN_LIMIT} grid steps from 0: choose a coarser grid"
+
+
+def _mechanism(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Settings that a mechanism knows and would not use in this pipeline."""
+    if getattr(pipeline.mechanism.parameters, "adaptive_weight", None):
+        if pipeline.public_keys is not None:
+            yield "mechanism.adaptive_weight", "has no meaning with a public list of keys"
+        elif not pipeline.aggregate:
+            yield "mechanism.adaptive_weight", 'has no meaning with aggregate = "keys"'
 
 
 def _topics(config: Config) -> Iterator[Problem]:

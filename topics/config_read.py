@@ -109,7 +109,8 @@ class Reader:
         try:
             return kind(**values)
         except ValueError as error:  # a dataclass that checks itself
-            raise self.fail(path, str(error)) from error
+            name = getattr(error, "name", None)
+            raise self.fail((*path, name) if name in raw else path, str(error)) from error
 
     def _refuse_unknown(self, raw: Mapping[str, Any], known: Iterable[str], path: Path) -> None:
         for name in raw:

@@ -228,6 +228,31 @@ def test_wrong_mechanisms(mechanism: str, expected: str) -> None:
     assert any(re.search(r":11: .*" + expected, line) for line in lines), lines
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("per_key = 3", r":18: .*per_key = 3: .*needs bound = \"per-key\""),
+        ('bound = "records"\nper_key = 3', r":19: .*per_key = 3: needs"),
+        ('per_key = 3\nselection = "rounds"', r":18: .*per_key = 3: needs"),
+        ('bound = "per-key"', r":18: .*needs per_key"),
+        ("adaptive_weight = 0.5", r":18: .*no meaning with a public list"),
+    ],
+)
+def test_settings_of_histograms_that_would_be_ignored(more: str, expected: str) -> None:
+    table = f'[pipeline.mechanism]\nkind = "histogram"\nbudget = 4\n{more}\n'
+    text = changed('key = "zone"', 'key = "zone"\npublic_keys = ["a"]')
+    (line,) = refusal(text + table)
+    assert re.search(expected, line), line
+    fine = table.replace(more, 'bound = "per-key"\nper_key = 3\nadaptive_weight = 0')
+    assert small(text + fine).pipeline[0].mechanism.parameters.per_key == 3
+
+
+def test_adaptive_weights_need_values() -> None:
+    more = 'aggregate = "keys"\nmechanism = { kind = "histogram", adaptive_weight = 0.5 }'
+    (line,) = refusal(changed('key = "zone"', f'key = "zone"\n{more}'))
+    assert re.search(r":12: .*no meaning with aggregate", line), line
+
+
 def test_everything_wrong_is_reported_at_once_with_its_origin() -> None:
     text = changed('key = "zone"', "kye = 'a'").replace("delta = 1e-6", "delta = 2")
     lines = refusal(text, HUSH_ENGINE__BEAT="1s", HUSH_PIPELINE__ZONE__KEY="a")
