@@ -96,8 +96,9 @@ def reported(
     words = generator.integers(0, 1 << 64, (len(users), 3), dtype=np.uint64)
     code = simulate(mechanism.survey, value[users], group[users], theta, words)
     step = np.where(group[users] == RANGE, 0, theta)
+    own = np.full(len(users), mechanism.survey.number)
     coded = mechanism.encode(
-        {"slot": slot[users], "group": group[users], "theta": step, "code": code}
+        {"slot": slot[users], "group": group[users], "theta": step, "code": code, "survey": own}
     )
     ones = np.ones(len(users), np.int8)
     return Trace(np.full(len(users), t), users, coded.keys, coded.key, coded.value, ones)
@@ -178,6 +179,7 @@ def speed(million: int) -> float:
         "group": group,
         "theta": np.where(group == RANGE, 0, theta),
         "code": simulate(survey, generator.gamma(3, 12, n), group, theta, words),
+        "survey": np.full(n, survey.number),
     }
     mechanism = ToPL(survey, horizon=1)
     memory = Memory(mechanism, ZeroNoise())

@@ -5,7 +5,7 @@ Adding one is a file beside this one, an entry here and a page in ``docs/mechani
 
 from __future__ import annotations
 
-from . import histogram_plan, pak_plan, phdstream_plan, privhp_plan, topl, tops_plan
+from . import histogram_plan, pak_plan, phdstream_plan, privhp_plan, topl_plan, tops_plan
 from .contract import Entry
 from .errors import ParameterError
 
@@ -14,7 +14,7 @@ _ALL: tuple[Entry, ...] = (
     pak_plan.ENTRY,
     phdstream_plan.ENTRY,
     privhp_plan.ENTRY,
-    topl.ENTRY,
+    topl_plan.ENTRY,
     tops_plan.ENTRY,
 )
 

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .client.survey import RANGE, VALUE, ReportError, Survey
+from .client.survey import RANGE, VALUE, Survey
 from .contract import (
     F64,
     I64,
@@ -29,18 +29,16 @@ from .contract import (
     Closed,
     Cost,
     Encoded,
-    Entry,
     Noise,
     Output,
     Part,
     Releases,
     Rows,
-    Setting,
     Units,
     empty_units,
     no_releases,
 )
-from .errors import ContractError, ParameterError
+from .errors import ContractError
 from .keys import Keys, concat
 from .topl_estimate import (
     CHOSEN,
@@ -61,11 +59,16 @@ U64 = NDArray[np.uint64]
 _PPM = 1_000_000
 
 
-def _whole(column: NDArray[Any]) -> I64:
-    """Integers; -1, which is no report, where a number is not whole or too large."""
+def _numbers(column: NDArray[Any]) -> NDArray[Any]:
     wide = np.asarray(column)
     if wide.dtype.kind not in "iuf":
         raise ContractError("report columns must be numeric")
+    return wide
+
+
+def _whole(column: NDArray[Any]) -> I64:
+    """Integers; -1, which is no report, where a number is not whole or too large."""
+    wide = _numbers(column)
     good = (wide >= 0) & (wide < 2**32) & (wide == np.floor(wide))
     return np.where(good, wide, -1).astype(np.int64)
 
@@ -97,7 +100,7 @@ class ToPL:
     columns: ClassVar[int] = 0
     totals: ClassVar[int] = 0
     lanes: ClassVar[int] = 1
-    inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code")
+    inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey")
     definition: ClassVar[str] = "local"
     neighbouring: ClassVar[str] = "replace_value"
 
@@ -122,12 +125,16 @@ class ToPL:
     # Bound shard
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Reports as eight-byte keys: slot, group, theta, output. Impossible ones are dropped."""
-        slot, group, theta, code = (_whole(columns[name]) for name in self.inputs)
+        """Reports as eight-byte keys: slot, group, theta, output.
+
+        Dropped are reports that no client of this survey can have made.
+        """
+        slot, group, theta, code = (_whole(columns[name]) for name in self.inputs[:4])
+        own = _numbers(columns["survey"]) == self.survey.number
         ranged = (group == RANGE) & (theta == 0) & (code < self.survey.square_wave.outputs)
         valued = (group == VALUE) & (theta >= 1) & (theta <= self.survey.buckets)
         valued &= code < self.survey.hybrid.outputs
-        keep = (slot >= 0) & (code >= 0) & (ranged | valued)
+        keep = own & (slot >= 0) & (code >= 0) & (ranged | valued)
         codes = np.where(keep, slot << 32 | pack(group, theta, code), 0).view(np.uint64)
         keys, key = Keys.of_codes(codes).unique()
         return Encoded(keys, key, np.empty((len(key), 0), np.int64), keep)
@@ -150,7 +157,7 @@ class ToPL:
         """Mean so far and sum of this micro-batch; theta from the warm-up on."""
         rows = _added(closed)
         seen = unpack(rows.key, rows.cell["count"])
-        public: dict[str, I64] = {}
+        public = {"survey": np.array([self.survey.number], np.int64)}
         exact = None
         if closed.t in (self.warmup, self.horizon):
             exact = density(self.survey, seen, self.smooth)
@@ -194,6 +201,11 @@ class ToPL:
 
     # Accounting
 
+    @property
+    def stated(self) -> dict[str, Fraction]:
+        """What ledger and manifests say beside the cost per unit: of a report, and how many."""
+        return {"epsilon_report": self.survey.epsilon, "reports": Fraction(self.survey.reports)}
+
     def cost(self) -> Cost:
         """Pure: epsilon per report times reports per unit, for replaced values."""
         return Cost(epsilon=self.survey.epsilon * self.survey.reports)
@@ -229,72 +241,3 @@ def _changed(rows: Rows, closed: Closed) -> Rows:
     changed |= (codes == CHOSEN) & (len(rows.key) > len(closed.rows.key))
     where = np.flatnonzero(changed)
     return Rows(rows.key.take(where), rows.cell[where], rows.due[where])
-
-
-@dataclass(frozen=True)
-class ToPLParameters:
-    """Settings of ToPL.
-
-    Attributes:
-        salt: public text that assigns users to groups.
-        reports: reports per unit and epoch; each gets an equal part of epsilon.
-        share: fraction of users in the range group, as text or number.
-        buckets, levels: resolution of Square Wave and of Hybrid.
-        warmup: trigger at which the threshold is chosen.
-        expected: reports expected per trigger, for the error forecast.
-        smooth: whether expectation maximisation is smoothed.
-    """
-
-    salt: str = "hushstream"
-    reports: int = 1
-    share: str | float = "1/10"
-    buckets: int = 512
-    levels: int = 512
-    warmup: int = 1
-    expected: int = 1000
-    smooth: bool = True
-
-
-def survey_of(parameters: ToPLParameters, setting: Setting) -> Survey:
-    """The survey to publish to devices.
-
-    Raises:
-        ParameterError: not exactly one value column starting at zero, a public key list, or a
-            parameter that the survey refuses.
-    """
-    if setting.keys is not None:
-        raise ParameterError("keys", len(setting.keys), "topl estimates one stream, without keys")
-    if len(setting.columns) != 1 or setting.columns[0][1] != 0:
-        raise ParameterError("columns", setting.columns, "topl needs one value column from 0 up")
-    at_least("reports", parameters.reports, 1)
-    try:
-        return Survey(
-            setting.epsilon / parameters.reports,
-            setting.columns[0][2] * setting.grids[0],
-            parameters.salt,
-            parameters.reports,
-            Fraction(str(parameters.share)),
-            parameters.buckets,
-            parameters.levels,
-        )
-    except (ReportError, ZeroDivisionError) as error:
-        raise ParameterError("topl", parameters, str(error)) from error
-    except ValueError as error:
-        raise ParameterError("share", parameters.share, "must be a fraction") from error
-
-
-def build(parameters: ToPLParameters, setting: Setting) -> ToPL:
-    """The aggregator for a configuration; raises `ParameterError` if settings clash."""
-    return ToPL(
-        survey_of(parameters, setting),
-        setting.grids[0],
-        setting.horizon,
-        parameters.warmup,
-        parameters.expected,
-        parameters.smooth,
-    )
-
-
-ENTRY = Entry(
-    "topl", ToPLParameters, build, "means and sums of values that devices perturb themselves"
-)

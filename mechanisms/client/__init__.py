@@ -14,7 +14,7 @@ True
 """
 
 from .channels import Hybrid, TwoPoint, Window, exp_above, exp_below
-from .report import Client, Report, parse
+from .report import Client, Report, parse, published_threshold
 from .sampling import below
 from .store import ReportStore
 from .survey import ReportError, Survey
@@ -32,4 +32,5 @@ __all__ = [
     "exp_above",
     "exp_below",
     "parse",
+    "published_threshold",
 ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .sampling import Below, below
 from .store import ReportStore
-from .survey import RANGE, ReportError, Survey
+from .survey import RANGE, SLOTS, ReportError, Survey
 
 SCHEMA = "hush.report/1"
 
@@ -35,8 +35,8 @@ class Report(NamedTuple):
 class Client:
     """Makes each report once and hands out the same bytes ever after.
 
-    Guarantee: epsilon-local differential privacy per report, ``reports * epsilon`` per user; the
-    store refuses a user's next slot when all reports have been made.
+    Guarantee: epsilon-local differential privacy per report, ``reports * epsilon`` per user and
+    period; the store refuses a user's next slot when all reports of its period have been made.
     """
 
     survey: Survey
@@ -55,18 +55,16 @@ class Client:
                 the range group does not use it.
 
         Raises:
-            ReportError: a bad argument, a value group without threshold, or no report left.
+            ReportError: a bad argument, a value group without threshold, or no report left in
+                the slot's period.
         """
-        if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < 1 << 32:
+        if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < SLOTS:
             raise ReportError(f"slot = {slot!r}: must be an integer from 0 to 2^32 - 1")
-        survey = self.survey
         return self.store.once(
-            survey.digest,
+            self.survey,
             user,
             slot,
-            survey.reports,
-            survey.epsilon,
-            lambda: _encode(survey, self._perturb(user, slot, value, theta)),
+            lambda: _encode(self.survey, self._perturb(user, slot, value, theta)),
         )
 
     def _perturb(self, user: str, slot: int, value: Any, theta: int | None) -> Report:
@@ -79,13 +77,32 @@ class Client:
         return Report(user, slot, group, theta, code)
 
 
+def published_threshold(payload: bytes | str, survey: Survey) -> int | None:
+    """The threshold step that a record of the release topic tells devices, if it is one that does.
+
+    Any record may be given: rows, manifests before the warm-up and those of another survey tell
+    nothing. Privacy does not depend on what it says: a report costs epsilon whatever theta is.
+
+    Returns:
+        A step from 1 to ``survey.buckets``, or None.
+    """
+    try:
+        public = json.loads(payload)["public"]
+        ((number,), (theta,)) = public["survey"], public["theta"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    fits = type(theta) is int and 1 <= theta <= survey.buckets
+    return theta if fits and number == survey.number else None
+
+
 def _encode(survey: Survey, report: Report) -> bytes:
     record = {
         "schema": SCHEMA,
         "definition": "local",
         "epsilon": str(survey.epsilon),
         "epsilon_user": str(survey.epsilon * survey.reports),
-        "survey": survey.digest,
+        "period": survey.period,
+        "survey": survey.number,
         **report._asdict(),
     }
     return json.dumps(record, separators=(",", ":"), ensure_ascii=False).encode()
@@ -99,7 +116,7 @@ def parse(payload: bytes, survey: Survey) -> Report:
     """
     try:
         record = json.loads(payload)
-        own = record["schema"] == SCHEMA and record["survey"] == survey.digest
+        own = record["schema"] == SCHEMA and record["survey"] == survey.number
         report = Report(*(record[name] for name in Report._fields))
     except (ValueError, TypeError, KeyError) as error:
         raise ReportError("report: not readable") from error
@@ -111,7 +128,7 @@ def parse(payload: bytes, survey: Survey) -> Report:
 def possible(report: Report, survey: Survey) -> bool:
     """Whether a client of ``survey`` can have made ``report``."""
     whole = all(type(part) is int for part in report[1:])
-    if not whole or not isinstance(report.user, str) or not 0 <= report.slot < 1 << 32:
+    if not whole or not isinstance(report.user, str) or not 0 <= report.slot < SLOTS:
         return False
     if report.group != survey.group(report.user):
         return False

@@ -12,14 +12,14 @@ from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 
-from .survey import ReportError
+from .survey import ReportError, Survey
 
 _TABLE = """CREATE TABLE IF NOT EXISTS report (
     survey TEXT NOT NULL, user TEXT NOT NULL, slot INTEGER NOT NULL,
     epsilon TEXT NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (survey, user, slot)
 ) WITHOUT ROWID"""
 _FIND = "SELECT bytes FROM report WHERE survey = ? AND user = ? AND slot = ?"
-_COUNT = "SELECT count(*) FROM report WHERE survey = ? AND user = ?"
+_COUNT = "SELECT count(*) FROM report WHERE survey = ? AND user = ? AND slot >= ? AND slot < ?"
 _ADD = "INSERT INTO report VALUES (?, ?, ?, ?, ?)"
 
 
@@ -38,45 +38,30 @@ class ReportStore:
         self._db.execute("PRAGMA synchronous = EXTRA")  # on disk, directory entry included
         self._db.execute(_TABLE)
 
-    def once(
-        self,
-        survey: str,
-        user: str,
-        slot: int,
-        limit: int,
-        epsilon: Fraction,
-        make: Callable[[], bytes],
-    ) -> bytes:
+    def once(self, survey: Survey, user: str, slot: int, make: Callable[[], bytes]) -> bytes:
         """The stored report of this slot, or else the one that ``make`` returns, stored first.
 
         Raises:
-            ReportError: the user has made ``limit`` reports in this survey already.
+            ReportError: the user has made all reports of the slot's period already.
         """
         self._db.execute("BEGIN IMMEDIATE")  # nobody else can make one at the same time
         try:
-            known = self._db.execute(_FIND, (survey, user, slot)).fetchone()
+            known = self._db.execute(_FIND, (survey.digest, user, slot)).fetchone()
             if known is None:
-                known = (self._add(survey, user, slot, limit, epsilon, make),)
+                known = (self._add(survey, user, slot, make),)
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
         return bytes(known[0])
 
-    def _add(
-        self,
-        survey: str,
-        user: str,
-        slot: int,
-        limit: int,
-        epsilon: Fraction,
-        make: Callable[[], bytes],
-    ) -> bytes:
-        made = self._db.execute(_COUNT, (survey, user)).fetchone()[0]
-        if made >= limit:
-            raise ReportError(f"reports = {limit}: this user has made them all")
+    def _add(self, survey: Survey, user: str, slot: int, make: Callable[[], bytes]) -> bytes:
+        period = survey.period_of(slot)
+        made = self._db.execute(_COUNT, (survey.digest, user, *period)).fetchone()[0]
+        if made >= survey.reports:
+            raise ReportError(f"reports = {survey.reports}: this user has made them all")
         report = make()
-        self._db.execute(_ADD, (survey, user, slot, str(epsilon), report))
+        self._db.execute(_ADD, (survey.digest, user, slot, str(survey.epsilon), report))
         return report
 
     def spent(self, user: str) -> Fraction:

@@ -13,6 +13,7 @@ from typing import Any
 from .channels import Hybrid, Window, hybrid, square_wave
 from .sampling import Below, below, round_randomly
 
+SLOTS = 1 << 32  # slots are integers below this
 RANGE = 1  # group that reports by Square Wave, so that the aggregator learns the range
 VALUE = 2  # group that reports by Hybrid within [0, theta]
 LEAST, MOST = Fraction(1, 1000), Fraction(16)
@@ -41,17 +42,18 @@ class Survey:
     """One question asked of every user, and how much each answer may say.
 
     Guarantee: each report is epsilon-locally differentially private in its value (neighbours: two
-    values of one report), a user's reports together ``reports * epsilon``. That somebody reported,
-    and when, is not hidden.
+    values of one report), a user's reports of one period together ``reports * epsilon``. That
+    somebody reported, and when, is not hidden.
 
     Attributes:
         epsilon: loss of one report, a fraction in [1/1000, 16].
         bound: B > 0, largest value in the user's own units; values are clipped to [0, B].
         salt: public text that assigns users to groups; another survey, another assignment.
-        reports: R, most reports of one user.
+        reports: R, most reports of one user, in each period.
         share: fraction of users in the range group, in (0, 1).
         buckets: input buckets of Square Wave, and the number of possible thresholds.
         levels: steps of [0, theta] in Hybrid; values are rounded to them at random, unbiasedly.
+        period: slots of a period, the first of which is slot 0; 0 for one period without end.
     """
 
     epsilon: Fraction
@@ -61,6 +63,7 @@ class Survey:
     share: Fraction = Fraction(1, 10)
     buckets: int = 512
     levels: int = 512
+    period: int = 0
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "bound", "share"):
@@ -69,9 +72,10 @@ class Survey:
         self._require("bound", self.bound > 0, "positive")
         self._require("share", 0 < self.share < 1, "between 0 and 1")
         for name, least, most in (
-            ("reports", 1, 1 << 32),
+            ("reports", 1, SLOTS),
             ("buckets", 2, 4096),
             ("levels", 2, 4096),
+            ("period", 0, SLOTS),
         ):
             number = getattr(self, name)
             fits = isinstance(number, int) and least <= number <= most
@@ -101,6 +105,17 @@ class Survey:
         place = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
         return RANGE if place < self.share * (1 << 64) else VALUE
 
+    def period_of(self, slot: int) -> tuple[int, int]:
+        """First slot and end of the period that ``slot`` lies in.
+
+        >>> Survey(Fraction(1), Fraction(10), "a", period=7).period_of(15)
+        (14, 21)
+        """
+        if not self.period:
+            return 0, SLOTS
+        first = slot - slot % self.period
+        return first, first + self.period
+
     def threshold(self, theta: int) -> Fraction:
         """The threshold of step ``theta`` (1..buckets) in the user's own units.
 
@@ -129,7 +144,7 @@ class Survey:
 
     def to_json(self) -> str:
         """Canonical text, to be published with the survey."""
-        fields = ("epsilon", "bound", "salt", "reports", "share", "buckets", "levels")
+        fields = ("epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period")
         plain = {
             name: str(value) if isinstance(value := getattr(self, name), Fraction) else value
             for name in fields
@@ -148,3 +163,8 @@ class Survey:
     def digest(self) -> str:
         """Sixteen hexadecimal digits that identify every parameter."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    @cached_property
+    def number(self) -> int:
+        """The first 48 bits of the digest: what a report says of its survey, exact in a double."""
+        return int(self.digest[:12], 16)

@@ -14,7 +14,15 @@ from pathlib import Path
 
 import hushstream.mechanisms.client as client_package
 import pytest
-from hushstream.mechanisms.client import Client, Report, ReportError, ReportStore, Survey, parse
+from hushstream.mechanisms.client import (
+    Client,
+    Report,
+    ReportError,
+    ReportStore,
+    Survey,
+    parse,
+    published_threshold,
+)
 from hushstream.mechanisms.client.survey import RANGE, VALUE
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -115,6 +123,39 @@ def test_a_user_has_so_many_reports_and_no_more(store: ReportStore) -> None:
     client.report(user_of(RANGE), 3, 40)  # somebody else is not affected
 
 
+def test_every_period_has_reports_of_its_own(store: ReportStore) -> None:
+    """A survey may go on for ever; what a user pays in one period stays the same."""
+    survey = Survey(Fraction(1, 2), Fraction(100), "s", reports=2, period=7)
+    client, user = Client(survey, store), user_of(VALUE, survey)
+    for slot in (6, 0, 7, 13):
+        client.report(user, slot, 40, 5)
+    for slot in (1, 5, 8, 12):
+        with pytest.raises(ReportError, match="reports = 2"):
+            client.report(user, slot, 40, 5)
+    client.report(user, 14, 40, 5)
+    assert store.spent(user) == Fraction(5, 2)
+
+
+def manifest(survey: Survey = SURVEY, **public: object) -> bytes:
+    return json.dumps({"public": {"survey": [survey.number], "theta": [5]} | public}).encode()
+
+
+def test_devices_take_the_threshold_of_their_survey_from_a_manifest() -> None:
+    other = Survey(Fraction(1, 2), Fraction(99), "s", reports=3, buckets=32, levels=16)
+    assert published_threshold(manifest(), SURVEY) == 5
+    assert published_threshold(manifest().decode(), SURVEY) == 5
+    assert published_threshold(manifest(other), SURVEY) is None
+    for theta in ([0], [33], [5.0], [True], ["5"], [], [5, 6], 5, None):
+        assert published_threshold(manifest(theta=theta), SURVEY) is None
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\xff", b"null", b"[]", b'{"public": 3}', b'{"values": {}}']
+)
+def test_other_records_of_a_release_topic_tell_no_threshold(payload: bytes) -> None:
+    assert published_threshold(payload, SURVEY) is None
+
+
 def test_spending_adds_up_over_surveys(store: ReportStore) -> None:
     other = Survey(Fraction(1), Fraction(100), "s", buckets=32, levels=16)
     for survey in (SURVEY, other):
@@ -177,14 +218,14 @@ def test_reports_say_what_they_cost(store: ReportStore) -> None:
     assert record["schema"] == "hush.report/1"
     assert record["definition"] == "local"
     assert record["epsilon"] == "1/2" and record["epsilon_user"] == "3/2"
-    assert record["survey"] == SURVEY.digest
+    assert record["survey"] == SURVEY.number and record["period"] == 0
     assert parse(payload, SURVEY) == Report(VALUED, 1, VALUE, 5, record["code"])
 
 
 def forged(**changes: object) -> bytes:
     fields = {
         "schema": "hush.report/1",
-        "survey": SURVEY.digest,
+        "survey": SURVEY.number,
         **Report(VALUED, 1, VALUE, 5, 3)._asdict(),
     }
     return json.dumps({**fields, **changes}).encode()
@@ -197,7 +238,8 @@ def test_the_unchanged_forgery_is_readable() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"survey": "0" * 16},
+        {"survey": SURVEY.number + 1},
+        {"survey": SURVEY.digest},
         {"schema": "hush.report/2"},
         {"group": RANGE, "theta": 0},  # not this user's group
         {"group": 3},
@@ -252,6 +294,7 @@ def test_a_survey_travels_as_text() -> None:
         ("buckets", 1),
         ("levels", 4097),
         ("levels", 2.5),
+        ("period", -1),
     ],
 )
 def test_surveys_name_what_is_wrong(name: str, value: object) -> None:

@@ -17,15 +17,19 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.local import simulate
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.runner import Memory, Trace, run
-from hushstream.mechanisms.topl import ToPL, ToPLParameters, build
+from hushstream.mechanisms.topl import ToPL
+from hushstream.mechanisms.topl_plan import ToPLParameters, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SURVEY = Survey(Fraction(1), Fraction(100), "s", reports=2, buckets=32, levels=16)
 
 
-def columns(rows: Sequence[tuple[int, int, int, int]]) -> dict[str, np.ndarray]:
-    return dict(zip(ToPL.inputs, np.array(rows, np.int64).reshape(-1, 4).T, strict=True))
+def columns(
+    rows: Sequence[tuple[int, int, int, int]], survey: Survey = SURVEY
+) -> dict[str, np.ndarray]:
+    table = np.array(rows, np.int64).reshape(-1, 4).T
+    return dict(zip(ToPL.inputs, [*table, np.full(len(rows), survey.number)], strict=True))
 
 
 def batch_of(mechanism: ToPL, given_: dict[str, np.ndarray], unit: np.ndarray) -> Batch:
@@ -130,7 +134,7 @@ def test_impossible_reports_are_dropped(row: tuple[int, int, int, int]) -> None:
 @pytest.mark.parametrize("bad", [0.5, np.nan, np.inf, -np.inf, 1e300])
 def test_numbers_that_are_not_whole_are_dropped(bad: float) -> None:
     given_: dict[str, np.ndarray] = {name: np.zeros(1) for name in ToPL.inputs}
-    given_["group"][:] = RANGE
+    given_["group"][:], given_["survey"][:] = RANGE, SURVEY.number
     assert ToPL(SURVEY).encode(given_).keep.all()
     for name in ToPL.inputs:
         spoilt = {**given_, name: np.array([bad])}
@@ -143,6 +147,15 @@ def test_text_is_refused() -> None:
         ToPL(SURVEY).encode(given_)
 
 
+def test_reports_of_another_survey_are_dropped() -> None:
+    """Another epsilon or range, and the same output would mean something else."""
+    rows = [(0, RANGE, 0, 0)]
+    for name, value in {"epsilon": 2, "bound": 99, "salt": "t", "reports": 3, "period": 7}.items():
+        other = replace(SURVEY, **{name: value})  # type: ignore[arg-type]
+        assert not ToPL(SURVEY).encode(columns(rows, other)).keep.any()
+        assert ToPL(other).encode(columns(rows, other)).keep.all()
+
+
 @settings(max_examples=40, deadline=None)
 @given(slot=st.integers(0, (1 << 32) - 1), theta=st.integers(1, 4096), code=st.integers(0, 20_000))
 def test_every_possible_report_has_a_key_of_its_own(slot: int, theta: int, code: int) -> None:
@@ -151,7 +164,7 @@ def test_every_possible_report_has_a_key_of_its_own(slot: int, theta: int, code:
     assert survey.hybrid.outputs < 1 << 18 and survey.square_wave.outputs < 1 << 18
     code %= survey.hybrid.outputs
     rows = [(slot, VALUE, theta, code), (slot, RANGE, 0, code % survey.square_wave.outputs)]
-    coded = mechanism.encode(columns(rows))
+    coded = mechanism.encode(columns(rows, survey))
     assert coded.keep.all() and len(coded.keys) == 2
     packed = coded.keys.codes()[coded.key].tolist()
     assert packed[0] == slot << 32 | 1 << 31 | theta << 18 | code
@@ -185,8 +198,9 @@ def survey_run(
         words = generator.integers(0, 1 << 64, (len(now), 3), dtype=np.uint64)
         code = simulate(survey, value[now], group[now], theta, words)
         step = np.where(group[now] == RANGE, 0, theta)
+        slot, own = np.zeros(len(now)), np.full(len(now), survey.number)
         coded = mechanism.encode(
-            {"slot": np.zeros(len(now)), "group": group[now], "theta": step, "code": code}
+            {"slot": slot, "group": group[now], "theta": step, "code": code, "survey": own}
         )
         batch = Trace(
             np.full(len(now), t),
@@ -266,6 +280,7 @@ def test_threshold_and_distribution_come_from_the_range_group_alone() -> None:
             "group": group,
             "theta": np.where(group == RANGE, 0, 1 + shift),
             "code": (code + shift * (group == VALUE)) % SURVEY.hybrid.outputs,
+            "survey": np.full(n, SURVEY.number),
         }
         return feed(mechanism, given_, np.arange(n), np.ones(n, np.intp))[0].public
 
@@ -304,7 +319,7 @@ def test_a_lost_threshold_stops_the_release() -> None:
 
 def test_estimates_are_held_within_64_bits() -> None:
     survey = Survey(Fraction(1, 1000), Fraction(1 << 62), "s", buckets=2, levels=2)
-    given_ = columns([(0, VALUE, 2, survey.hybrid.outputs - 1)])
+    given_ = columns([(0, VALUE, 2, survey.hybrid.outputs - 1)], survey)
     last = feed(ToPL(survey, horizon=1), given_, np.zeros(1, np.int64), np.ones(1, np.intp))[-1]
     assert last.value[0, 0] == (1 << 63) - 1
 
@@ -328,7 +343,7 @@ def test_reports_of_real_clients_are_understood() -> None:
             payload = client.report(f"user-{i}", 3, 30, theta=16)
             assert json.loads(payload)["definition"] == ToPL.definition == "local"
             reports.append(parse(payload, survey))
-    given_ = columns([tuple(report[1:]) for report in reports])
+    given_ = columns([tuple(report[1:]) for report in reports], survey)
     mechanism = ToPL(survey, Fraction(1, 100), horizon=1)
     last = feed(mechanism, given_, np.arange(1500), np.ones(1500, np.intp))[-1]
     assert last.value[0, 0] / 100 == pytest.approx(30, abs=6 * last.variance[0, 0] ** 0.5 / 100)

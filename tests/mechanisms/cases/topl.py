@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms import topl
+from hushstream.mechanisms import topl, topl_plan
 from hushstream.mechanisms.client.survey import RANGE, VALUE, Survey
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.local import choose_threshold, fit, worst_variance
@@ -24,7 +24,7 @@ SETTING = Setting(
     grids=(Fraction(1, 4),),
 )
 MECHANISM: topl.ToPL = find("topl").build(
-    topl.ToPLParameters(reports=3, buckets=16, levels=8, warmup=2, share="1/4"), SETTING
+    topl_plan.ToPLParameters(reports=3, buckets=16, levels=8, warmup=2, share="1/4"), SETTING
 )
 
 
@@ -37,6 +37,7 @@ def trace(generator: np.random.Generator) -> Trace:
         "group": group,
         "theta": np.where(group == RANGE, 0, generator.integers(1, 4, n) * 5),
         "code": generator.integers(0, 24, n),
+        "survey": np.where(generator.random(n) < 0.05, 1, MECHANISM.survey.number),
     }
     coded = MECHANISM.encode(columns)
     rows = np.flatnonzero(coded.keep)
