@@ -16,9 +16,12 @@ Place = tuple[str, int]  # topic, partition
 
 
 def dead_letters(
-    pipeline: Pipeline, place: Place, records: Sequence[Raw], bad: Bad, step: Step
+    pipeline: Pipeline, place: Place, records: Sequence[Raw], bad: Bad, step: Step, key: bytes
 ) -> None:
     """Send each bad record to the pipeline's dead-letter topic, with KIP-1034 headers.
+
+    Args:
+        key: 32 secret bytes of the deployment, for hashes.
 
     Raises:
         EngineError: the input is configured to stop at a bad record.
@@ -33,16 +36,21 @@ def dead_letters(
         step.counts[pipeline.name, f"invalid:{reason}"] += 1
         if pipeline.dlq_topic:
             headers = failure_headers(place, records[row], reason)
-            step.out.append(copy(pipeline, pipeline.dlq_topic, records[row], headers))
+            step.out.append(copy(pipeline, pipeline.dlq_topic, records[row], headers, key))
 
 
 def late_records(
-    pipeline: Pipeline, place: Place, records: Iterable[Raw], outcome: str, step: Step
+    pipeline: Pipeline,
+    place: Place,
+    records: Iterable[Raw],
+    outcome: str,
+    step: Step,
+    key: bytes,
 ) -> None:
     """Keep late and far-future records on a topic of their own."""
     for record in records:
         headers = failure_headers(place, record, outcome)
-        step.out.append(copy(pipeline, pipeline.late_topic or "", record, headers))
+        step.out.append(copy(pipeline, pipeline.late_topic or "", record, headers, key))
 
 
 def failure_headers(place: Place, record: Raw, reason: str) -> tuple[tuple[str, bytes], ...]:
@@ -64,7 +72,11 @@ def failure_headers(place: Place, record: Raw, reason: str) -> tuple[tuple[str, 
 
 
 def copy(
-    pipeline: Pipeline, topic: str, record: Raw, headers: tuple[tuple[str, bytes], ...]
+    pipeline: Pipeline,
+    topic: str,
+    record: Raw,
+    headers: tuple[tuple[str, bytes], ...],
+    secret: bytes,
 ) -> Out:
     """A copy by the payload policy; a record too large to copy is replaced by its hash."""
     policy = pipeline.dlq_payload
@@ -75,7 +87,20 @@ def copy(
         key = value = None
         kept = ()
     elif policy == "hash" or size > ROOM:
-        digest = hashlib.sha256((record.key or b"") + b"\0" + (record.value or b"")).hexdigest()
-        key, value, kept = None, f"sha256:{digest}".encode(), ()
+        key, value, kept = None, digest(record, secret), ()
     timestamp = max(record.timestamp, 0)
     return Out(topic, 0, key, value, timestamp, (*kept, *headers))
+
+
+def digest(record: Raw, secret: bytes) -> bytes:
+    """A keyed hash of key and value.
+
+    Records hold little that nobody could guess: whoever may read a plain hash could try every
+    likely record. With a secret key equal records can still be recognised, and nothing else.
+    """
+    state = hashlib.blake2b(digest_size=32, key=secret)
+    for part in (record.key, record.value):
+        # Lengths keep the boundary between the two: no other pair gives the same bytes.
+        state.update((-1 if part is None else len(part)).to_bytes(8, "big", signed=True))
+        state.update(part or b"")
+    return f"blake2b:{state.hexdigest()}".encode()

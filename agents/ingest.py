@@ -16,6 +16,7 @@ import numpy as np
 from hushstream.mechanisms.contract import I64, compact
 from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import derive
 from hushstream.topics.events import Bad, Decoded, Decoder, Raw, View
 from hushstream.topics.frames import Barrier, Slice, encode_barrier, encode_events
 from hushstream.topics.names import Names
@@ -56,6 +57,7 @@ class Ingest:
         self.partition = partition
         self._names = names
         self._unit_key = unit_key
+        self._dead_key = derive(unit_key, "dead letters")
         self._decoder = Decoder(
             source.fields,
             [p.fields for p in source.pipelines],
@@ -267,7 +269,7 @@ class Ingest:
             bad = decoded.bad | view.bad | wrong
             if bad:
                 place = (self.source.topic, self.partition)
-                dead_letters(pipeline, place, records, bad, step)
+                dead_letters(pipeline, place, records, bad, step, self._dead_key)
         return _without(decoded, wrong) if wrong else decoded
 
     def _misplaced(self, decoded: Decoded) -> Bad:
@@ -299,7 +301,8 @@ class Ingest:
             step.counts[pipeline.name, outcome] += len(rows)
             if pipeline.late_topic and len(rows):
                 place = (self.source.topic, self.partition)
-                late_records(pipeline, place, [records[r] for r in rows], outcome, step)
+                kept = [records[r] for r in rows]
+                late_records(pipeline, place, kept, outcome, step, self._dead_key)
 
 
 def _groups(

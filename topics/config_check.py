@@ -79,8 +79,9 @@ def _input(source: Input) -> _Found:
     found = _Found(_time(source.time))
     if source.partitioner != "none" and len(source.unit) > 1:
         found.append(("partitioner", f"{source.partitioner} needs a unit of one field"))
-    if source.on_error != "dlq" and source.dlq_payload != "raw":
-        found.append(("dlq_payload", f'has no meaning with on_error = "{source.on_error}"'))
+    if source.dlq_payload != "raw" and source.on_error != "dlq" and source.late != "topic":
+        nothing = f'on_error = "{source.on_error}" and late = "{source.late}"'
+        found.append(("dlq_payload", f"has no meaning with {nothing}"))
     return found
 
 

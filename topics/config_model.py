@@ -167,7 +167,7 @@ class Input:
             verified for each record, it saves re-partitioning.
         on_error: what happens to a record that cannot be used: kept in the dead-letter topic,
             dropped, or the worker stops.
-        dlq_payload: what the dead-letter copy holds of key and value.
+        dlq_payload: what copies of dead letters and late records hold: all, a keyed hash, nothing.
         late: what happens to late and far-future records: dropped, or kept in a topic.
         max_record_bytes: larger records count as bad.
     """

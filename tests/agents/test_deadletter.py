@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hushstream.agents.deadletter import ROOM, copy, dead_letters, failure_headers, late_records
+from hushstream.agents.deadletter import digest as hash_of
+from hushstream.agents.memory import Engine
 from hushstream.agents.step import Step
 from hushstream.mechanisms.errors import EngineError
+from hushstream.mechanisms.noise import derive
 from hushstream.topics.events import Raw
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .support import deployment
+from .support import NAMES as TOPICS
+from .support import ORIGIN, SECRET, deployment, event, start, trigger
 
 BASE = deployment().pipelines[0]
 PLACE = ("events", 3)
@@ -34,12 +39,19 @@ def pipeline(policy: str, **other: Any) -> Any:
 
 
 def digest(record: Raw) -> bytes:
-    joined = (record.key or b"") + b"\0" + (record.value or b"")
-    return b"sha256:" + hashlib.sha256(joined).hexdigest().encode()
+    """By another way than the code: every part with its length, -1 for none."""
+    coded = [
+        struct.pack(">q", -1 if part is None else len(part)) + (part or b"")
+        for part in (record.key, record.value)
+    ]
+    made = hashlib.blake2b(b"".join(coded), digest_size=32, key=SECRET)
+    return b"blake2b:" + made.hexdigest().encode()
 
 
 def sent(policy: str, record: Raw) -> Any:
-    return copy(pipeline(policy), "dlq", record, failure_headers(PLACE, record, "malformed"))
+    return copy(
+        pipeline(policy), "dlq", record, failure_headers(PLACE, record, "malformed"), SECRET
+    )
 
 
 def test_raw_copies_keep_everything_and_add_headers():
@@ -61,6 +73,42 @@ def test_other_policies_hold_no_byte_of_the_record(policy, value):
     assert (out.key, out.value) == (None, value)
     assert [name for name, _ in out.headers] == [f"__streams.errors.{name}" for name in NAMES]
     assert b"payload" not in b"".join(v for _, v in out.headers)
+
+
+PARTS = st.none() | st.binary(max_size=3)
+
+
+@given(st.tuples(PARTS, PARTS), st.tuples(PARTS, PARTS))
+def test_hashes_tell_different_records_apart_and_equal_ones_not(one, other):
+    first, second = (Raw(n, n, *parts) for n, parts in enumerate((one, other)))
+    assert (hash_of(first, SECRET) == hash_of(second, SECRET)) == (one == other)
+
+
+def dead_hashes(secret: bytes) -> list[Any]:
+    """What a whole run sends to the dead-letter and late topics under policy hash."""
+    made = deployment()
+    for p in made.pipelines:
+        object.__setattr__(p, "dlq_payload", "hash")
+    p = made.pipelines[0]
+    log = [Raw(0, 9, b"k", b"{bad"), event(1, "u", "p", ORIGIN - 1), Raw(2, 9, b"k", b"{bad")]
+    clock = [start(p), trigger(p, 1, [3])]
+    run = Engine(made, TOPICS, secret, {("events", 0): log}, list(enumerate(clock)))
+    run.run()
+    return [o.value for topic in ("hush.p.dlq", "hush.p.late") for o in run.outs[topic]]
+
+
+def test_hashes_need_the_secret_of_the_deployment():
+    """A guess of a record cannot be tried by those who read the topics alone."""
+    mine, theirs = dead_hashes(SECRET), dead_hashes(bytes(32))
+    assert len(mine) == len(set(mine)) + 1 == 3 and mine[0] == mine[1]
+    assert dead_hashes(SECRET) == mine
+    assert not set(mine) & set(theirs)
+    for plain in (b"{bad", b"k\0{bad", b"k{bad"):
+        for made in (hashlib.sha256(plain), hashlib.blake2b(plain, digest_size=32)):
+            assert made.hexdigest().encode() not in b" ".join(mine)
+    # One key, one purpose: units are hashed with another.
+    hashing = derive(SECRET, "hashing")
+    assert hash_of(Raw(0, 9, b"k", b"{bad"), hashing) not in mine
 
 
 @given(st.integers(-3, 3), st.sampled_from(["value", "key", "header", "name"]))
@@ -91,7 +139,9 @@ def test_a_record_without_a_time_gets_one_that_a_broker_takes():
 def test_each_bad_record_is_sent_and_counted_once_in_log_order():
     records = [Raw(i, 0, None, b"%d" % i) for i in range(5)]
     done = step()
-    dead_letters(pipeline("raw"), PLACE, records, {3: "null", 1: "malformed", 4: "null"}, done)
+    dead_letters(
+        pipeline("raw"), PLACE, records, {3: "null", 1: "malformed", 4: "null"}, done, SECRET
+    )
     assert [o.value for o in done.out] == [b"1", b"3", b"4"]
     assert {o.topic for o in done.out} == {"hush.p.dlq"}
     assert done.counts == Counter({("p", "invalid:null"): 2, ("p", "invalid:malformed"): 1})
@@ -99,13 +149,14 @@ def test_each_bad_record_is_sent_and_counted_once_in_log_order():
 
 def test_drop_counts_and_sends_nothing():
     done = step()
-    dead_letters(pipeline("raw", dlq_topic=None), PLACE, [RECORD], {0: "null"}, done)
+    dead_letters(pipeline("raw", dlq_topic=None), PLACE, [RECORD], {0: "null"}, done, SECRET)
     assert done.out == [] and done.counts == Counter({("p", "invalid:null"): 1})
 
 
 def test_fail_stops_with_place_and_reason_alone():
     with pytest.raises(EngineError) as caught:
-        dead_letters(pipeline("raw", fail_on_error=True), PLACE, [RECORD], {0: "null"}, step())
+        failing = pipeline("raw", fail_on_error=True)
+        dead_letters(failing, PLACE, [RECORD], {0: "null"}, step(), SECRET)
     text = str(caught.value)
     assert "null" in text and "events-3" in text and 'on_error = "dlq"' in text
     assert "payload" not in text and "key" not in text
@@ -113,6 +164,6 @@ def test_fail_stops_with_place_and_reason_alone():
 
 def test_late_records_go_to_their_own_topic():
     done = step()
-    late_records(pipeline("raw"), PLACE, [RECORD, RECORD], "late", done)
+    late_records(pipeline("raw"), PLACE, [RECORD, RECORD], "late", done, SECRET)
     assert [o.topic for o in done.out] == ["hush.p.late"] * 2
     assert dict(done.out[0].headers)["__streams.errors.reason"] == b"late"

@@ -251,7 +251,7 @@ def test_texts_of_errors():
     bad = Raw(OFFSET, 99, USER.encode(), TEXT.encode(), (("h", TEXT.encode()),))
     texts = [
         raised(lambda: dead_letters(failing, ("events", 0), [bad], {0: "malformed"},
-                                    Step(Marker("g", 0)))),
+                                    Step(Marker("g", 0)), SECRET)),
         raised(lambda: engine(made, [log()], [start(p), trigger(p, 2, [OFFSET + 9], index=2)])),
         raised(lambda: engine(made, [log()], [start(p), *[trigger(p, 1, [OFFSET + 9])] * 2])),
         raised(lambda: Keys.of([RARE.encode()]).codes()),

@@ -247,6 +247,12 @@ def test_settings_of_histograms_that_would_be_ignored(more: str, expected: str) 
     assert small(text + fine).pipeline[0].mechanism.parameters.per_key == 3
 
 
+def test_the_policy_of_copies_serves_late_records_too() -> None:
+    """Without it late records would be kept in full where nobody asked for that."""
+    given = 'topic = "trips"\non_error = "drop"\nlate = "topic"\ndlq_payload = "none"'
+    assert small(changed('topic = "trips"', given)).input[0].dlq_payload == "none"
+
+
 def test_adaptive_weights_need_values() -> None:
     more = 'aggregate = "keys"\nmechanism = { kind = "histogram", adaptive_weight = 0.5 }'
     (line,) = refusal(changed('key = "zone"', f'key = "zone"\n{more}'))
