@@ -45,6 +45,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "terminal": {"budget": 32, "adaptive_weight": 0, "factorization": "terminal"},
     "adaptive": {"budget": 12, "adaptive_weight": 0.3, "factorization": "terminal"},
     "debiased": {"budget": 4, "adaptive_weight": 0.25, "debias": True},
+    "final": {"budget": 4, "adaptive_weight": 0.25, "debias": True, "factorization": "final"},
     "one_shot": {"budget": 8, "adaptive_weight": 0, "debias": True},
 }
 ONE_SHOT = ("repeated", "incremental", "one_shot")

@@ -10,9 +10,9 @@ histogram over the whole key space at the last trigger; a key that is not releas
 
 Designs: paper (as published; its threshold holds at each trigger, not at all of them),
 sound_paper, repeated and incremental (one-shot histograms at every trigger; see
-`_table1_designs.py`), tree, toeplitz, terminal, adaptive, debiased, one_shot (a single release at
-the end: no stream at all). Everything except `paper` is the product's own code path with exact
-keyed noise.
+`_table1_designs.py`), tree, toeplitz, terminal, adaptive, debiased, final (debiased, with the
+factorisation that spares little for earlier triggers), one_shot (a single release at the end: no
+stream at all). Everything except `paper` is the product's own code path with exact keyed noise.
 
 ``--curve`` runs each design with several contribution bounds (records C of `paper`, Q of others).
 ``--thresholds`` prints the least number of users that published deployments need, and ours.

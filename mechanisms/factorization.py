@@ -12,6 +12,7 @@ matrix implies; the doubles in `Factorization.B` approximate it with a proved er
 ``sqrt-toeplitz``  c(x) = (1-x)^-½ (Henzinger & Upadhyay 2022)
 ``blt``            buffered linear Toeplitz (McMahan, Xu & Zhang 2024)
 ``terminal``       optimal for errors weighted towards the last trigger (Denisov et al. 2022)
+``final``          the same with 16 times the weight on the last trigger
 =================  ======================================================================
 
 *Sensitivity.* Records of one unit in one key, m in all, however spread over time, move Cx by at
@@ -180,7 +181,7 @@ def _of_toeplitz(name: str, horizon: int, bits: int) -> Factorization:
 
 
 def _of_terminal(name: str, horizon: int, bits: int) -> Factorization:
-    C = terminal.encoder(horizon, bits)
+    C = terminal.encoder(horizon, bits, LAST[name])
     B = _on_grid(_exact.prefix_solve(C.astype(np.float64) * 2.0**-bits))
     slack, sums = _row_errors(B, C, bits), _exact.row_sums(np.abs(B))
     exact = Fraction(int((C * C).sum(axis=0).max()), 4**bits)
@@ -253,7 +254,13 @@ _BUILDERS: dict[str, Callable[[str, int, int], Factorization]] = {
     "sqrt-toeplitz": _of_toeplitz,
     "blt": _of_toeplitz,
     "terminal": _of_terminal,
+    "final": _of_terminal,
 }
 NAMES = tuple(_BUILDERS)
-LONGEST = {"tree": 2048, "honaker": 2048, "sqrt-toeplitz": 16384, "blt": 16384, "terminal": 2048}
+LONGEST = {
+    "tree": 2048, "honaker": 2048, "sqrt-toeplitz": 16384, "blt": 16384, "terminal": 2048,
+    "final": 1024,
+}  # fmt: skip
 """Longest horizon of each: a dense matrix, or a column of a Toeplitz matrix."""
+LAST = {"terminal": 1, "final": 16}
+"""κ of each terminal-weighted factorisation: how much of ω = κT the last trigger has."""

@@ -40,8 +40,9 @@ class HistogramParameters:
         adaptive_weight: weight w of records of keys that are public already (0 < w ≤ 1); 0 turns
             adaptive weights off. Default: 0.3 for unknown keys and a quadratic budget of 3 or
             more, else off.
-        factorization: "terminal" (least error at the last trigger), "toeplitz", "blt", "tree",
-            "honaker"; "auto" takes terminal up to 1024 triggers and blt beyond.
+        factorization: "terminal" (little error at the last trigger, good at all), "final" (least
+            error at the last trigger, more at others), "toeplitz", "blt", "tree", "honaker";
+            "auto" takes terminal up to 1024 triggers and blt beyond.
         selection: "threshold": a key is found once and released at every later trigger;
             "rounds": the mechanism of the DP-SQLP paper with a sound threshold.
         min_users: a key with fewer distinct units is not released. No privacy guarantee rests on

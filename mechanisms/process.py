@@ -101,6 +101,6 @@ def factor_of(name: str, horizon: int) -> Factorization:
     Raises:
         ParameterError: the name is unknown or does not reach that far.
     """
-    if name not in ("auto", "terminal", "toeplitz", "blt", "tree", "honaker"):
+    if name not in ("auto", "terminal", "final", "toeplitz", "blt", "tree", "honaker"):
         raise ParameterError("factorization", name, "is unknown")
     return factorization.build(chosen(name, horizon), horizon)

@@ -69,7 +69,7 @@ def hostile(f: Factorization, t: int) -> I64:
     return np.array(shifted)
 
 
-@pytest.mark.parametrize("name", ["terminal", "sqrt-toeplitz", "blt"])
+@pytest.mark.parametrize("name", ["terminal", "final", "sqrt-toeplitz", "blt"])
 @pytest.mark.parametrize("t", [1, 2, 20, 60])
 def test_grid_points_are_decided_exactly(name: str, t: int) -> None:
     """C·e_1 gives exactly 1 at every trigger, which doubles only come near."""
