@@ -18,6 +18,7 @@ from hushstream.topics import config_model, config_pipeline
 from hushstream.topics.config import Config
 from hushstream.topics.config_canonical import config_hash, privacy_settings
 from hushstream.topics.config_pipeline import Count, Mean, Sum
+from hushstream.topics.config_values import format_duration
 from hushstream.topics.events import Column, InputFields, PipelineFields, encode_key
 from hushstream.topics.names import dead_letter_topic, late_topic
 from hushstream.topics.schedule import Schedule
@@ -85,9 +86,7 @@ def _pipeline(
         name=p.name,
         number=number,
         mechanism=mechanism,
-        fields=PipelineFields(
-            p.key, tuple(columns), p.sign, p.inputs, None if keys is None else frozenset(keys)
-        ),
+        fields=_fields(p, mechanism, columns, keys),
         windows=schedule,
         external=p.schedule == "external",
         unit_name=p.unit_name,
@@ -112,11 +111,47 @@ def _pipeline(
         full_rows=release.format == "full",
         non_negative=release.display == "non-negative",
         confidence=float(release.confidence_level),
-        names=output_names(p),
-        means=tuple((a.label, f"sum:{a.field}") for a in p.aggregate if isinstance(a, Mean)),
+        names={} if mechanism.inputs else output_names(p),
+        means=() if mechanism.inputs else means_of(p),
         public_keys=keys,
         key_names=p.key,
     )
+
+
+def _fields(
+    p: config_pipeline.Pipeline,
+    mechanism: Mechanism,
+    columns: Sequence[Column],
+    keys: tuple[bytes, ...] | None,
+) -> PipelineFields:
+    """What is read of each record. A report of a value lacks the value itself."""
+    read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
+    paths = input_paths(p, mechanism, columns)
+    return PipelineFields(p.key, read, p.sign, paths, None if keys is None else frozenset(keys))
+
+
+def input_paths(
+    p: config_pipeline.Pipeline, mechanism: Mechanism, columns: Sequence[Column]
+) -> dict[str, str]:
+    """Path of each numeric input of the mechanism: as configured, else called like the input.
+
+    ``value`` is the value column, and ``time`` the event time, unless configured otherwise.
+
+    Raises:
+        ConfigError: the mechanism has no such input, or does not group by key.
+    """
+    kind, known = p.mechanism.kind, mechanism.inputs
+    if strange := sorted(set(p.inputs) - set(known)):
+        there_is = ", ".join(known) or "none, it groups by key"
+        raise ConfigError(
+            f"pipeline {p.name!r}: inputs: {kind} has no input {strange[0]!r}; there is {there_is}"
+        )
+    if known and p.key:
+        raise ConfigError(f"pipeline {p.name!r}: key has no meaning with {kind}: it has inputs")
+    paths = {name: name for name in known if name != "time"}
+    if "value" in paths and columns:
+        paths["value"] = columns[0].field
+    return paths | p.inputs
 
 
 def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
@@ -132,6 +167,11 @@ def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
                 "a sum and a mean of one field share them"
             )
     return list(found.values())
+
+
+def means_of(p: config_pipeline.Pipeline) -> tuple[tuple[str, str], ...]:
+    """Name of each mean, and the released column of its sum."""
+    return tuple((a.label, f"sum:{a.field}") for a in p.aggregate if isinstance(a, Mean))
 
 
 def output_names(p: config_pipeline.Pipeline) -> dict[str, str | None]:
@@ -182,12 +222,29 @@ def setting_of(
 
 
 def parameters_of(p: config_pipeline.Pipeline) -> Any:
-    """The mechanism's parameters, with what the pipeline itself says of feedback and aggregate."""
-    given = {"delay": p.feedback_delay}
+    """The mechanism's parameters, with what the pipeline itself says of the same things."""
+    given: dict[str, Any] = {"delay": p.feedback_delay, **_slots(p)}
     if not p.aggregate:
-        given["aggregate"] = "keys"  # type: ignore[assignment]
+        given["aggregate"] = "keys"
     known = {f.name for f in fields(p.mechanism.parameters)}
     return replace(p.mechanism.parameters, **{k: v for k, v in given.items() if k in known})
+
+
+def _slots(p: config_pipeline.Pipeline) -> dict[str, int]:
+    """Length and origin of slots of event time, where the mechanism has slots and none are given.
+
+    Raises:
+        ConfigError: a trigger's step cannot be divided into so many slots.
+    """
+    given, every = p.mechanism.parameters, p.triggers.every
+    if getattr(given, "slot", 0) != 1 or given.origin or every is None or "time" in p.inputs:
+        return {}
+    if given.slots_per_trigger < 1 or every % given.slots_per_trigger:
+        raise ConfigError(
+            f"pipeline {p.name!r}: slots_per_trigger = {given.slots_per_trigger} does not divide "
+            f"triggers.every = {format_duration(every)}"
+        )
+    return {"slot": every // given.slots_per_trigger, "origin": p.window.origin}
 
 
 def pinned_hash(configured: str, mechanism: Mechanism) -> str:

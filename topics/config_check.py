@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from hushstream.mechanisms.errors import ConfigError
 
+from . import config_pipeline
 from .config_model import Config, Engine, Input, Kafka, Time
 from .config_pipeline import Budget, Count, Mean, Pipeline, Sum
 from .config_read import Problem
@@ -163,8 +164,9 @@ def _budget(budget: Budget) -> Iterator[tuple[str, str]]:
 
 
 def _keys(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    if not pipeline.key and not pipeline.inputs:
-        yield "", "needs key (columns to group by) or inputs (coordinates)"
+    by_key = pipeline.mechanism.kind == config_pipeline.DEFAULT_MECHANISM
+    if by_key and not pipeline.key and not pipeline.inputs:
+        yield "", "needs key (columns to group by), or a mechanism with inputs of its own"
     if pipeline.key and pipeline.inputs:
         yield "inputs", "and key exclude each other"
     if pipeline.public_keys is None:

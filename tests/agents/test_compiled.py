@@ -112,3 +112,64 @@ def test_what_becomes_of_bad_records(on_error, topic, fails):
         loads(text + PIPELINE.format(name="p", mechanism="", more=""), environ={})
     ).pipelines[0]
     assert (p.dlq_topic, p.fail_on_error) == (topic, fails)
+
+
+# Mechanisms with inputs of their own
+
+FARE = '{ kind = "sum", field = "trip.fare", low = 0, high = 100 }'
+INPUTS = """
+[[pipeline]]
+name = "p"
+input = "events"
+window = {{ length = "1d", origin = "2019-03-01T00:00:00Z" }}
+triggers = {{ every = "6h" }}
+budget = {{ epsilon = 1.0, delta = 1e-6 }}
+mechanism = {{ kind = "{kind}"{settings} }}
+{more}
+"""
+
+
+def with_inputs(kind: str, settings_: str = "", more: str = f"aggregate = [{FARE}]") -> Any:
+    return compiled(text=INPUTS.format(kind=kind, settings=settings_, more=more))
+
+
+@pytest.mark.parametrize("kind", ["pak", "tops"])
+def test_slots_follow_the_schedule_unless_they_are_given(kind):
+    """One slot per trigger from the window's start on, in microseconds of event time."""
+    six_hours, begin = 6 * 3_600_000_000, 17956 * 86_400_000_000
+    slots = with_inputs(kind).mechanism.slots
+    assert (slots.length, slots.origin, slots.slots) == (six_hours, begin, 4)
+    slots = with_inputs(kind, ", slots_per_trigger = 6").mechanism.slots
+    assert (slots.length, slots.origin, slots.slots) == (six_hours // 6, begin, 24)
+    slots = with_inputs(kind, ", slot = 60, origin = 7").mechanism.slots
+    assert (slots.length, slots.origin) == (60, 7)
+    more = f'aggregate = [{FARE}]\ninputs = {{ time = "minute" }}'
+    assert with_inputs(kind, more=more).mechanism.slots.length == 1
+    with pytest.raises(ConfigError, match="slots_per_trigger = 7 does not divide"):
+        with_inputs(kind, ", slots_per_trigger = 7")
+
+
+def test_inputs_are_read_from_where_they_are_configured():
+    assert with_inputs("pak").fields.inputs == {"value": "trip.fare"}
+    more = f'aggregate = [{FARE}]\ninputs = {{ value = "other" }}'
+    assert with_inputs("tops", more=more).fields.inputs == {"value": "other"}
+    report = with_inputs("topl", more=f'aggregate = [{FARE}]\ninputs = {{ code = "r.code" }}')
+    assert report.fields.inputs == {
+        "slot": "slot", "group": "group", "theta": "theta", "survey": "survey", "code": "r.code"
+    }  # fmt: skip
+    assert not report.fields.columns  # a report lacks the value itself
+    assert not report.names and not report.means
+
+
+@pytest.mark.parametrize(
+    "kind,more,hint",
+    [
+        ("pak", 'inputs = { x = "f" }', "pak has no input 'x'; there is time, value"),
+        ("pak", 'key = ["f"]', "key has no meaning with pak"),
+        ("histogram", 'inputs = { x = "f" }', "there is none, it groups by key"),
+        ("histogram", "", "needs key"),
+    ],
+)
+def test_inputs_that_a_mechanism_does_not_have_are_refused(kind, more, hint):
+    with pytest.raises(ConfigError, match=hint):
+        with_inputs(kind, more=f"aggregate = [{FARE}]\n{more}")
