@@ -6,82 +6,28 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.mechanisms.errors import EngineError, LedgerError
 from hushstream.topics.config_clients import librdkafka_options
 from hushstream.topics.config_model import Kafka
-from hushstream.topics.names import Names, ledger_topic
+from hushstream.topics.names import Names, genesis_id, ledger_topic
 
 from .ledger import Ledger, Record
-from .model import Deployment, Input, Pipeline
-
-FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-# Event times may be of any year: the broker must neither refuse nor delete by them.
-ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
-KEPT = FOREVER | ANY_TIME
-COMPACTED = ANY_TIME | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.3"}
+from .model import Deployment
+from .specs import TopicSpec, internal_topics, layout, public_topics
 
 log = logging.getLogger("hushstream.kafka")
 QUIET = {"logger": logging.getLogger("hushstream.librdkafka"), "log_level": 0}
 
 
-class TopicSpec(NamedTuple):
-    """One topic that must exist; ``internal`` ones hold raw data."""
-
-    name: str
-    partitions: int
-    config: Mapping[str, str]
-    internal: bool
-    purpose: str
+FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
-def public_topics(deployment: Deployment) -> list[TopicSpec]:
-    """Topics whose names do not contain the genesis id."""
-    specs = [
-        TopicSpec(ledger_topic(deployment.name), 1, KEPT, True, "ledger: back it up, never delete")
-    ]
-    for p in deployment.pipelines:
-        specs.append(
-            TopicSpec(p.release_topic, p.release_partitions, KEPT, False, "private releases")
-        )
-        if p.dlq_topic:
-            specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, "bad records, raw"))
-        if p.late_topic:
-            specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, "late records, raw"))
-    return specs
-
-
-def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
-    """Topics of one genesis."""
-    specs = [
-        TopicSpec(names.clock, 1, KEPT, True, "beats and triggers"),
-        TopicSpec(names.requests, 1, KEPT, True, "external triggers"),
-    ]
-    for source in deployment.inputs:
-        log_name = names.changelog("ingest", source.name)
-        specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, "state"))
-        for p in source.pipelines:
-            specs += _of_pipeline(p, names)
-    return specs
-
-
-def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
-    cells = p.cells_partitions
-    specs = [
-        TopicSpec(names.cells(p.name), cells, KEPT, True, "partial sums"),
-        TopicSpec(names.changelog("aggregate", p.name), cells, COMPACTED, True, "state"),
-    ]
-    if not p.direct:
-        units = p.units_partitions
-        specs.append(TopicSpec(names.units(p.name), units, KEPT, True, "events by unit"))
-        log_name = names.changelog("bound", p.name)
-        specs.append(TopicSpec(log_name, units, COMPACTED, True, "state"))
-    if p.mechanism.feedback:
-        specs.append(TopicSpec(names.selected(p.name), 1, KEPT, True, "what became public"))
-    return specs
+class Overtaken(EngineError):
+    """Somebody else writes to the ledger at the same time."""
 
 
 class Cluster:
@@ -153,15 +99,24 @@ class Cluster:
             NewTopic(s.name, s.partitions, replication_factor=replication, config=dict(s.config))
             for s in missing
         ]
+        created = []
         for name, future in (self._admin.create_topics(new) if new else {}).items():
             try:
                 future.result()
+                created.append(name)
             except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue  # somebody else was faster
                 raise EngineError(
                     f"topic {name} cannot be created: {error.args[0].str()}"
                 ) from None
         self._until_known([s.name for s in missing])
-        return [s.name for s in missing]
+        return created
+
+    def delete(self, topics: list[str]) -> None:
+        """Delete topics."""
+        for future in (self._admin.delete_topics(topics) if topics else {}).values():
+            future.result()
 
     def _until_known(self, names: list[str]) -> None:
         until = time.monotonic() + self._patience
@@ -231,18 +186,39 @@ def begin(cluster: Cluster, deployment: Deployment, replication: int, now: int) 
             )
     created = cluster.create(public_topics(deployment), replication)
     topic = ledger_topic(deployment.name)
-    ledger = Ledger.read(m.value() for m in cluster.read(topic))
-    genesis = ledger.genesis.get("genesis") or secrets.token_hex(5)
-    names = Names(deployment.name, genesis)
+    if not _read(cluster, topic).records:
+        created += _first(cluster, deployment, replication, now)
+    ledger = _read(cluster, topic)
+    names = Names(deployment.name, ledger.genesis["genesis"])
     created += cluster.create(internal_topics(deployment, names), replication)
-    if ledger.records and set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
+    if set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
         return created
 
     def missing() -> list[Record]:
-        known = Ledger.read(m.value() for m in cluster.read(topic))
-        return _declarations(cluster, deployment, known, names, now)
+        return _declarations(cluster, deployment, _read(cluster, topic), names, now)
 
-    _append(cluster, names, missing)
+    # The clock's id: its owner is fenced, for it may charge something meanwhile, and rereads.
+    _append(cluster, names.transactional_id("clock", "clock", 0), topic, missing)
+    return created
+
+
+def _first(cluster: Cluster, deployment: Deployment, replication: int, now: int) -> list[str]:
+    """Make a genesis under an id that all first runs share: only one of them can commit."""
+    names = Names(deployment.name, secrets.token_hex(5))
+    created: list[str] = []
+
+    def records() -> list[Record]:
+        if _read(cluster, names.ledger).records:
+            return []  # somebody else was first
+        created.extend(cluster.create(internal_topics(deployment, names), replication))
+        return _declarations(cluster, deployment, Ledger(), names, now)
+
+    try:
+        _append(cluster, genesis_id(deployment.name), names.ledger, records)
+    except Overtaken:
+        if _read(cluster, names.ledger).genesis.get("genesis") != names.genesis:
+            cluster.delete(created)  # named by a genesis that never was
+        raise
     return created
 
 
@@ -266,7 +242,7 @@ def _declarations(
         for p in source.pipelines:
             if p.name in ledger.pipelines:
                 continue
-            own = _layout(source, p, names)
+            own = layout(source, p, names)
             body = {
                 "pipeline": p.name,
                 "number": len(ledger.pipelines),
@@ -281,21 +257,36 @@ def _declarations(
     return records
 
 
-def _append(cluster: Cluster, names: Names, made: Callable[[], list[Record]]) -> None:
-    """Write ledger records under the clock's transactional id: its owner is fenced, and rereads.
+def _append(cluster: Cluster, identity: str, topic: str, made: Callable[[], list[Record]]) -> None:
+    """Write ledger records in a transaction of an id that fences whoever had it before.
 
-    ``made`` is called once the owner is fenced, for it may have charged something just before.
+    ``made`` is called after that: what it reads of the ledger is what the records are chained to.
+
+    Raises:
+        Overtaken: somebody else has taken the id meanwhile; nothing was written.
     """
-    producer = cluster.producer(
-        **{"transactional.id": names.transactional_id("clock", "clock", 0), "acks": "all"}
-    )
-    producer.init_transactions(30)
-    records = made()
-    producer.begin_transaction()
-    for record in records:
-        key = str(record.body.get("pipeline", "")).encode() or None
-        producer.produce(names.ledger, record.encode(), key=key, partition=0)
-    producer.commit_transaction(30)
+    producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
+    try:
+        producer.init_transactions(30)
+        records = made()
+        if not records:
+            return
+        producer.begin_transaction()
+        for record in records:
+            key = str(record.body.get("pipeline", "")).encode() or None
+            producer.produce(topic, record.encode(), key=key, partition=0)
+        producer.commit_transaction(30)
+    except KafkaException as error:
+        if error.args[0].code() in FENCED:
+            raise Overtaken(
+                "another `hush topics` runs at the same time and was faster: nothing was written "
+                "here; run it again when the other one has ended"
+            ) from None
+        raise
+
+
+def _read(cluster: Cluster, topic: str) -> Ledger:
+    return Ledger.read(m.value() for m in cluster.read(topic))
 
 
 def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
@@ -312,21 +303,16 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
         if declared["config_hash"] != p.config_hash:
             changed = ", ".join(_differences(declared["config"], p.config)) or "the configuration"
             raise EngineError(
-                f"pipeline {p.name!r}: {changed} differs from what the ledger declared, and its "
-                "epoch is open: restore the old configuration, or give the pipeline a new name"
+                f"pipeline {p.name!r}: {changed} differs from what the ledger declared, which "
+                "stays for as long as the pipeline has its name: restore the old configuration, "
+                "or give the pipeline a new name, and with it charges of its own"
             )
+    _verify_ids(cluster, _of_clock(ledger, names), "the deployment")
     for source in deployment.inputs:
         for p in source.pipelines:
             _verify_topics(cluster, ledger.pipelines[p.name], p.name)
-            _verify_layout(_layout(source, p, names), ledger.pipelines[p.name], p.name)
+            _verify_layout(layout(source, p, names), ledger.pipelines[p.name], p.name)
     return names
-
-
-def _layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
-    """Partitions of every topic that a pipeline's state is spread over."""
-    own = {s.name: s.partitions for s in _of_pipeline(p, names)}
-    own[names.changelog("ingest", source.name)] = source.partitions
-    return own | {source.topic: source.partitions}
 
 
 def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name: str) -> None:
@@ -345,21 +331,33 @@ def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name:
 def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
     existing = cluster.topics()
     for topic, partitions in declared["partitions"].items():
-        if topic not in existing:
-            raise EngineError(
-                f"pipeline {pipeline!r}: topic {topic} is gone, and with it part of the state; "
-                "restore it, or begin a new deployment (another deployment.name)"
-            )
-        if existing[topic] != partitions:
+        if existing.get(topic, partitions) != partitions:
             raise EngineError(
                 f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
                 f"ledger pinned {partitions}; partitions cannot be added to a running deployment"
             )
-    for topic, identity in cluster.ids(declared["topic_ids"]).items():
-        if identity != declared["topic_ids"][topic]:
+    _verify_ids(cluster, declared["topic_ids"], f"pipeline {pipeline!r}")
+
+
+def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:
+    """Pinned ids of the clock's own topics: a new clock would fire what was charged once more."""
+    pinned = ledger.genesis.get("topic_ids", {})
+    return {t: pinned[t] for t in (names.clock, names.requests) if t in pinned}
+
+
+def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None:
+    existing = cluster.topics()
+    for topic in pinned:
+        if topic not in existing:
             raise EngineError(
-                f"pipeline {pipeline!r}: topic {topic} was deleted and created again; its old "
-                "records are counted already: begin a new deployment (another deployment.name)"
+                f"{whose}: topic {topic} is gone, and with it part of the state; "
+                "restore it, or begin a new deployment (another deployment.name)"
+            )
+    for topic, identity in cluster.ids(pinned).items():
+        if identity != pinned[topic]:
+            raise EngineError(
+                f"{whose}: topic {topic} was deleted and created again; its old records are "
+                "counted already: begin a new deployment (another deployment.name)"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from .compiled import compile_config
 from .metrics import code_version
 from .model import Deployment
 from .options import config_options, emit, json_option, read_config
+from .specs import CLOCK, PUBLIC
 
 
 @click.command()
@@ -89,6 +91,9 @@ def _online(config: Config) -> list[Finding]:
         found.append(("ok", f"ledger: {len(ledger.charges)} charges, chain whole"))
         found += _safety(cluster, names.ledger, config)
         found += _safety(cluster, names.clock, config)
+        found += _stamps(cluster, names.clock, CLOCK)
+        for topic in sorted({p.release_topic for p in deployment.pipelines}):
+            found += _stamps(cluster, topic, PUBLIC)
         return found
     except HushError as error:
         return [("fail", str(error))]
@@ -122,6 +127,14 @@ def _safety(cluster: Cluster, topic: str, config: Config) -> list[Finding]:
     if settings.get("retention.ms") != "-1":
         found.append(("fail", f"{topic}: retention.ms must be -1, or state is deleted"))
     return found
+
+
+def _stamps(cluster: Cluster, topic: str, wanted: Mapping[str, str]) -> list[Finding]:
+    """Whose times a topic's records carry."""
+    name = "message.timestamp.type"
+    if cluster.configs(topic).get(name) == wanted[name]:
+        return [("ok", f"{topic}: {name} is {wanted[name]}")]
+    return [("fail", f"{topic}: {name} must be {wanted[name]}")]
 
 
 @click.command()

@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 import click
 from hushstream.mechanisms.errors import ConfigError
 from hushstream.topics.config import Config
-from hushstream.topics.names import Names
+from hushstream.topics.names import Names, genesis_id
 from hushstream.topics.records import Request, encode
 
-from .admin import Cluster, TopicSpec, begin, internal_topics, public_topics, read_ledger
+from .admin import Cluster, begin, read_ledger
 from .compiled import compile_config
 from .options import config_options, emit, json_option, read_config
+from .specs import TopicSpec, internal_topics, public_topics
 
 
 @click.command()
@@ -67,7 +68,8 @@ def _show(config: Config, as_json: bool) -> None:
         "partitions as its input topic.\n"
         f"Workers need READ on {', '.join(inputs)} and on all topics above; WRITE on all topics "
         f"above; READ on group {names.group}; DESCRIBE and WRITE on transactional ids with prefix "
-        f"{names.base}.; IDEMPOTENT_WRITE on the cluster."
+        f"{names.base}.; IDEMPOTENT_WRITE on the cluster. `hush topics` itself also needs the "
+        f"transactional id {genesis_id(deployment.name)}."
     )
 
 

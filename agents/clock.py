@@ -32,36 +32,14 @@ from hushstream.topics.records import (
 from hushstream.topics.schedule import Due
 
 from .kafka import consumer, read_to_end, stop_quietly, through_outages, transactional_producer
-from .ledger import Ledger, Record, charge_body
+from .ledger import Ledger, Record, charge_body, limits
 from .model import Deployment, Pipeline
 from .timeline import Timeline, advance, fold
+from .wallclock import WallClock, Witness
 
 log = logging.getLogger("hushstream.clock")
 
-JUMP_SECONDS = 5.0
 MOST_TRIGGERS = 200  # of one transaction
-
-
-class WallClock:
-    """Wall-clock time that neither jumps nor goes back while this process runs.
-
-    It follows the monotonic clock from where it started; a wall clock that was set is followed
-    slowly forwards and never backwards.
-    """
-
-    def __init__(self, floor: int = 0) -> None:
-        self._wall = max(time.time(), floor / 1e6)
-        self._tick = time.monotonic()
-
-    def now(self) -> int:
-        """Microseconds since 1970."""
-        tick = time.monotonic()
-        self._wall += tick - self._tick
-        self._tick = tick
-        ahead = time.time() - self._wall
-        if 0 < ahead < JUMP_SECONDS:
-            self._wall += ahead * 0.1
-        return int(self._wall * 1e6)
 
 
 class Clock:
@@ -140,7 +118,7 @@ class Clock:
             now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,
             due.scheduled, epoch, charge.seq, charge.hash(), pipeline.config_hash,
             charge.body["code_version"], self._fingerprint,
-            self._ledger.epochs(pipeline.name) + len(records),
+            self._ledger.epochs(pipeline.name) + len(records), *limits(pipeline),
         )  # fmt: skip
         return records, trigger
 
@@ -172,6 +150,7 @@ class ClockOwner:
         version: str,
         key_fingerprint: str,
         beat_seconds: float,
+        most_ahead: int,
         transaction_timeout_ms: int,
         on_failure: Callable[[BaseException], None],
         on_record: Callable[[Pipeline, ClockRecord, Ledger], None],
@@ -182,6 +161,7 @@ class ClockOwner:
         self._version = version
         self._fingerprint = key_fingerprint
         self._beat_seconds = beat_seconds
+        self._witness = Witness(names.clock, most_ahead)
         self._timeout = transaction_timeout_ms
         self._on_failure = on_failure
         self._on_record = on_record
@@ -291,13 +271,21 @@ class ClockOwner:
         return out
 
     async def _commit(self, charges: list[Record], records: list[ClockRecord]) -> None:
-        """One transaction: ledger and clock, or neither."""
+        """One transaction: ledger and clock, or neither; not if this clock is ahead."""
         await self._producer.begin_transaction()
         for charge in charges:
             key = str(charge.body["pipeline"]).encode()
             await self._producer.send(self._names.ledger, charge.encode(), key=key, partition=0)
-        for record in records:
+        sent = [
             await self._producer.send(self._names.clock, encode(record), partition=0)
+            for record in records
+        ]
+        try:
+            for record, answer in zip(records, sent, strict=True):
+                self._witness.check(record.time, await answer)
+        except EngineError:
+            await self._producer.abort_transaction()
+            raise
         await self._producer.commit_transaction()
         for charge in charges:
             self._ledger.take(charge.encode())

@@ -21,10 +21,11 @@ from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config import Config, load
 from hushstream.topics.names import Names
 
-from .admin import ANY_TIME, Cluster, TopicSpec, begin, public_topics, read_ledger
+from .admin import Cluster, begin, read_ledger
 from .compiled import compile_config
 from .demo_workload import DATA
 from .model import Deployment
+from .specs import ANY_TIME, TopicSpec, public_topics
 
 PARTITIONS = {"trips": 2, "clicks": 4}
 STATE = "demo.json"

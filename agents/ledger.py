@@ -154,6 +154,13 @@ def charge_body(
     }
 
 
+def limits(pipeline: Pipeline) -> tuple[str, str]:
+    """The most ε and δ that a pipeline may charge in all, as texts; empty where there is none."""
+    found = pipeline.limit_epsilon, pipeline.limit_delta
+    epsilon, delta = ("" if limit is None else text(limit) for limit in found)
+    return epsilon, delta
+
+
 def text(value: Fraction) -> str:
     """An exact rational as text."""
     return (

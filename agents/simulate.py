@@ -23,7 +23,7 @@ from hushstream.topics.records import Beat, ClockRecord, Start, Trigger
 from hushstream.topics.schedule import Due
 
 from .compiled import compile_config
-from .ledger import Ledger, charge_body
+from .ledger import Ledger, charge_body, limits
 from .memory import Engine
 from .model import Deployment, Input, Pipeline
 from .timeline import Timeline
@@ -215,7 +215,7 @@ def _trigger(
     trigger = Trigger(
         due.scheduled, {source.topic: [cut]}, p.name, timeline.ordinal + 1, due.window, due.index,
         final, due.scheduled, epoch, charge.seq, charge.hash(), p.config_hash, "simulation",
-        epochs=ledger.epochs(p.name),
+        "", ledger.epochs(p.name), *limits(p),
     )  # fmt: skip
     timeline.apply(trigger)
     return trigger

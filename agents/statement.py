@@ -120,13 +120,13 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
         "delta": float(pipeline.delta),
         "pipeline_epochs": epochs,
         "pipeline_epsilon_total": epochs and float(pipeline.epsilon * epochs),
-        "pipeline_epsilon_limit": _optional(pipeline.limit_epsilon),
+        "pipeline_epsilon_limit": _limit(trigger.limit_epsilon),
         "pipeline_delta_total": epochs and float(pipeline.delta * epochs),
-        "pipeline_delta_limit": _optional(pipeline.limit_delta),
+        "pipeline_delta_limit": _limit(trigger.limit_delta),
         "ledger_seq": trigger.charge_seq,
         "charge": trigger.charge,
     }
 
 
-def _optional(value: Fraction | None) -> float | None:
-    return None if value is None else float(value)
+def _limit(text: str) -> float | None:
+    return float(Fraction(text)) if text else None

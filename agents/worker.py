@@ -257,6 +257,7 @@ class Worker:
             code_version(),
             fingerprint(self.plan.secret),
             engine.beat_interval / 1e6,
+            engine.max_clock_lead,
             engine.transaction_timeout // 1000,
             self.fail,
             self._on_clock_record,

@@ -13,6 +13,7 @@ from .config_pipeline import Paths, Pipeline
 from .config_read import Convert, Reader
 from .config_values import (
     FIVE_MINUTES,
+    FIVE_SECONDS,
     ONE_MINUTE,
     QUARTER_SECOND,
     TEN_SECONDS,
@@ -103,6 +104,7 @@ class Engine:
         replication_factor: of topics that Hushstream creates; -1 is the cluster's default.
         beat_interval: how often new records are made available to processing.
         publish_delay: public pause between a trigger's time and its publication, to hide load.
+        max_clock_lead: a worker whose clock is further ahead of the broker's fires no trigger.
         max_future_skew: records that are further ahead of the clock are set aside.
         step_records: most records that one transaction covers.
         step_bytes: most bytes that one fetch of a partition takes.
@@ -124,6 +126,7 @@ class Engine:
     replication_factor: Annotated[int, within(-1, 100)] = -1
     beat_interval: Annotated[Duration, span("10ms", "1m")] = QUARTER_SECOND
     publish_delay: Annotated[Duration, span("0s", "31d")] = ZERO
+    max_clock_lead: Annotated[Duration, span("100ms", "1h")] = FIVE_SECONDS
     max_future_skew: Annotated[Duration, span("0s", "3650d")] = FIVE_MINUTES
     step_records: Annotated[int, within(1, 1_000_000)] = 20_000
     step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608

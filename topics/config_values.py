@@ -62,6 +62,7 @@ def parse_duration(text: str) -> Duration:
 
 ZERO = Duration(0)
 QUARTER_SECOND = parse_duration("250ms")
+FIVE_SECONDS = parse_duration("5s")
 TEN_SECONDS = parse_duration("10s")
 ONE_MINUTE = parse_duration("1m")
 FIVE_MINUTES = parse_duration("5m")

@@ -66,6 +66,11 @@ def ledger_topic(deployment: str) -> str:
     return f"{deployment}.ledger.v1"
 
 
+def genesis_id(deployment: str) -> str:
+    """The transactional id under which a deployment's genesis is written."""
+    return f"{deployment}.genesis"
+
+
 def releases_topic(pipeline: str) -> str:
     """Default output topic of a pipeline."""
     return f"hush.{pipeline}.releases.v1"

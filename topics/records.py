@@ -24,7 +24,8 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
 
     ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows.
     ``charge`` is the chain hash of the ledger record that pays for the release, ``epochs`` the
-    number of epochs that the pipeline has been charged for so far, this one included.
+    number of epochs that the pipeline has been charged for so far, this one included. The limits
+    are those of then, as texts, since a limit may be raised: releases never say another one.
     """
 
     time: int
@@ -42,6 +43,8 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     code_version: str
     key_fingerprint: str = ""
     epochs: int = 0
+    limit_epsilon: str = ""  # a rational; empty: none
+    limit_delta: str = ""
 
 
 class Start(msgspec.Struct, tag="start", frozen=True):

@@ -94,6 +94,8 @@ def trigger(
         config_hash=p.config_hash,
         code_version="test",
         epochs=other.pop("epochs", 1),
+        limit_epsilon="" if p.limit_epsilon is None else str(p.limit_epsilon),
+        limit_delta="" if p.limit_delta is None else str(p.limit_delta),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,9 @@ class Deployed(Local):
     def charge(self, fingerprint: str) -> None:
         ledger = admin.read_ledger(self.cluster, self.name)
         body = charge_body(self.deployment.pipelines[0], 0, "1.0", fingerprint)
-        admin._append(self.cluster, self.names, lambda: [ledger.next("charge", 1, body)])
+        identity = self.names.transactional_id("clock", "clock", 0)
+        record = ledger.next("charge", 1, body)
+        admin._append(self.cluster, identity, ledger_topic(self.name), lambda: [record])
 
 
 @pytest.fixture
@@ -169,6 +172,7 @@ def test_a_changed_configuration_is_refused_and_the_setting_is_named(made, old, 
     made.edit(old, new)
     said = made.refused()
     assert path in said and "restore the old configuration" in said
+    assert "for as long as the pipeline has its name" in said  # whether or not an epoch is open
 
 
 def test_settings_that_change_no_release_may_change(made):
@@ -220,3 +224,72 @@ def test_the_first_offsets_of_an_input_are_pinned(
     made.begin()
     plan = prepare(made.config())
     assert begin_of(plan.ledger, plan.deployment.inputs[0]) == [0, 4]
+
+
+def test_a_clock_made_anew_is_refused(made):
+    """It would fire what was charged once more, with the same noise and other content."""
+    made.recreate(made.names.clock, 1)
+    said = made.refused()
+    assert made.names.clock in said and "deleted and created again" in said
+    made.delete(made.names.requests)
+    assert made.names.requests in (said := made.refused()) and "is gone" in said
+
+
+def test_release_topics_carry_scheduled_times_and_the_clock_those_of_the_broker(made):
+    kind = "message.timestamp.type"
+    (p,) = made.deployment.pipelines
+    assert made.cluster.configs(p.release_topic)[kind] == "CreateTime"
+    assert made.cluster.configs(made.names.clock)[kind] == "LogAppendTime"
+
+
+class Overtaking(admin.Cluster):
+    """A cluster on which somebody else begins the same deployment while we do."""
+
+    other: Callable[[], Any] | None = None
+
+    def create(self, specs: Any, replication: int) -> list[str]:
+        specs = list(specs)
+        other = self.other
+        if other is not None and any(s.name.endswith(".clock") for s in specs):
+            self.other = None
+            other()
+        return super().create(specs, replication)
+
+
+def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, tmp_path):
+    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(20)
+    run.settle(lambda topics: f"{run.name}-raw" in topics)
+    deployment = run.deployment
+    slow = Overtaking(run.config().kafka)
+    slow.other = lambda: admin.begin(run.cluster, deployment, 1, 1)
+    with pytest.raises(admin.Overtaken, match="run it again"):
+        admin.begin(slow, deployment, 1, 2)
+    ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
+    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
+    internal = {t for t in run.cluster.topics() if t.startswith(f"{run.name}.")}
+    assert internal - {run.names.ledger} == {t for t in internal if t.startswith(run.names.base)}
+    assert admin.begin(slow, deployment, 1, 3) == []
+    prepare(run.config())
+
+
+def test_any_number_may_begin_at_once(broker, unique, tmp_path):
+    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(20)
+    run.settle(lambda topics: f"{run.name}-raw" in topics)
+    deployment = run.deployment
+
+    def attempt(number: int) -> str:
+        try:
+            admin.begin(run.cluster, deployment, 1, number)
+        except admin.Overtaken:
+            return "lost"
+        return "won"
+
+    with ThreadPoolExecutor(3) as pool:
+        ends = list(pool.map(attempt, range(3)))
+    assert "won" in ends
+    ledger = admin.read_ledger(run.cluster, run.name)
+    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
+    admin.begin(run.cluster, deployment, 1, 9)
+    prepare(run.config())

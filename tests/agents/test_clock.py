@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
-import hushstream.agents.clock as clock_module
+import hushstream.agents.wallclock as clock_module
 import pytest
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
-from hushstream.agents.clock import Clock, ClockOwner, WallClock
+from hushstream.agents.clock import Clock, ClockOwner
 from hushstream.agents.clocklog import ClockLog
 from hushstream.agents.ledger import Ledger
 from hushstream.agents.model import Deployment
 from hushstream.agents.timeline import Timeline, fold
+from hushstream.agents.wallclock import WallClock, Witness
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.records import (
     Beat,
@@ -216,15 +218,22 @@ def test_clock_records_survive_their_encoding():
 class Recorder:
     """A producer that notes what is done, and may fail at its commit."""
 
-    def __init__(self, fails: bool = False) -> None:
+    def __init__(self, fails: bool = False, broker: int = ORIGIN + 6 * HOUR, kind: int = 1) -> None:
         self.done: list[str] = []
         self._fails = fails
+        self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind)
 
     async def begin_transaction(self) -> None:
         self.done.append("begin")
 
-    async def send(self, topic: str, value: bytes, **_: object) -> None:
+    async def send(self, topic: str, value: bytes, **_: object) -> asyncio.Future[object]:
         self.done.append(topic.rsplit(".", 2)[-1] if "clock" in topic else "ledger")
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(self._answer)
+        return answer
+
+    async def abort_transaction(self) -> None:
+        self.done.append("abort")
 
     async def commit_transaction(self) -> None:
         if self._fails:
@@ -237,6 +246,7 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._names, made._deployment = NAMES, MADE
     made._clock, made._ledger, made._producer = clock, ledger, producer
     made._on_record = lambda *_: None
+    made._witness = Witness(NAMES.clock, 5_000_000)
     return made
 
 
@@ -258,6 +268,36 @@ def test_a_transaction_that_failed_has_neither_charged_nor_triggered():
         asyncio.run(owner(clock, ledger, Recorder(fails=True))._commit(charges, [record]))
     assert not ledger.charges and clock.timelines["p"].done == {}
     assert clock.fire(pipeline, due, ORIGIN + 6 * HOUR) == (charges, record)  # the same again
+
+
+@pytest.mark.parametrize(
+    "ahead,kind,message", [(5_001_000, 1, "5.0 s ahead of the broker's"), (0, 0, "LogAppendTime")]
+)
+def test_a_clock_that_is_ahead_of_the_broker_charges_and_triggers_nothing(ahead, kind, message):
+    clock, ledger = begun(with_pipeline(external=False))
+    now = ORIGIN + 6 * HOUR
+    ((pipeline, due),) = clock.due(now)
+    charges, record = clock.fire(pipeline, due, now)
+    producer = Recorder(broker=now - ahead, kind=kind)
+    with pytest.raises(EngineError, match=message):
+        asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
+    assert producer.done == ["begin", "ledger", "clock", "abort"]
+    assert not ledger.charges and clock.timelines["p"].done == {}
+
+
+@pytest.mark.parametrize("ahead", [5_000_000, 0, -1_000_000, -90_000_000])
+def test_a_clock_within_the_bound_or_behind_goes_on(ahead):
+    clock, ledger = begun(with_pipeline(external=False))
+    now = ORIGIN + 6 * HOUR
+    ((pipeline, due),) = clock.due(now)
+    producer = Recorder(broker=now - ahead)
+    asyncio.run(owner(clock, ledger, producer)._commit(*_fired(clock, pipeline, due, now)))
+    assert producer.done[-1] == "commit"
+
+
+def _fired(clock, pipeline, due, now):
+    charges, record = clock.fire(pipeline, due, now)
+    return charges, [record]
 
 
 def test_a_beat_never_goes_back():

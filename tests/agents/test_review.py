@@ -11,7 +11,7 @@ from typing import Any
 import hushstream.agents.aggregate as aggregate
 import numpy as np
 import pytest
-from hushstream.agents import admin
+from hushstream.agents import admin, specs
 from hushstream.agents.bound import UnitCodec
 from hushstream.agents.ledger import Ledger, Record
 from hushstream.mechanisms.contract import Setting, Units
@@ -88,7 +88,7 @@ def test_a_release_whose_rows_depend_on_each_other_is_never_cut(monkeypatch):
 class Single:
     """A mechanism with a global state that notes how many keys each release was given."""
 
-    routing, load, feedback = "single", "due", False
+    routing, load, feedback, bound = "single", "due", False, 4
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -113,7 +113,7 @@ def test_another_way_to_spread_units_and_keys_is_refused(changed):
     old, new = deployment(**before), deployment(**(before | changed))
     assert [p.config_hash for p in old.pipelines] == [p.config_hash for p in new.pipelines]
     (p,) = old.pipelines
-    pinned = admin._layout(old.inputs[0], p, NAMES)
+    pinned = specs.layout(old.inputs[0], p, NAMES)
     cluster = Pinned({**pinned, NAMES.units("p"): 2})
     ledger = Ledger()
     body = {"config_hash": p.config_hash, "config": p.config, "partitions": pinned}

@@ -124,7 +124,7 @@ def test_a_key_appears_exactly_when_its_noisy_count_reaches_the_stated_threshold
     assert min(values) >= bar[0] - 1  # values are rounded
 
 
-def test_what_was_spent_follows_from_the_clock_and_the_limit_from_the_configuration():
+def test_what_was_spent_follows_from_the_clock_and_the_limit_of_its_time():
     limited = replace(P, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
     privacy = manifest(limited, epochs=3)["privacy"]
     assert privacy["pipeline_epochs"] == 3
@@ -134,6 +134,14 @@ def test_what_was_spent_follows_from_the_clock_and_the_limit_from_the_configurat
     # Clock records of before this field say nothing about it.
     old = manifest(limited, epochs=0)["privacy"]
     assert old["pipeline_epsilon_total"] is old["pipeline_epochs"] is None
+
+
+def test_a_limit_that_is_raised_changes_no_byte_of_what_was_released_before():
+    """Shards may publish, and replays recompute, under a later configuration."""
+    limited = replace(P, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
+    then = trigger(limited, 2, [0])
+    for raised in (replace(limited, limit_epsilon=Fraction(800)), P):
+        assert Writer(raised, then, 0).manifest({}) == Writer(limited, then, 0).manifest({})
 
 
 def test_readers_see_what_was_spent():
