@@ -2,55 +2,226 @@
 
 The guess is a sample that is public or synthetic: never the protected stream, whose shape is
 private. Every candidate is calibrated to the same (ε, δ) and played over the sample with the
-mechanism itself; the one with the least l1 error at the last trigger is proposed.
+mechanism itself; the one with the least error is proposed.
+
+The error of one output is the l1 distance of what is public from the exact figures as a share of
+their own l1 norm; the score of a candidate is its mean over outputs, windows and noise keys.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple
 
-from .contract import Noise, Setting
-from .histogram_plan import HistogramParameters, build
-from .simulation import Run, Workload, last_error
+import numpy as np
+
+from .contract import F64, Noise, Setting
+from .errors import ParameterError
+from .factorization import LONGEST
+from .histogram_plan import HistogramParameters, bound_of, build
+from .process import chosen
+from .simulation import Errors, Run, Workload, numbered, play
 
 BUDGETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 WEIGHTS = (0.0, 0.5, 0.3)
+FACTORIZATIONS = ("terminal", "toeplitz", "blt", "honaker")
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
+AROUND = (0.7, 0.85, 1.2, 1.4)
+PER_KEY = (1, 2, 3, 5, 8, 16)
+_GAIN = 0.99  # a setting is moved only where that takes away one per cent or more
+_DENSE = 1024  # longer horizons: factors that are dense matrices take too long to try
+
+Goal = Literal["last", "mean"]
+Epochs = Sequence[Sequence[Workload]]
+Noises = Callable[[int], Noise]
+
+
+class Outcome(NamedTuple):
+    """What one candidate did, on average over windows and noise keys."""
+
+    score: float  # the goal, as a share of the exact figures
+    last: F64  # (outputs,) l1 distance at the last trigger
+    mean: F64  # (outputs,) mean l1 distance over the triggers
+    released: float  # public keys at the end of a window
 
 
 class Proposal(NamedTuple):
-    """The best parameters, and what every candidate would have done."""
+    """The best parameters, what was given, and what every candidate did."""
 
     parameters: HistogramParameters
-    error: dict[tuple[float, float], float]  # (budget, weight) to l1 at the last trigger
+    given: HistogramParameters
+    settings: tuple[str, ...]  # which of them were up for choice
+    outcomes: dict[HistogramParameters, Outcome]
 
 
 def propose(
-    parameters: HistogramParameters, setting: Setting, sample: Workload, noise: Noise
+    parameters: HistogramParameters,
+    setting: Setting,
+    epochs: Epochs,
+    noises: Noises,
+    goal: Goal = "last",
+    repeats: int = 1,
+    tick: Callable[[], None] = lambda: None,
 ) -> Proposal:
-    """Fill in ``budget`` and ``adaptive_weight``; everything else stays as given.
+    """Choose bound, adaptive weight, factorisation and split; all else stays as given.
 
-    First the budget without adaptive weights on a geometric grid, then the weights around it,
-    then budgets in between: about 20 plays of the sample. The sample must have the size of a
-    window: thresholds and noise do not shrink with it.
+    First budget and weight together on a coarse grid, then the factorisation, the share of δ that
+    selects keys, the last trigger's share of that, the count's share beside value columns, and
+    last budget and weight again, finer. What changes the score by less than a hundredth is left
+    as it was given. Some 40 plays of the sample; at most `plays`.
+
+    The sample must have the size of a window: thresholds and noise do not shrink with it.
+
+    Args:
+        parameters: as configured.
+        setting: as configured; a public key list stands for keys 0, 1, … of the sample.
+        epochs: public or synthetic; windows of an epoch number their units alike.
+        noises: noise of the i-th window played.
+        goal: error at the "last" trigger of a window, or the "mean" over its triggers.
+        repeats: plays of each candidate, with noise of their own.
+        tick: called after each play.
 
     Raises:
         ParameterError: the parameters contradict each other or the setting.
     """
-    error: dict[tuple[float, float], float] = {}
+    start = resolved(parameters, setting)
+    if setting.keys is not None:
+        setting = replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)))))
+    search = _Search(setting, epochs, noises, goal, repeats, tick)
+    search.play(start)
+    best = start
+    for grid in _grids(start, setting):
+        best = search.best(best, grid)
+    for name in ("budget", "adaptive_weight"):
+        best = search.best(best, _around(best, name, setting))
+    return Proposal(best, start, tuple(_free(start, setting)), search.outcomes)
 
-    def play(budget: float, weight: float) -> None:
-        if (budget, weight) not in error:
-            one = replace(parameters, budget=budget, adaptive_weight=weight)
-            error[budget, weight] = last_error(Run(build(one, setting), sample, noise))
 
-    for budget in BUDGETS:
-        play(budget, WEIGHTS[0])
-    for weight in WEIGHTS[1:] if setting.keys is None else ():
-        for budget in BUDGETS[1:-1]:
-            play(budget, weight)
-    best = min(error, key=error.__getitem__)
-    for factor in (0.7, 0.85, 1.2, 1.4):
-        play(round(max(1.0, best[0] * factor), 2), best[1])
-    best = min(error, key=error.__getitem__)
-    return Proposal(replace(parameters, budget=best[0], adaptive_weight=best[1]), error)
+def plays(parameters: HistogramParameters, setting: Setting) -> int:
+    """Most candidates that `propose` plays."""
+    start = resolved(parameters, setting)
+    return 1 + sum(map(len, _grids(start, setting))) + 2 * len(AROUND)
+
+
+def resolved(parameters: HistogramParameters, setting: Setting) -> HistogramParameters:
+    """The parameters with what their defaults stand for."""
+    rounds = parameters.selection == "rounds"
+    name = "honaker" if rounds else chosen("auto", setting.horizon)
+    if parameters.factorization != "auto":
+        name = parameters.factorization
+    if rounds:
+        budget, weight = 32.0 if parameters.budget is None else parameters.budget, 0.0
+    else:
+        bound = bound_of(parameters, setting)
+        budget = float(Fraction(bound.left, bound.weights[0]))
+        share = Fraction(bound.weights[-1], bound.weights[0])
+        weight = float(share) ** 0.5 if share < 1 else 0.0
+    return replace(parameters, factorization=name, budget=budget, adaptive_weight=round(weight, 6))
+
+
+def _free(p: HistogramParameters, setting: Setting) -> dict[str, Sequence[Any]]:
+    """The settings that may be chosen in this configuration, and values to try."""
+    unknown, rounds = setting.keys is None, p.selection == "rounds"
+    free: dict[str, Sequence[Any]] = {"budget": BUDGETS}
+    if p.bound == "quadratic" and unknown and not rounds and p.aggregate == "values":
+        free["adaptive_weight"] = WEIGHTS
+    if p.bound == "per-key":
+        free["per_key"] = PER_KEY
+    if setting.horizon > 1:
+        free["factorization"] = [n for n in FACTORIZATIONS if _possible(n, setting.horizon)]
+    if unknown:
+        free["threshold_delta_share"] = SHARES
+        if setting.horizon > 1:
+            free["last_share"] = SHARES
+    if setting.columns and setting.count and p.aggregate == "values" and not rounds:
+        free["count_share"] = SHARES
+    return free
+
+
+def _possible(name: str, horizon: int) -> bool:
+    return horizon <= (LONGEST[name] if name == "blt" else _DENSE)
+
+
+def _grids(p: HistogramParameters, setting: Setting) -> list[list[dict[str, Any]]]:
+    """Alternatives in the order in which they are tried."""
+    free = _free(p, setting)
+    weights = free.pop("adaptive_weight", (None,))
+    first = [
+        {"budget": budget} if weight is None else {"budget": budget, "adaptive_weight": weight}
+        for weight in weights
+        for budget in free.pop("budget", BUDGETS)
+        if not weight or budget * weight**2 >= 0.1  # else a public key is hardly ever paid for
+    ]
+    return [first, *[[{name: value} for value in values] for name, values in free.items()]]
+
+
+def _around(p: HistogramParameters, name: str, setting: Setting) -> list[dict[str, Any]]:
+    value = getattr(p, name)
+    if not value or name not in _free(p, setting):
+        return []
+    most = 1.0 if name == "adaptive_weight" else float("inf")
+    return [{name: round(min(value * factor, most), 2)} for factor in AROUND]
+
+
+@dataclass
+class _Search:
+    setting: Setting
+    epochs: Epochs
+    noises: Noises
+    goal: Goal
+    repeats: int
+    tick: Callable[[], None]
+    outcomes: dict[HistogramParameters, Outcome] = field(default_factory=dict)
+
+    def best(
+        self, now: HistogramParameters, alternatives: Sequence[dict[str, Any]]
+    ) -> HistogramParameters:
+        """The alternative to ``now`` with the least score, or ``now`` if it gains too little."""
+        found = [now, *(p for p in map(self._made(now), alternatives) if self._possible(p))]
+        least = min(found, key=lambda p: self.outcomes[p].score)
+        gains = self.outcomes[least].score < _GAIN * self.outcomes[now].score
+        return least if gains else now
+
+    def _made(self, now: HistogramParameters) -> Callable[[dict[str, Any]], HistogramParameters]:
+        whole = now.bound != "quadratic" or now.selection == "rounds"
+
+        def made(changes: dict[str, Any]) -> HistogramParameters:
+            one = replace(now, **changes)
+            budget = float(round(one.budget or 1)) if whole else one.budget
+            return replace(one, budget=max(1.0, budget or 1.0))
+
+        return made
+
+    def _possible(self, p: HistogramParameters) -> bool:
+        try:
+            self.play(p)
+        except ParameterError:
+            return False  # this candidate contradicts what is given
+        return True
+
+    def play(self, p: HistogramParameters) -> None:
+        """Note the outcome of ``p``."""
+        if p in self.outcomes:
+            return
+        mechanism = build(p, self.setting)
+        errors, number = [], 0
+        for _ in range(self.repeats):
+            for windows in self.epochs:
+                units = None
+                for work in windows:
+                    run = Run(mechanism, work, self.noises(number), mechanism.delay, units=units)
+                    errors.append(play(run))
+                    units, number = run.units, number + 1
+        self.outcomes[p] = self._outcome(errors)
+        self.tick()
+
+    def _outcome(self, errors: Sequence[Errors]) -> Outcome:
+        parts = [getattr(one, self.goal) / np.maximum(one.size, 1) for one in errors]
+        return Outcome(
+            float(np.mean(parts)),
+            np.mean([one.last for one in errors], axis=0),
+            np.mean([one.mean for one in errors], axis=0),
+            float(np.mean([one.released for one in errors])),
+        )
