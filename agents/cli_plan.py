@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import secrets
 from pathlib import Path
@@ -11,15 +12,17 @@ from typing import Any
 import click
 from hushstream.mechanisms.histogram import Histogram
 from hushstream.mechanisms.histogram_report import plan as histogram_plan
+from hushstream.mechanisms.topl import ToPL
 from hushstream.topics.config_values import format_duration
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from . import statement
 from .compiled import compile_config
 from .model import Pipeline
 from .options import config_options, emit, json_option, read_config
-from .simulate import read_file
+from .simulate import Report, read_file
 from .simulate import simulate as run_simulation
 
 
@@ -42,7 +45,10 @@ def describe(p: Pipeline) -> dict[str, Any]:
         "coupling_delta": float(cost.delta),
         "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
         "epsilon_every_window": float(p.epsilon),
-    }
+        "definition": statement.definition(m),
+    } | {name: statement.plain(value) for name, value in statement.stated(m).items()}
+    if isinstance(m, ToPL):
+        body |= {"survey": json.loads(m.survey.to_json())}
     if isinstance(m, Histogram):
         body |= {"histogram": histogram_plan(m)}
     return body
@@ -70,16 +76,28 @@ def _table(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_column()
     triggers = f"{body['triggers']} per window of {body['window']}"
     table.add_row("releases", f"{triggers}; {body['windows_per_epoch']} windows per epoch")
-    table.add_row("privacy unit", f"one {p.unit_name}, added or removed with all its records")
+    table.add_row("privacy unit", _unit(p, body))
     table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
     parts = f"μ²={body['mu2']:.6g}, pure ε={body['pure_epsilon']:.3g}"
     table.add_row("  of which", f"{parts}, couplings δ={body['coupling_delta']:.3g}")
+    if "epsilon_report" in body:
+        one, most = body["epsilon_report"], body["reports"]
+        each = f"ε={one:g} per report, at most {most} reports of one {p.unit_name} and epoch"
+        table.add_row("  of which", each)
     table.add_row("over many epochs", _many(p))
     for name, stddev in body["noise"].items():
         table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
     for name, value in _flat(body.get("histogram", {})):
         table.add_row(name, value)
+    if "survey" in body:
+        table.add_row("survey for devices", json.dumps(body["survey"]))
     return table
+
+
+def _unit(p: Pipeline, body: dict[str, Any]) -> str:
+    if body["definition"] == "local":
+        return f"values that one {p.unit_name} reports; local: nobody else ever sees them"
+    return f"one {p.unit_name}, added or removed with all its records"
 
 
 def _many(p: Pipeline) -> str:
@@ -149,15 +167,22 @@ def simulate(
         task = bar.add_task("", total=len(rows) * max(pipelines, 1))
         reports, _ = run_simulation(config, rows, name, secret, lambda n: bar.advance(task, n))
     if as_json:
-        emit({p: {"windows": r.windows, "counts": r.counts} for p, r in reports.items()})
+        emit({p: _figures(r) for p, r in reports.items()})
         return
     console = Console()
     for report in reports.values():
         console.print(_report(report))
         console.print(", ".join(f"{name} {number}" for name, number in report.counts.items()))
+        if report.note:
+            console.print(report.note)
 
 
-def _report(report: Any) -> Table:
+def _figures(report: Report) -> dict[str, Any]:
+    note = {"note": report.note} if report.note else {}
+    return {"windows": report.windows, "counts": report.counts} | note
+
+
+def _report(report: Report) -> Table:
     names: tuple[str, ...] = (
         "window",
         "keys",
@@ -167,6 +192,10 @@ def _report(report: Any) -> Table:
         "l1",
         "l2",
         "linf",
+        "values",
+        "mean",
+        "stddev",
+        "truth",
     )
     # Streams of points and values have no exact answer per key to stand beside.
     names = tuple(name for name in names if any(name in w for w in report.windows))

@@ -17,6 +17,7 @@ import msgspec
 from hushstream.mechanisms.errors import LedgerError
 
 from .model import Pipeline
+from .statement import stated
 
 ZERO = "0" * 64
 
@@ -151,6 +152,7 @@ def charge_body(
         "config_hash": pipeline.config_hash,
         "code_version": code_version,
         "key_fingerprint": key_fingerprint,
+        **{name: text(value) for name, value in stated(pipeline.mechanism).items()},
     }
 
 

@@ -8,20 +8,23 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hushstream.mechanisms.client import published_threshold
 from hushstream.mechanisms.errors import ConfigError
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.topl import ToPL
 from hushstream.topics.config import Config
 from hushstream.topics.events import Decoder, Raw
 from hushstream.topics.names import Names
 from hushstream.topics.records import Beat, ClockRecord, Start, Trigger
 from hushstream.topics.schedule import Due
 
+from . import devices
 from .compiled import compile_config
 from .ledger import Ledger, charge_body, limits
 from .memory import Engine
@@ -29,6 +32,11 @@ from .model import Deployment, Input, Pipeline
 from .timeline import Timeline
 
 MONTHS = 1 << 62
+PERTURBED = (
+    "the file holds values: they were perturbed as devices would do it (definition: local), "
+    "and their reports aggregated"
+)
+AS_THEY_ARE = "the file holds reports (definition: local): they were aggregated as they are"
 
 
 @dataclass
@@ -38,11 +46,13 @@ class Report:
     Attributes:
         windows: one entry per window: keys and records in truth and released, errors.
         counts: what happened to the records.
+        note: what was done to the records beforehand, for people.
     """
 
     pipeline: str
     windows: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
 
 
 def read_file(path: Path) -> list[dict[str, Any]]:
@@ -60,7 +70,7 @@ def read_file(path: Path) -> list[dict[str, Any]]:
         ".feather": _arrow,
     }
     if path.suffix not in readers:
-        raise ConfigError(f"{path}: simulate reads {', '.join(sorted(readers))} files")
+        raise ConfigError(f"{path}: data come from {', '.join(sorted(readers))} files")
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file")
     try:
@@ -126,10 +136,50 @@ def simulate(
 ) -> tuple[dict[str, Report], Engine]:
     """Replay rows in event-time order through the input ``source_name``.
 
+    Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
+    have made of them; rows that are reports are used as they are.
+
     Raises:
         ConfigError: there is no such input.
     """
     source, deployment = _deployment(config, source_name)
+    pipeline = devices.surveyed(source, rows)
+    if pipeline is None:
+        return _run(source, deployment, rows, secret, progress)
+    crowd = devices.crowd(source, pipeline, rows, secret)
+    reported, fates = crowd.report(rows, _told(source, deployment, pipeline, crowd, rows, secret))
+    reports, engine = _run(source, deployment, reported, secret, progress)
+    mine = reports[pipeline.name]
+    mine.counts |= fates
+    mine.note = PERTURBED
+    mine.windows = list(_means(pipeline, crowd, engine))
+    return reports, engine
+
+
+def _told(
+    source: Input, deployment: Deployment, pipeline: Pipeline, crowd: devices.Crowd,
+    rows: list[dict[str, Any]], secret: bytes,
+) -> devices.Told:  # fmt: skip
+    """The thresholds that devices learn from releases; these rest on the range group alone."""
+    alone = replace(source, pipelines=(pipeline,))
+    ranged, _ = crowd.report(rows, devices.NOTHING)
+    _, engine = _run(alone, replace(deployment, inputs=(alone,)), ranged, secret, None)
+    found = {}
+    for out in engine.outs[pipeline.release_topic]:
+        theta = published_threshold(out.value or b"", crowd.survey)
+        if theta is not None:
+            found[(out.timestamp or 0) * 1000] = theta
+    time = sorted(found)
+    return devices.Told(np.array(time, np.int64), np.array([found[t] for t in time], np.int64))
+
+
+def _run(
+    source: Input,
+    deployment: Deployment,
+    rows: list[dict[str, Any]],
+    secret: bytes,
+    progress: Callable[[int], None] | None,
+) -> tuple[dict[str, Report], Engine]:
     records = [Raw(i, 0, None, _json(row)) for i, row in enumerate(rows)]
     decoder = Decoder(
         source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]
@@ -153,6 +203,21 @@ def simulate(
         for p, v in zip(source.pipelines, decoded.views, strict=True)
     }
     return reports, engine
+
+
+def _means(p: Pipeline, crowd: devices.Crowd, engine: Engine) -> Iterator[dict[str, Any]]:
+    """Per window: the last released mean beside that of the values, of silent devices too."""
+    windows, last = p.windows.windows(crowd.time), _last_rows(p, engine)
+    for window in np.unique(windows).tolist():
+        values = crowd.value[windows == window]
+        said = last.get(window, {}).get(b"", {}).get("values", {}).get("mean", {})
+        yield {
+            "window": window,
+            "values": len(values),
+            "mean": said.get("value"),
+            "stddev": said.get("stddev"),
+            "truth": float(values.mean()),
+        }
 
 
 def _json(row: dict[str, Any]) -> bytes:
@@ -226,6 +291,8 @@ def _report(p: Pipeline, view: Any, time: Any, engine: Engine) -> Report:
     for (name, outcome), number in sorted(engine.counts.items()):
         if name == p.name and number:
             report.counts[outcome] = number
+    if isinstance(p.mechanism, ToPL):
+        report.note = AS_THEY_ARE
     if p.mechanism.inputs:
         report.windows = [{"released": sum(1 for _ in _rows(p, engine))}]
         return report

@@ -47,6 +47,11 @@ def definition(mechanism: Mechanism) -> str:
     return getattr(mechanism, "definition", "approximate")
 
 
+def stated(mechanism: Mechanism) -> dict[str, Fraction]:
+    """What a mechanism itself adds to its cost per unit: local ones that of one report."""
+    return getattr(mechanism, "stated", {})
+
+
 def bounds(pipeline: Pipeline) -> dict[str, Any]:
     """What one privacy unit may contribute in an epoch, in numbers and in words."""
     mechanism, unit = pipeline.mechanism, pipeline.unit_name
@@ -125,6 +130,7 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
         "pipeline_delta_limit": _limit(trigger.limit_delta),
         "ledger_seq": trigger.charge_seq,
         "charge": trigger.charge,
+        **{name: plain(value) for name, value in stated(pipeline.mechanism).items()},
     }
 
 
