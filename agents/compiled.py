@@ -19,7 +19,8 @@ from hushstream.topics.config import Config
 from hushstream.topics.config_canonical import config_hash, privacy_settings
 from hushstream.topics.config_pipeline import Count, Mean, Sum
 from hushstream.topics.config_values import format_duration
-from hushstream.topics.events import Column, InputFields, PipelineFields, encode_key
+from hushstream.topics.event_keys import encode_key
+from hushstream.topics.events import Column, InputFields, PipelineFields
 from hushstream.topics.names import dead_letter_topic, late_topic
 from hushstream.topics.schedule import Schedule
 

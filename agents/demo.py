@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config import Config
-from hushstream.topics.events import decode_key
+from hushstream.topics.event_keys import decode_key
 from hushstream.topics.frames import Cells, decode
 from hushstream.topics.names import Names
 from hushstream.topics.records import Request, encode

@@ -17,7 +17,7 @@ from hushstream.mechanisms.contract import I64, compact
 from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import derive
-from hushstream.topics.events import Bad, Decoded, Decoder, Raw, View
+from hushstream.topics.events import Bad, Decoded, Raw, View
 from hushstream.topics.frames import Barrier, Slice, encode_barrier, encode_events
 from hushstream.topics.names import Names
 from hushstream.topics.records import ClockRecord, Marker, Skipped, Start, Trigger
@@ -30,7 +30,7 @@ from .step import Out, Step
 from .store import Reader
 from .timeline import Timeline, advance
 
-CACHED = 500_000  # units whose digest is remembered
+CACHED = 250_000  # units whose digest is remembered
 Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
 
 
@@ -40,6 +40,20 @@ class Segment(NamedTuple):
     low: int
     high: int
     then: ClockRecord | None
+
+
+class Digests(dict[Any, bytes]):
+    """Keyed digests of the units that were met lately."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__()
+        self._key = key
+
+    def __missing__(self, unit: Any) -> bytes:
+        """The digest of a unit that was not met lately."""
+        digest = hashlib.blake2b(encode_unit(unit), digest_size=16, key=self._key).digest()
+        self[unit] = digest
+        return digest
 
 
 class Ingest:
@@ -56,17 +70,12 @@ class Ingest:
         self.source = source
         self.partition = partition
         self._names = names
-        self._unit_key = unit_key
         self._dead_key = derive(unit_key, "dead letters")
-        self._decoder = Decoder(
-            source.fields,
-            [p.fields for p in source.pipelines],
-            [p.mechanism for p in source.pipelines],
-        )
+        self._decoder = source.decoder
         self._bounds = {
             p.name: Bound(p, names, partition, statuses) for p in source.pipelines if p.direct
         }
-        self._digests: dict[Any, bytes] = {}
+        self._digests = Digests(unit_key)
         self._strays: set[Any] = set()
         self._floors: dict[str, int] = {}
 
@@ -246,22 +255,12 @@ class Ingest:
 
     def _digest(self, decoded: Decoded, segment: Segment) -> NDArray[np.uint8]:
         """(rows, 16) keyed digests of the units of a segment; meaningless in bad rows."""
-        known = self._digests
+        if len(self._digests) > CACHED:  # a cache, not state
+            self._digests.clear()
+            self._strays.clear()
         units = decoded.unit[segment.low : segment.high]
-        try:
-            listed = [known[unit] for unit in units]
-        except KeyError:
-            if len(known) > CACHED:  # a cache, not state
-                known.clear()
-                self._strays.clear()
-            for unit in units:
-                if unit not in known:
-                    known[unit] = self._one_digest(unit)
-            listed = [known[unit] for unit in units]
-        return np.frombuffer(b"".join(listed), np.uint8).reshape(-1, 16)
-
-    def _one_digest(self, unit: object) -> bytes:
-        return hashlib.blake2b(encode_unit(unit), digest_size=16, key=self._unit_key).digest()
+        listed = b"".join(map(self._digests.__getitem__, units))
+        return np.frombuffer(listed, np.uint8).reshape(-1, 16)
 
     def _reject(self, records: Sequence[Raw], decoded: Decoded, step: Step) -> Decoded:
         wrong = self._misplaced(decoded)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from hushstream.mechanisms.contract import Mechanism
-from hushstream.topics.events import InputFields, PipelineFields
+from hushstream.topics.events import Decoder, InputFields, PipelineFields
 from hushstream.topics.schedule import Schedule
 
 
@@ -60,6 +61,12 @@ class Input:
     partitioner: str  # "none", "murmur2" or "crc32"
     frames: bool  # records are columnar frames instead of JSON
     pipelines: tuple[Pipeline, ...]
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """One for all partitions: they meet the same keys."""
+        mechanisms = [p.mechanism for p in self.pipelines]
+        return Decoder(self.fields, [p.fields for p in self.pipelines], mechanisms)
 
 
 @dataclass(frozen=True)

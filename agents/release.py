@@ -16,7 +16,8 @@ from statistics import NormalDist
 from typing import Any
 
 from hushstream.mechanisms.contract import I64, Releases
-from hushstream.topics.events import decode_key, utc
+from hushstream.topics.event_keys import decode_key
+from hushstream.topics.events import utc
 from hushstream.topics.records import Trigger, encode
 
 from . import statement

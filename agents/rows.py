@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hushstream.mechanisms.contract import Mechanism, Rows
 from hushstream.mechanisms.keys import Keys
+from numpy.typing import NDArray
 
 from .bound import sortable
 from .step import Step
@@ -39,21 +40,23 @@ class RowTable:
 
     def store(self, window: int, rows: Rows, step: Step) -> None:
         """Put rows and their index entries into a step."""
-        blob, width = self._packed(rows), self._layout.itemsize
-        fresh = self._packed(self._mechanism.init_rows(rows.key))
-        prefix = ROW + sortable(window)
-        for place, key in enumerate(rows.key.tolist()):
-            value = blob[place * width : (place + 1) * width]
-            if value == fresh[place * width : (place + 1) * width]:
-                step.rows[prefix + key] = None  # as if never seen: not worth a row
-                continue
-            step.rows[prefix + key] = value
-            step.local.update(derived(prefix + key, value))
+        packed = self._packed(rows)
+        # A row like a fresh one is not worth storing: as if its key had never been seen.
+        worth = (packed != self._packed(self._mechanism.init_rows(rows.key))).any(axis=1)
+        blob, width = packed.tobytes(), packed.shape[1]
+        keys, prefix = rows.key.tolist(), ROW + sortable(window)
+        values = [
+            blob[place * width : (place + 1) * width] if stored else None
+            for place, stored in enumerate(worth.tolist())
+        ]
+        step.rows.update(zip([prefix + key for key in keys], values, strict=True))
+        for place in np.flatnonzero(worth & (rows.due != 0)).tolist():
+            step.local[_due_key(sortable(window), int(rows.due[place])) + keys[place]] = b""
 
-    def _packed(self, rows: Rows) -> bytes:
+    def _packed(self, rows: Rows) -> NDArray[np.uint8]:
         packed = np.zeros(len(rows.key), self._layout)
         packed["due"], packed["cell"] = rows.due, rows.cell
-        return packed.tobytes()
+        return packed.view(np.uint8).reshape(len(packed), self._layout.itemsize)
 
 
 def derived(key: bytes, value: bytes | None) -> Changes:

@@ -20,10 +20,10 @@ from hushstream.mechanisms.contract import I64, Mechanism, compact
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
+from .event_keys import KeyTable
 from .event_times import FACTORS, LATEST, fits, iso, scale, scaled
 from .event_types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
-MAX_KEY = 1024  # bytes of one encoded key
 MAX_UNIT = 4096  # bytes of one encoded unit
 
 Bad = dict[int, str]  # row -> reason, a word from `REASONS`
@@ -133,6 +133,7 @@ class Decoder:
         tree = tree_of(paths)
         self._decode = msgspec.json.Decoder(define(tree)).decode
         self._kinds = paths
+        self._tables = {p.key: KeyTable(len(p.key)) for p in pipelines}
         self._get = {path: getter(path, tree) for path in paths}
 
     def decode(self, records: Sequence[Raw]) -> Decoded:
@@ -147,10 +148,10 @@ class Decoder:
         return Decoded(time, unit, views, bad)
 
     def _parse(self, records: Sequence[Raw]) -> tuple[list[Any], Bad]:
-        decode, limit = self._decode, self._fields.max_record_bytes
+        values: list[Any] = [r.value for r in records]
         try:
-            if max((len(r.value) for r in records), default=0) <= limit:  # type: ignore[arg-type]
-                return [decode(r.value) for r in records], {}  # type: ignore[arg-type]
+            if max(map(len, values), default=0) <= self._fields.max_record_bytes:
+                return list(map(self._decode, values)), {}
         except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
             pass  # at least one bad record: find out which, one by one
         bad: Bad = {}
@@ -212,7 +213,7 @@ class Decoder:
         columns = [self._column(path, "unit", events, bad) for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
-        small = all(len(r.value or b"") <= MAX_UNIT for r in records)
+        small = max((len(r.value or b"") for r in records), default=0) <= MAX_UNIT
         if small and len(columns) == 1 and None not in units:
             return units
         for row, values in enumerate(zip(*columns, strict=True)):
@@ -244,22 +245,11 @@ class Decoder:
         self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
         columns = [self._column(path, "key", events, bad, own) for path in p.key]
-        values = list(zip(*columns, strict=True)) if columns else [()] * len(events)
-        # True == 1 in Python: the type is part of the key.
-        mixed = any(bool in set(map(type, c)) for c in columns)
-        tagged = [(*v, *map(type, v)) for v in values] if mixed else values
-        distinct = dict.fromkeys(tagged)
-        place = dict(zip(distinct, range(len(distinct)), strict=True))
-        key = np.fromiter(map(place.__getitem__, tagged), np.intp, len(tagged))
-        width = len(p.key)
-        used = [v[:width] for v in place] if mixed else list(place)
-        listed = list(map(encode_key, used))
-        wrong = _wrong_keys(used, listed)
-        if wrong:
-            for row in np.flatnonzero(np.isin(key, list(wrong))).tolist():
-                if row not in bad:
-                    own.setdefault(row, wrong[int(key[row])])
-        return Keys.of(listed), key
+        keys, key, wrong = self._tables[p.key].of(columns, len(events))
+        for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
+            if row not in bad:
+                own.setdefault(row, wrong[int(key[row])])
+        return keys, key
 
     def _values(self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad) -> I64:
         out = np.zeros((len(events), len(p.columns)), np.int64)
@@ -316,16 +306,6 @@ class Decoder:
         return View(rows, encoded.keys.take(used), key.astype(np.intp), value, sign[rows], own)
 
 
-def encode_key(values: Sequence[Any]) -> bytes:
-    """A composite key as canonical JSON; injective, and readable again in a release."""
-    return msgspec.json.encode(values)
-
-
-def decode_key(key: bytes) -> list[Any]:
-    """The values behind `encode_key`."""
-    return msgspec.json.decode(key)  # type: ignore[no-any-return]
-
-
 def _float(value: Any) -> float:
     try:
         return math.nan if value is None else float(value)
@@ -340,17 +320,6 @@ def _sign(value: Any) -> int | None:
     if isinstance(value, bool):  # "deleted": true
         return -1 if value else 1
     return None if isinstance(value, float) else _SIGNS.get(value)
-
-
-def _wrong_keys(keys: Sequence[tuple[Any, ...]], encoded: Sequence[bytes]) -> Bad:
-    """Places of keys that cannot be used, with the reason."""
-    wrong = {i: "huge_key" for i, text in enumerate(encoded) if len(text) > MAX_KEY}
-    columns = list(zip(*keys, strict=True))
-    for value, reason in (("", "empty_key"), (None, "missing_key")):
-        for column in columns:
-            if value in column:
-                wrong |= {i: reason for i, v in enumerate(column) if v == value}
-    return wrong
 
 
 def _good(n: int, *faults: Bad) -> NDArray[np.intp]:

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from hushstream.mechanisms.errors import ConfigError
+from hushstream.topics.event_keys import MAX_KEY, decode_key, encode_key
 from hushstream.topics.events import (
-    MAX_KEY,
     MAX_UNIT,
     REASONS,
     Column,
@@ -20,8 +20,6 @@ from hushstream.topics.events import (
     InputFields,
     PipelineFields,
     Raw,
-    decode_key,
-    encode_key,
     utc,
 )
 from hypothesis import given
