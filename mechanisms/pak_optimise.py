@@ -157,14 +157,45 @@ def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
             raise ParameterError("beta", problem.beta, "kappa exceeds its cap for every split")
         records, tail, safety, factor, split = best[1]
         scale = normal.decimal(problem.scale)
-        rank = int(safety * tail * records) + 1
-        levels = _levels(problem, records, rank, split * problem.epsilon)
-        error = scale * _error(problem, records, split, factor, levels or [], _SHAPES[0])
+        error = _predicted(problem, best[1]) or Decimal(0)
         top = problem.noise(problem.records) * problem.top
         even = normal.decimal(1 / tail).ln() * scale * top / error / problem.top
     return Choice(
         records, tail, safety, factor, split, float(error), float(top), min(1.0, float(even))
     )
+
+
+def predicted(
+    problem: Problem, records: int, tail: Fraction, safety: Fraction, factor: Fraction,
+    split: Fraction,
+) -> float | None:  # fmt: skip
+    """Predicted error of the last prefix sum, in grid steps, as `Choice.error` has it.
+
+    None where the rank exceeds the records of the warm-up, or the smooth threshold has no noise
+    scale.
+    """
+    with localcontext(normal.precision(_DIGITS)):
+        error = _predicted(problem, (records, tail, safety, factor, split))
+    return None if error is None else float(error)
+
+
+def fixed(problem: Problem) -> float:
+    """The same with B itself, the warm-up's sum having all of ε."""
+    with localcontext(normal.precision(_DIGITS)):
+        noise = problem.noise(problem.records)
+        if problem.published:
+            noise += Decimal(2).sqrt() / normal.decimal(problem.epsilon)
+        return float(noise * problem.top)
+
+
+def _predicted(problem: Problem, numbers: _Numbers) -> Decimal | None:
+    records, tail, safety, factor, split = numbers
+    rank = int(safety * tail * records) + 1
+    levels = _levels(problem, records, rank, split * problem.epsilon)
+    if levels is None:
+        return None
+    error = _error(problem, records, split, factor, levels, _SHAPES[0])
+    return normal.decimal(problem.scale) * error
 
 
 def _astray(problem: Problem, rank: int, split: Fraction) -> Decimal:

@@ -17,7 +17,7 @@ from .process import chosen
 from .slots import Slots
 from .slots_plan import SlotParameters, check_delta, sampler_delta, slots_of
 from .threshold_smooth import SmoothQuantile
-from .validate import one_of, positive
+from .validate import non_negative, one_of, positive
 
 _FANOUT = 16
 _TALLEST = 5
@@ -87,9 +87,17 @@ def draws(slots: Slots) -> int:
 
 def advise(parameters: PakParameters, setting: Setting, slots: Slots, counter: Counter) -> Choice:
     """The optimiser's choice for this warm-up; says whether a threshold is better than B."""
-    known = parameters.excess
+    problem = problem_of(parameters, setting, slots, counter)
+    return optimise(problem, [parameters.expected * slots.warmup_slots])
+
+
+def problem_of(
+    parameters: PakParameters, setting: Setting, slots: Slots, counter: Counter
+) -> Problem:
+    """What the optimiser is told."""
+    known = non_negative("excess", parameters.excess)
     late = slots.slots - slots.warmup_slots
-    problem = Problem(
+    return Problem(
         records=max(2, parameters.expected * slots.slots),
         top=slots.top,
         epsilon=setting.epsilon / slots.bound,
@@ -100,7 +108,6 @@ def advise(parameters: PakParameters, setting: Setting, slots: Slots, counter: C
         beta=_beta(parameters),
         unit_error=mean_error(counter, late, late // 2),
     )
-    return optimise(problem, [parameters.expected * slots.warmup_slots])
 
 
 def _chooser(

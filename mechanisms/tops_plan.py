@@ -13,7 +13,7 @@ from .slots_plan import SlotParameters, check_delta, sampler_delta, slots_of
 from .smoothing import Smoother
 from .threshold import noise_penalty
 from .tops import Tops, Warmup
-from .validate import at_least, one_of
+from .validate import at_least, non_negative, one_of
 
 _FINEST = 64
 _LARGEST = 1 << 40
@@ -69,7 +69,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     warmup, first = _warmup(parameters, slots, epsilon)
     penalty = noise_penalty(
         slots.thresholds, slots.warmup_slots, parameters.fanout, height,
-        epsilon, _excess(parameters, slots),
+        epsilon, excess_of(parameters, slots),
     )  # fmt: skip
     tree = (
         Chunks(parameters.fanout, height - skip, epsilon)
@@ -113,10 +113,9 @@ def _warmup(
     return Warmup(chunks, parameters.fanout**skip), epsilon * share
 
 
-def _excess(parameters: TopsParameters, slots: Slots) -> Fraction:
-    if parameters.excess < 0:
-        raise ParameterError("excess", parameters.excess, "must not be negative")
-    if parameters.excess:
+def excess_of(parameters: TopsParameters, slots: Slots) -> Fraction:
+    """c in grid steps, as stated or by default."""
+    if non_negative("excess", parameters.excess):
         return Fraction(parameters.excess).limit_denominator(1 << 20)
     return Fraction(slots.top, _TAIL)
 

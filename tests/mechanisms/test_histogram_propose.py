@@ -155,8 +155,8 @@ def test_windows_of_an_epoch_share_the_bound() -> None:
 @pytest.mark.usefixtures("coarse")
 def test_the_mean_over_triggers_is_another_goal() -> None:
     work = drawn("many keys each", 6, 3000)
-    last = propose(FIXED, SETTING, [[work]], planned)
-    mean = propose(FIXED, SETTING, [[work]], planned, "mean", repeats=2)
+    last = propose(FIXED, QUICK, [[work]], planned)
+    mean = propose(FIXED, QUICK, [[work]], planned, "mean", repeats=2)
     for found, name in ((last, "last"), (mean, "mean")):
         outcome = found.outcomes[found.parameters]
         assert outcome.score == pytest.approx(float(getattr(outcome, name)[0]) / len(work.unit))
