@@ -8,8 +8,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from hushstream.mechanisms.errors import EngineError, LedgerError
 from hushstream.topics.config_clients import librdkafka_options
 from hushstream.topics.config_model import Kafka
@@ -20,6 +27,7 @@ from .model import Deployment
 from .specs import TopicSpec, internal_topics, layout, public_topics
 
 log = logging.getLogger("hushstream.kafka")
+OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
 QUIET = {"logger": logging.getLogger("hushstream.librdkafka"), "log_level": 0}
 
 
@@ -126,7 +134,11 @@ class Cluster:
             time.sleep(0.1)
 
     def read(self, topic: str, partition: int = 0, start: int = 0) -> list[Any]:
-        """All committed records of one partition, as confluent messages."""
+        """All committed records of one partition, as confluent messages.
+
+        A commit returns before its records become visible. So whatever was written before the
+        call is waited for, unless a producer died and left its transaction open.
+        """
         options = {
             "group.id": f"hush-read-{secrets.token_hex(4)}",
             "enable.auto.commit": False,
@@ -135,21 +147,44 @@ class Cluster:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
         }
+        written = self._written(topic, partition)
+        until = time.monotonic() + OPEN_SECONDS
         client = Consumer(self._options | options)
         try:
             client.assign([TopicPartition(topic, partition, start)])
             found: list[Any] = []
-            while True:
-                message = client.poll(10.0)
+            reached = -1  # where the last end of the partition was seen
+            while reached < written and not (reached >= 0 and time.monotonic() > until):
+                message = client.poll(10.0 if reached < 0 else 0.1)
                 if message is None:
-                    raise EngineError(f"{topic}-{partition} could not be read to its end")
-                if message.error():
-                    if message.error().code() == -191:  # end of partition
-                        return found
+                    if reached < 0:
+                        raise EngineError(f"{topic}-{partition} could not be read to its end")
+                elif not message.error():
+                    found.append(message)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    reached = message.offset()
+                else:
                     raise EngineError(f"{topic}-{partition}: {message.error().str()}")
-                found.append(message)
+            return found
         finally:
             client.close()
+
+    def _written(self, topic: str, partition: int) -> int:
+        """The end of a partition, open transactions and all."""
+        place = TopicPartition(topic, partition)
+        until = time.monotonic() + self._patience
+        while True:
+            answer = self._admin.list_offsets(
+                {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+            )
+            try:
+                return int(answer[place].result().offset)
+            except KafkaException as error:  # a topic has no leader for a moment after its making
+                if time.monotonic() > until:
+                    raise EngineError(
+                        f"{topic}-{partition}: its end is unknown: {error.args[0].str()}"
+                    ) from None
+                time.sleep(0.1)
 
     def producer(self, **options: Any) -> Producer:
         """A producer with this cluster's settings."""
