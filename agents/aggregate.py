@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,7 @@ class Aggregate:
         self._runs = Runs()
         self._upstream = [0] * upstreams
         self._floor: int | None = None
+        self._garbage = False
         self.position = -1
 
     def open(self, reader: Reader, marker: Marker) -> None:
@@ -87,7 +89,7 @@ class Aggregate:
         self._runs = Runs.load(reader)
         self._buffer.clear()
         self._buffered = 0
-        self._floor = None
+        self._floor, self._garbage = None, False
         self._upstream = list(marker.upstream.get(self.pipeline.name, [0] * self._upstreams))
         self._totals = {
             int.from_bytes(key[1:9], "big"): np.frombuffer(value, np.int64)
@@ -121,6 +123,8 @@ class Aggregate:
     def _take(self, frame: object, marker: Marker) -> Trigger | None:
         if isinstance(frame, Cells):
             self._check(frame.part.key)
+            if self._floor is not None and frame.window < self._floor:
+                return None  # on its way when its window was refused
             self._buffer[frame.window, frame.batch].append(frame.part)
             self._buffered += len(frame.part.key)
             return None
@@ -308,22 +312,35 @@ class Aggregate:
             step.out.append(finished(topic, trigger, self.partition))
         step.marker = self._marker(marker, trigger.ordinal)
         step.counts[self.pipeline.name, "manifests"] += 1
-        if trigger.final:
-            self._floor = trigger.window  # rows of this one go once it is committed
 
-    def forget(self, reader: Reader, step: Step, limit: int) -> None:
-        """Delete up to ``limit`` rows of windows that are over."""
-        if self._floor is None:
-            return
-        left = limit
+    def over(self, floor: int) -> None:
+        """Windows below ``floor`` are over: what comes for them is dropped, their rows go."""
+        if floor != self._floor:
+            self._floor = floor
+            self._garbage = True
+
+    def forget(self, reader: Reader, step: Step, limit: int) -> bool:
+        """Delete up to ``limit`` rows of windows that are over; True if there were any.
+
+        Some may never have been released: the budget did not pay for them.
+        """
+        if not self._garbage or self._floor is None:
+            return False
+        found = 0
+        for place in self._runs.below(self._floor):
+            step.rows.update(self._runs.drop(place))
+            found += 1
+        for place in [p for p in self._buffer if p[0] < self._floor]:
+            del self._buffer[place]
+        self._buffered = sum(len(p.key) for ps in self._buffer.values() for p in ps)
         for tag in (ROW, STATUS, DUE):
-            for key, _ in reader.scan(tag + sortable(-(1 << 62)), tag + sortable(self._floor)):
-                if left == 0:
-                    step.more = True
-                    return
+            scan = reader.scan(tag + sortable(-(1 << 62)), tag + sortable(self._floor))
+            for key, _ in islice(scan, limit - found):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)
-                left -= 1
-        self._floor = None
+                found += 1
+        step.more = step.more or found >= limit
+        self._garbage = found > 0
+        return found > 0
 
 
 def noise_of(pipeline: Pipeline, trigger: Trigger, secret: bytes) -> KeyedNoise:

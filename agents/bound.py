@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -158,14 +159,17 @@ class Bound:
 
     def forget(self, reader: Reader, floor: int, step: Step, limit: int) -> bool:
         """Delete up to ``limit`` unit rows of epochs before window ``floor``; True if any."""
-        end = self._prefix + sortable(self.pipeline.windows.epoch(floor))
+        totals = TOTAL + self._prefix[len(UNIT) :]
+        ranges = [
+            (self._prefix, self._prefix + sortable(self.pipeline.windows.epoch(floor))),
+            (totals, totals + sortable(floor)),  # left by windows that were refused
+        ]
         found = 0
-        for key, _ in reader.scan(self._prefix, end):
-            step.rows.setdefault(key, None)
-            found += 1
-            if found == limit:
-                step.more = True
-                break
+        for begin, end in ranges:
+            for key, _ in islice(reader.scan(begin, end), limit - found):
+                step.rows.setdefault(key, None)
+                found += 1
+        step.more = step.more or found == limit
         return found > 0
 
 

@@ -103,11 +103,8 @@ class Clock:
         records = []
         charge = self._ledger.charges.get(place)
         if charge is None:
-            affordable = place not in self._ledger.refused and self._ledger.affordable(pipeline)
-            if not affordable:
-                if place not in self._ledger.refused:
-                    records.append(self._ledger.next("refused", now, self._refusal(place)))
-                return records, Skipped(pipeline.name, epoch, due.window, now)
+            if not self._payable(pipeline, epoch):
+                return self.refuse(pipeline, due.window, now)
             body = charge_body(pipeline, epoch, self._version, self._fingerprint)
             charge = self._ledger.next("charge", now, body)
             records.append(charge)
@@ -122,9 +119,41 @@ class Clock:
         )  # fmt: skip
         return records, trigger
 
-    def _refusal(self, place: tuple[str, int]) -> dict[str, Any]:
-        name, epoch = place
-        return {"pipeline": name, "epoch": epoch, "reason": "the budget's limit is reached"}
+    def unpaid(self, now: int) -> list[tuple[Pipeline, int]]:
+        """Windows that have begun, or may receive records soon, and cannot be paid for.
+
+        Epochs are only ever added, so what cannot be paid for now cannot be later; unless the
+        limit is raised, which counts for epochs that have not begun. A pipeline that is triggered
+        by request is refused at its triggers: its windows have nothing to do with this time.
+        """
+        found = []
+        for name, pipeline in self._pipelines.items():
+            timeline = self.timelines[name]
+            if pipeline.external or timeline.first is None:
+                continue
+            last = pipeline.windows.window(now + pipeline.max_future_skew)
+            for window in range(timeline.floor, last + 1):
+                open_ = window not in timeline.closed and not timeline.done.get(window)
+                if open_ and not self._payable(pipeline, pipeline.windows.epoch(window)):
+                    found.append((pipeline, window))
+                    break  # the whole epoch is closed with it; the rest comes with the next beat
+        return found
+
+    def refuse(self, pipeline: Pipeline, window: int, now: int) -> tuple[list[Record], ClockRecord]:
+        """The ledger record, if it is not there, and the clock record of a refused epoch."""
+        epoch = pipeline.windows.epoch(window)
+        name = pipeline.name
+        end = (epoch + 1) * pipeline.windows.per_epoch
+        body = {"pipeline": name, "epoch": epoch, "reason": "the budget's limit is reached"}
+        known = (name, epoch) in self._ledger.refused
+        records = [] if known else [self._ledger.next("refused", now, body)]
+        return records, Skipped(name, epoch, window, now, end)
+
+    def _payable(self, pipeline: Pipeline, epoch: int) -> bool:
+        place = pipeline.name, epoch
+        if place in self._ledger.charges:
+            return True
+        return place not in self._ledger.refused and self._ledger.affordable(pipeline)
 
     def _check(self, pipeline: Pipeline, charge: Record) -> None:
         if charge.body["config_hash"] != pipeline.config_hash:
@@ -245,6 +274,9 @@ class ClockOwner:
                 await self._commit(charges, [record])
                 if isinstance(record, Skipped):
                     break  # what else was due of this window no longer is
+        for pipeline, window in clock.unpaid(now):
+            charges, record = clock.refuse(pipeline, window, now)
+            await self._commit(charges, [record])
 
     async def _read_requests(self) -> None:
         # Only the requests topic can deliver: all raw partitions are paused.

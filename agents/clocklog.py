@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.records import Beat, ClockRecord
 
-from .timeline import Timeline, fold
+from .timeline import Over, Timeline, fold
 
 Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
 
@@ -23,6 +23,7 @@ class ClockLog:
     def __init__(self, horizons: dict[str, int], entries: Iterable[Entry] = ()) -> None:
         self._horizons = horizons
         self._entries: list[Entry] = list(entries)
+        self._over = self._overs()
         self._base = 0  # beats below it may be missing
         self.end = self._entries[-1][0] + 1 if self._entries else 0
 
@@ -32,6 +33,7 @@ class ClockLog:
             return
         self._entries.append((place, record))
         self.end = place + 1
+        self._note(self._over, record)
 
     def since(self, place: int) -> list[Entry]:
         """Entries at or above ``place``.
@@ -61,6 +63,22 @@ class ClockLog:
         end = fresh[-1][0] + 1 if fresh else 0
         self._entries = fresh + [e for e in self._entries if e[0] >= end]
         self._base = 0
+        self._over = self._overs()
+
+    def over(self, pipeline: str) -> Over:
+        """Which windows of a pipeline are over."""
+        return self._over[pipeline]
+
+    def _overs(self) -> dict[str, Over]:
+        overs = {name: Over() for name in self._horizons}
+        for _, record in self._entries:
+            self._note(overs, record)
+        return overs
+
+    def _note(self, overs: dict[str, Over], record: ClockRecord) -> None:
+        name = getattr(record, "pipeline", None)
+        if name in overs:
+            overs[name].apply(record)
 
     @property
     def base(self) -> int:

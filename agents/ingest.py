@@ -78,6 +78,7 @@ class Ingest:
         self._digests = Digests(unit_key)
         self._strays: set[Any] = set()
         self._floors: dict[str, int] = {}
+        self._fresh: set[str] = set()
 
     def step(
         self,
@@ -146,10 +147,11 @@ class Ingest:
         self, reader: Reader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
     ) -> None:
         advance(timelines, record)
+        if isinstance(record, Skipped) or (isinstance(record, Trigger) and record.final):
+            self._floors[record.pipeline] = timelines[record.pipeline].floor
+            self._fresh.add(record.pipeline)
         if not isinstance(record, Trigger):
             return
-        if record.final:
-            self._floors[record.pipeline] = record.window + 1
         pipeline = next(p for p in self.source.pipelines if p.name == record.pipeline)
         if pipeline.config_hash != record.config_hash:
             raise EngineError(
@@ -169,14 +171,17 @@ class Ingest:
         Deleting unit rows of an epoch that is still open would give its units a second bound.
         """
         self._floors.clear()
+        self._fresh.clear()
 
     def forget(self, reader: Reader, step: Step, limit: int) -> None:
         """Delete up to ``limit`` unit rows of epochs that are over."""
         for name, floor in list(self._floors.items()):
-            if name not in self._bounds or not self._bounds[name].forget(
-                reader, floor, step, limit
-            ):
+            bound = self._bounds.get(name)
+            found = bound is not None and bound.forget(reader, floor, step, limit)
+            # The step that ends an epoch may write rows of it: look again once it is committed.
+            if not found and name not in self._fresh:
                 del self._floors[name]
+        self._fresh.clear()
 
     def _use(
         self,

@@ -122,10 +122,11 @@ class Engine:
                 yield VirtualShard(stage, log, genesis)
             for p in source.pipelines:
                 for n in range(0 if p.direct else p.units_partitions):
-                    units = UnitsShard(p, n, names, source.partitions, feedback)
+                    units = UnitsShard(p, n, names, source.partitions, self._clock, feedback)
                     yield VirtualShard(units, self._logs[names.units(p.name), n], genesis)
                 for n in range(p.cells_partitions):
-                    last = AggregateShard(p, n, names, secret, bound_upstreams(p, source))
+                    upstreams = bound_upstreams(p, source)
+                    last = AggregateShard(p, n, names, secret, upstreams, self._clock)
                     yield VirtualShard(last, self._logs[names.cells(p.name), n], genesis)
 
     def _end(self, topic: str, partition: int) -> int:

@@ -60,6 +60,10 @@ class Runs:
         """Deletions of all runs of a micro-batch."""
         return {chunk.row: None for chunk in self._chunks.pop(place, [])}
 
+    def below(self, floor: int) -> list[Place]:
+        """Micro-batches of windows before ``floor`` of which something is stored."""
+        return [place for place, chunks in self._chunks.items() if chunks and place[0] < floor]
+
     def rows(self, place: Place) -> int:
         """Rows stored for a micro-batch, keys of several runs counted several times."""
         return sum(chunk.rows for chunk in self._chunks.get(place, ()))

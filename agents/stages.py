@@ -137,9 +137,11 @@ class UnitsShard:
         partition: int,
         names: Names,
         upstreams: int,
+        clock: ClockLog,
         feedback: Mapping[str, Feedback],
     ) -> None:
         self._pipeline = pipeline
+        self._tidy = Tidy(pipeline.name, clock)
         self._feedback = feedback.get(pipeline.name)
         self._stage = UnitsStage(pipeline, partition, names, upstreams, _statuses(feedback))
         self.position = 0
@@ -147,6 +149,7 @@ class UnitsShard:
     def open(self, reader: Reader, marker: Marker) -> None:
         """Stand where the marker stands."""
         self._stage.reopen()
+        self._tidy.reopen()
         self.position = marker.applied
 
     def step(
@@ -156,11 +159,11 @@ class UnitsShard:
         taken = self._usable(records[:FRAMES])
         if len(taken) < len(records):
             fetched = taken[-1].offset + 1 if taken else marker.applied
+        self._tidy.look(marker, self._stage)
         step = self._stage.step(reader, marker, taken, fetched)
         if step is not None:
-            self._stage.forget(reader, step, GARBAGE)
             self.position = step.marker.applied
-        return step
+        return self._tidy.sweep(reader, marker, self._stage, step)
 
     def _usable(self, frames: Sequence[Any]) -> Sequence[Any]:
         if self._feedback is None:
@@ -178,9 +181,16 @@ class AggregateShard:
     """The aggregate stage of one cells partition."""
 
     def __init__(
-        self, pipeline: Pipeline, partition: int, names: Names, secret: bytes, upstreams: int
+        self,
+        pipeline: Pipeline,
+        partition: int,
+        names: Names,
+        secret: bytes,
+        upstreams: int,
+        clock: ClockLog,
     ) -> None:
         self._stage = Aggregate(pipeline, partition, names, derive(secret, "noise"), upstreams)
+        self._tidy = Tidy(pipeline.name, clock)
 
     @property
     def position(self) -> int:
@@ -190,15 +200,62 @@ class AggregateShard:
     def open(self, reader: Reader, marker: Marker) -> None:
         """Take up committed state."""
         self._stage.open(reader, marker)
+        self._tidy.reopen()
 
     def step(
         self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
         """Take frames until something has to be committed."""
+        self._tidy.look(marker, self._stage)
         step = self._stage.step(reader, marker, records, fetched)
+        return self._tidy.sweep(reader, marker, self._stage, step)
+
+
+class Sweepable(Protocol):
+    """A stage that holds rows by window."""
+
+    def over(self, floor: int) -> None: ...
+
+    def forget(self, reader: Reader, step: Step, limit: int) -> bool: ...
+
+
+class Tidy:
+    """Tells a stage which windows are over: released to the end, or refused by the clock.
+
+    What was released follows from the committed marker, so nothing is deleted that a repeated
+    step may need. A refused window is over at once: nothing of it will ever be released.
+    """
+
+    def __init__(self, pipeline: str, clock: ClockLog) -> None:
+        self._pipeline = pipeline
+        self._clock = clock
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Begin with the marker again."""
+        self._seen: tuple[int, int] | None = None
+        self._floor: int | None = None
+
+    def look(self, marker: Marker, stage: Sweepable) -> None:
+        """Before a step: see whether more windows are over."""
+        over = self._clock.over(self._pipeline)
+        closed = marker.closed.get(self._pipeline, 0)
+        if (closed, over.version) == self._seen:
+            return
+        self._seen = closed, over.version
+        self._floor = over.floor(closed, self._floor)
+        if self._floor is not None:
+            stage.over(self._floor)
+
+    def sweep(
+        self, reader: Reader, marker: Marker, stage: Sweepable, step: Step | None
+    ) -> Step | None:
+        """After a step: delete some rows with it, or alone if there is nothing else to do."""
         if step is not None:
-            self._stage.forget(reader, step, GARBAGE)
-        return step
+            stage.forget(reader, step, GARBAGE)
+            return step
+        alone = Step(marker)
+        return alone if stage.forget(reader, alone, 10 * GARBAGE) else None
 
 
 def bound_upstreams(pipeline: Pipeline, source: Input) -> int:

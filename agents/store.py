@@ -77,15 +77,17 @@ class MemoryStore:
             self._sorted[tag] = sorted(rows)
         ordered = self._sorted[tag]
         for key in ordered[bisect_left(ordered, start) : bisect_left(ordered, end)]:
-            yield key, rows[key]
+            value = rows.get(key)
+            if value is not None:
+                yield key, value
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply a batch of changes."""
         for key, value in changes.items():
             tag = key[:1]
             rows = self._rows.setdefault(tag, {})
-            if (value is None) == (key in rows):
-                self._sorted.pop(tag, None)
+            if value is not None and key not in rows:
+                self._sorted.pop(tag, None)  # deleted keys may stay in it, new ones may not lack
             if value is None:
                 rows.pop(key, None)
             else:

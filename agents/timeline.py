@@ -34,7 +34,8 @@ class Timeline:
         if isinstance(record, Start):
             self.first = self.floor = record.window
         elif isinstance(record, Skipped):
-            self._close(record.window)
+            for window in range(record.window, record.end):
+                self._close(window)
         elif isinstance(record, Trigger):
             self._trigger(record)
 
@@ -59,6 +60,50 @@ class Timeline:
         if self.first is None or window < self.floor or window in self.closed:
             return 0
         return self.done.get(window, 0) + 1
+
+
+class Over:
+    """Which windows of one pipeline are over for a shard that has closed so many triggers.
+
+    Unlike a `Timeline`, it may know more of the clock log than the shard has met. Of that,
+    refused windows alone count: nothing of them will ever be released, wherever a shard stands.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0  # grows whenever an answer may change
+        self._first: int | None = None
+        self._final: dict[int, int] = {}  # window -> ordinal of its last trigger
+        self._refused: dict[int, int] = {}  # window -> end of its refused epoch
+
+    def apply(self, record: ClockRecord) -> None:
+        """Take one record of this pipeline."""
+        if isinstance(record, Start):
+            self._first = record.window
+        elif isinstance(record, Skipped):
+            self._refused[record.window] = record.end
+        elif isinstance(record, Trigger) and record.final:
+            self._final[record.window] = record.ordinal
+        else:
+            return
+        self.version += 1
+
+    def floor(self, ordinal: int, since: int | None = None) -> int | None:
+        """The first window that is not over; None before the pipeline has started.
+
+        Args:
+            ordinal: the last trigger that the shard has closed.
+            since: an earlier answer for a smaller ordinal, where to begin.
+        """
+        if self._first is None:
+            return None
+        window = self._first if since is None else since
+        while True:
+            if self._final.get(window, ordinal + 1) <= ordinal:
+                window += 1
+            elif window in self._refused:
+                window = self._refused[window]
+            else:
+                return window
 
 
 def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, Timeline]:

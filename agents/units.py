@@ -31,11 +31,18 @@ class UnitsStage:
         self.partition = partition
         self._bound = Bound(pipeline, names, partition, statuses)
         self._upstreams = upstreams
-        self._floor: int | None = None
+        self._over: int | None = None
+        self._garbage = False
+
+    def over(self, floor: int) -> None:
+        """Windows below ``floor`` are over, as far as what is committed says."""
+        if floor != self._over:
+            self._over = floor
+            self._garbage = True
 
     def reopen(self) -> None:
-        """Forget which epochs are over: the step that said so may not have been committed."""
-        self._floor = None
+        """Forget which windows are over, until the marker has said so."""
+        self._over, self._garbage = None, False
 
     def step(
         self, reader: Reader, marker: Marker, frames: Sequence[Frame], fetched: int
@@ -51,6 +58,8 @@ class UnitsStage:
             taken = decode(frame.value)
             if isinstance(taken, Events):
                 self._check(taken)
+                if self._over is not None and taken.slice.window < self._over:
+                    continue  # on its way when its window was refused
                 self._bound.absorb(reader, [taken.slice], step)
             elif isinstance(taken, Barrier):
                 if taken.trigger.ordinal != upstream[taken.origin] + 1:
@@ -59,8 +68,6 @@ class UnitsStage:
                 if min(upstream) > closed:
                     closed = taken.trigger.ordinal
                     self._bound.barrier(reader, taken.trigger, step)
-                    if taken.trigger.final:
-                        self._floor = taken.trigger.window + 1
         applied = max(fetched, marker.applied)
         step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
         return step
@@ -74,7 +81,9 @@ class UnitsStage:
                 "partitions were added after genesis; start a new deployment"
             )
 
-    def forget(self, reader: Reader, step: Step, limit: int) -> None:
-        """Delete up to ``limit`` unit rows of epochs that are over."""
-        if self._floor is not None and not self._bound.forget(reader, self._floor, step, limit):
-            self._floor = None
+    def forget(self, reader: Reader, step: Step, limit: int) -> bool:
+        """Delete up to ``limit`` unit rows of epochs that are over; True if there were any."""
+        if not self._garbage or self._over is None:
+            return False
+        self._garbage = self._bound.forget(reader, self._over, step, limit)
+        return self._garbage

@@ -230,11 +230,14 @@ class Worker:
             )
         elif tp.topic == names.units(pipeline.name):
             kind, subject = "bound", pipeline.name
-            stage = UnitsShard(pipeline, tp.partition, names, source.partitions, self._feedback)
+            clock = self._broadcast.clock
+            upstreams = source.partitions
+            stage = UnitsShard(pipeline, tp.partition, names, upstreams, clock, self._feedback)
         else:
             kind, subject = "aggregate", pipeline.name
             upstreams = bound_upstreams(pipeline, source)
-            stage = AggregateShard(pipeline, tp.partition, names, plan.secret, upstreams)
+            clock = self._broadcast.clock
+            stage = AggregateShard(pipeline, tp.partition, names, plan.secret, upstreams, clock)
         return Shard(
             self._shared,
             tp,

@@ -57,12 +57,21 @@ class Start(msgspec.Struct, tag="start", frozen=True):
 
 
 class Skipped(msgspec.Struct, tag="skipped", frozen=True):
-    """A window whose epoch could not be paid for: no trigger, its data are dropped."""
+    """Windows whose epoch could not be paid for: no trigger, their data are dropped.
+
+    They are those from ``window`` on and below ``until``, the end of the epoch.
+    """
 
     pipeline: str
     epoch: int
     window: int
     time: int
+    until: int | None = None  # None: this window alone
+
+    @property
+    def end(self) -> int:
+        """The first window that is not meant."""
+        return self.window + 1 if self.until is None else self.until
 
 
 ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped

@@ -253,15 +253,21 @@ def test_a_failed_step_does_not_free_unit_rows_of_an_epoch_that_is_open_again():
 
 def test_a_failed_step_of_the_units_stage_frees_nothing_either():
     p = deployment().pipelines[0]
-    stage = UnitsStage(p, 0, NAMES, 1)
+    records = [start(p), *(trigger(p, n, (0,)) for n in range(1, 5))]
+    stage = UnitsShard(p, 0, NAMES, 1, ClockLog({"p": 4}, enumerate(records)), {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
     frames = [Frame(n, barrier(p, n + 1, 0, (0,))) for n in range(4)]
-    store.write({b"u" + (0).to_bytes(2, "big") + (1 << 63).to_bytes(8, "big") + b"x" * 16: b"row"})
-    stage.step(store, marker, frames, 4)  # saw the last trigger, and fails
-    stage.reopen()
+    row = b"u" + (0).to_bytes(2, "big") + (1 << 63).to_bytes(8, "big") + b"x" * 16
+    store.write({row: b"row"})
+    failed = stage.step(store, marker, frames, 4)  # saw the last trigger
+    assert failed.marker.closed == {"p": 4} and not failed.rows
+    stage.open(store, marker)
     redone = stage.step(store, marker, frames[:1], 1)
-    stage.forget(store, redone, 100)
     assert not redone.rows
+    marker = commit(store, redone)
+    marker = commit(store, stage.step(store, marker, frames[1:], 4))
+    assert stage.step(store, marker, [], 4).rows == {row: None}  # now that it is committed
 
 
 # -- feedback -------------------------------------------------------------------------------------
@@ -314,7 +320,7 @@ def test_a_status_counts_from_its_trigger_on():
 def test_a_repartitioned_stage_waits_at_the_first_frame_that_needs_more_feedback():
     p = deployment(mechanism=", adaptive_weight = 0.3").pipelines[0]
     feedback = {"p": Feedback(1)}
-    stage = UnitsShard(p, 0, NAMES, 1, feedback)
+    stage = UnitsShard(p, 0, NAMES, 1, ClockLog({"p": 4}), feedback)
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     keys, unit = Keys.of([b"k"]), np.zeros((1, 16), np.uint8)
