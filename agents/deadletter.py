@@ -80,9 +80,11 @@ def copy(
 ) -> Out:
     """A copy by the payload policy; a record too large to copy is replaced by its hash."""
     policy = pipeline.dlq_payload
+    # Some clients see a name up to its first NUL only: all copies are made so.
+    kept = tuple((name.partition("\0")[0], value) for name, value in record.headers)
     size = len(record.key or b"") + len(record.value or b"")
-    size += sum(len(name) + len(value or b"") for name, value in record.headers)
-    key, value, kept = record.key, record.value, record.headers
+    size += sum(len(name) + len(value or b"") for name, value in kept)
+    key, value = record.key, record.value
     if policy == "none":
         key = value = None
         kept = ()

@@ -45,10 +45,17 @@ def where(error: BaseException) -> str:
     return f"{type(error).__name__} {place}"
 
 
+def traced(error: BaseException) -> BaseException | None:
+    """The error if its traceback is to be logged: not that of our own, whose texts say all."""
+    return error if quoting() and not isinstance(error, HushError) else None
+
+
 def told(error: BaseException) -> str:
     """What anybody may read of an error."""
     if isinstance(error, HushError):
         return str(error)
+    if isinstance(error, ImportError):  # speaks of modules, before there is any record
+        return f"{error} ({where(error)})"
     more = "" if quoting() else f" ({MORE})"
     return f"unexpected error: {where(error)}{more}"
 

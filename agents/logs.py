@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from operator import methodcaller
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -14,6 +15,10 @@ from hushstream.topics.events import Raw
 
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
+
+# For a name that is no UTF-8 the extension returns a broken list and an error at once. A call that
+# the interpreter has specialised would not look for the error; this one always does.
+_LISTED = methodcaller("headers")
 
 Advance = Callable[[int], None]
 
@@ -96,5 +101,13 @@ def raw(message: Message) -> Raw:
         message.timestamp()[1],
         message.key(),
         message.value(),
-        tuple(message.headers() or ()),
+        _headers(message),
     )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    """Headers of a message; none if one has a name that is no UTF-8, as in `batches`."""
+    try:
+        return tuple(_LISTED(message) or ())
+    except SystemError:
+        return ()

@@ -25,6 +25,7 @@ from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_clients import aiokafka_options
 from hushstream.topics.config_model import Kafka
 
+from . import batches
 from .kafka import stop_quietly, through_outages
 
 ALIAS = "hush"
@@ -263,6 +264,7 @@ class Transport(driver.Transport):
 
 def register() -> None:
     """Make ``hush://host:port`` a broker address that Faust understands."""
+    batches.install()
     drivers.TRANSPORTS.aliases[ALIAS] = f"{__name__}:Transport"
 
 

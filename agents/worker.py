@@ -25,7 +25,7 @@ from . import transport
 from .broadcast import Broadcast
 from .clock import ClockOwner
 from .clocklog import ClockLog
-from .discreet import quoting, told
+from .discreet import told, traced
 from .feedback import Feedback
 from .ledger import Ledger
 from .metrics import OperatorMetrics, PublicMetrics, code_version
@@ -306,7 +306,7 @@ class Worker:
         if self.error is not None or self.stopped.is_set():
             return
         self.error = error
-        log.error("%s", told(error), exc_info=error if quoting() else None)
+        log.error("%s", told(error), exc_info=traced(error))
         self.public.ready.set(0)
         self.stopped.set()
 

@@ -109,8 +109,8 @@ class Reader:
         try:
             return kind(**values)
         except ValueError as error:  # a dataclass that checks itself
-            name = getattr(error, "name", None)
-            raise self.fail((*path, name) if name in raw else path, str(error)) from error
+            setting = str(getattr(error, "name", ""))
+            raise self.fail((*path, setting) if setting in raw else path, str(error)) from error
 
     def _refuse_unknown(self, raw: Mapping[str, Any], known: Iterable[str], path: Path) -> None:
         for name in raw:

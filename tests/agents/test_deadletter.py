@@ -132,6 +132,11 @@ def test_a_copy_that_would_not_fit_is_replaced_by_its_hash(beyond, where):
     assert size < 1_000_000
 
 
+def test_names_of_headers_end_where_any_client_sees_them_end():
+    out = sent("raw", Raw(0, 0, None, b"x", (("a\0b", b"1"), ("", b"2"))))
+    assert out.headers[:2] == (("a", b"1"), ("", b"2"))
+
+
 def test_a_record_without_a_time_gets_one_that_a_broker_takes():
     assert sent("raw", Raw(0, -1, None, b"x")).timestamp == 0
 

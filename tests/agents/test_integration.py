@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.admin import read_ledger
@@ -177,6 +179,53 @@ def test_a_bad_record_stops_the_worker_where_the_input_says_so(begin):
         said = run.tail("one")
         assert "a bad record (malformed)" in said and "mend the producer" in said
         assert "Traceback" not in said
+
+
+class Name(str):
+    """A header name that is sent as bytes which are no UTF-8."""
+
+    def encode(self, *_: Any, **__: Any) -> bytes:
+        return b"\xff\xfe name"
+
+
+async def produce_batch(run: Local, topic: str, records: list[tuple[bytes, list[Any]]]) -> None:
+    """One batch as a client writes it that does not care what bytes a name has."""
+    producer = AIOKafkaProducer(bootstrap_servers=run.bootstrap)
+    await producer.start()
+    try:
+        batch = producer.create_batch()
+        batch._builder = _DefaultRecordBatchBuilderPy(2, 0, 0, -1, -1, 0, 100_000)
+        for value, headers in records:
+            batch.append(timestamp=None, key=None, value=value, headers=headers)
+        batch.close()
+        await (await producer.send_batch(batch, topic, partition=0))
+    finally:
+        await producer.stop()
+
+
+def test_names_of_headers_that_are_no_text_stop_nothing(begin):
+    """Such a record counts like any other; without this every restart would meet it again."""
+    run = begin(ASKED, "epoch_us")
+    topic = raw_topic(run)
+    good = [json.dumps({"user": f"u{n}", "page": "x", "t": ORIGIN}).encode() for n in range(9)]
+    odd = [("fine", b"1"), (Name("x"), b"2")]
+    records = [(value, odd if n % 2 else []) for n, value in enumerate(good)]
+    records += [(b"{bad", odd), (b"{bad too", [("fine", b"1"), ("cut\0off", b"2")])]
+    records *= 40  # readers may treat the first few otherwise
+    asyncio.run(produce_batch(run, topic, records))
+    run.publish(topic, [json.loads(good[0])])
+    run.start("one")
+    run.trigger(ORIGIN + 21_600 * SECOND)
+    triggers = run.wait_triggers(1)
+    run.wait_released(triggers)
+    assert triggers[0].offsets[topic] == [441]
+    assert run.stop("one") == 0
+    outcome = replay(run.config())
+    assert outcome.agrees and outcome.routed == 361
+    (dead,) = read_topic(run.config().kafka, f"hush.{run.deployment.pipelines[0].name}.dlq", 1)
+    assert [r.value for r in dead.records] == [b"{bad", b"{bad too"] * 40
+    kept = [[name for name, _ in r.headers if "__streams" not in name] for r in dead.records]
+    assert kept == [[], ["fine", "cut"]] * 40
 
 
 def test_records_deleted_before_they_were_applied_stop_the_worker(begin):

@@ -329,9 +329,11 @@ def test_a_worker_tells_everything_at_level_debug(lines):
 
 
 def test_a_worker_tells_the_text_of_our_own_errors(lines):
-    out = lines(logging.INFO)
-    bare_worker().fail(HushError("the ledger is gone"))
-    assert out.getvalue() == "ERROR the ledger is gone\n"
+    for level in (logging.INFO, logging.DEBUG):
+        out = lines(level)
+        bare_worker().fail(HushError("the ledger is gone"))
+        assert out.getvalue() == "ERROR the ledger is gone\n"
+    assert "no module x (ImportError outside" in discreet.told(ImportError("no module x"))
 
 
 def test_errors_in_logs_of_libraries_are_veiled(lines):

@@ -1,0 +1,125 @@
+"""Fetched record batches, whatever bytes the names of their headers are.
+
+To a broker the name of a header is bytes; aiokafka decodes it as UTF-8 and gives up the whole
+fetch where that fails, so that one such record would stop its partition for ever. Here such a
+record is read without its headers, which carry no event; all others are read as always.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import aiokafka.consumer.fetcher
+from aiokafka.record.default_records import DefaultRecord, _DefaultRecordBatchPy
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import decode_varint
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8  # after the base offset
+_OVERHEAD = 12  # base offset and length
+_VERSION = 2  # earlier formats have no headers
+
+
+class Batches:
+    """What aiokafka iterates over: the batches of one fetched partition."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._begin = 0
+        self._batches = MemoryRecords(data)
+
+    def size_in_bytes(self) -> int:
+        """Bytes fetched, those of an unfinished batch included."""
+        return len(self._data)
+
+    def has_next(self) -> bool:
+        """Whether there is another whole batch."""
+        return bool(self._batches.has_next())
+
+    def next_batch(self) -> Any:
+        """The next batch, or None."""
+        batch = self._batches.next_batch()
+        if batch is None:
+            return None
+        begin = self._begin
+        (length,) = _LENGTH.unpack_from(self._data, begin + _LENGTH_AT)
+        self._begin = begin + _OVERHEAD + length
+        if batch.magic < _VERSION:
+            return batch
+        return Batch(batch, memoryview(self._data)[begin : self._begin])
+
+
+class Batch:
+    """A batch that is read quickly as long as it can be, else patiently."""
+
+    def __init__(self, batch: Any, data: memoryview) -> None:
+        self._batch = batch
+        self._data = data
+        for name in ("producer_id", "base_offset", "next_offset"):
+            setattr(self, name, getattr(batch, name))
+        self.is_control_batch = batch.is_control_batch
+        self.is_transactional = batch.is_transactional
+        self.validate_crc = batch.validate_crc
+
+    def __next__(self) -> Any:  # asked of control batches alone
+        return next(self._batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        begun = -1
+        try:
+            for record in self._batch:
+                begun = record.offset
+                yield record
+        except UnicodeDecodeError:
+            yield from (record for record in patiently(self._data) if record.offset > begun)
+
+
+def patiently(data: memoryview) -> Iterator[Any]:
+    """Records of a batch; those with a header name that is no UTF-8 have no headers."""
+    batch = _DefaultRecordBatchPy(data)
+    batch._maybe_uncompress()
+    buffer, place = batch._buffer, batch._pos
+    for _ in range(batch._num_records):
+        length, place = decode_varint(buffer, place)
+        yield _record(batch, buffer, place)
+        place += length
+
+
+def _record(batch: Any, buffer: bytearray, place: int) -> Any:
+    _, place = decode_varint(buffer, place)  # attributes, unused
+    later, place = decode_varint(buffer, place)
+    offset, place = decode_varint(buffer, place)
+    key, place = _bytes(buffer, place)
+    value, place = _bytes(buffer, place)
+    kind = batch.timestamp_type
+    appended = kind == batch.LOG_APPEND_TIME
+    stamp = batch.max_timestamp if appended else batch.first_timestamp + later
+    try:
+        headers = _headers(buffer, place)
+    except UnicodeDecodeError:
+        headers = []
+    return DefaultRecord(batch.base_offset + offset, stamp, kind, key, value, headers)
+
+
+def _headers(buffer: bytearray, place: int) -> list[tuple[str, bytes | None]]:
+    found = []
+    count, place = decode_varint(buffer, place)
+    for _ in range(count):
+        name, place = _bytes(buffer, place)
+        value, place = _bytes(buffer, place)
+        found.append(((name or b"").decode(), value))
+    return found
+
+
+def _bytes(buffer: bytearray, place: int) -> tuple[bytes | None, int]:
+    length, place = decode_varint(buffer, place)
+    if length < 0:
+        return None, place
+    return bytes(buffer[place : place + length]), place + length
+
+
+def install() -> None:
+    """Have every consumer of this process read batches so."""
+    aiokafka.consumer.fetcher.MemoryRecords = Batches
