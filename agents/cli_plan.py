@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from . import statement
+from .cli_advise import advice, advice_options, check, request, show
 from .compiled import compile_config
 from .model import Pipeline
 from .options import config_options, emit, json_option, read_config
@@ -56,18 +57,36 @@ def describe(p: Pipeline) -> dict[str, Any]:
 
 @click.command()
 @config_options
+@advice_options
 @json_option
-def plan(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Print bounds, noise, thresholds and cost, before anything is spent."""
+def plan(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print bounds, noise, thresholds and cost, before anything is spent.
+
+    With --sample or --shape also propose the settings of a histogram. Streams of values (pak,
+    tops) always come with what to expect and a proposal.
+    """
     config = read_config(path, bootstrap, settings)
-    bodies = [describe(p) for p in compile_config(config).pipelines]
-    if as_json:
-        emit({"pipelines": bodies})
-        return
+    deployment, asked = compile_config(config), request(**options)
+    check(config, deployment, asked)
+    bodies = [describe(p) for p in deployment.pipelines]
     console = Console()
-    for p, body in zip(compile_config(config).pipelines, bodies, strict=True):
-        console.print(_table(p, body))
-    _together(console, config.input, compile_config(config).pipelines)
+    if not as_json:
+        for p, body in zip(deployment.pipelines, bodies, strict=True):
+            console.print(_table(p, body))
+        _together(console, config.input, deployment.pipelines)
+    advised = advice(config, deployment, asked, as_json)
+    if as_json:
+        emit({"pipelines": [b | {"advice": advised.get(b["pipeline"])} for b in bodies]})
+        return
+    for p in deployment.pipelines:
+        if p.name in advised:
+            show(console, p, advised[p.name])
 
 
 def _table(p: Pipeline, body: dict[str, Any]) -> Table:
