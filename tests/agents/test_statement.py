@@ -12,7 +12,7 @@ import pytest
 from hushstream.agents.cli_read import line
 from hushstream.agents.release import Writer
 from hushstream.agents.statement import bounds, distribution, key_threshold
-from hushstream.mechanisms.contract import I64
+from hushstream.mechanisms.contract import I64, Batch
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
 from hushstream.mechanisms.process import STEPS
@@ -165,3 +165,37 @@ def test_manifests_do_not_depend_on_the_data():
             [o.value for o in run_.outs[P.release_topic] if b"hush.manifest/1" in (o.value or b"")]
         )
     assert len(found[0]) == 4 and found[0] == found[1] == found[2]
+
+
+SIGNED = 'sign = "gone"\npublic_keys = ["a", "b"]\n'
+
+
+def test_deletions_cost_like_records_and_are_not_matched_with_any():
+    """As the page of the mechanism says; budget 4 pays for two records of a unit in one key."""
+    made = deployment(more=SIGNED)
+    p = made.pipelines[0]
+    sent = [
+        *[(f"u{n}", "a", True) for n in range(500)],  # nothing was ever there
+        *[(f"v{n}", "b", False) for n in range(500)],
+        *[(f"v{n}", "b", True) for n in range(500)],  # taken back
+        *[(f"v{n}", "b", True) for n in range(500)],  # again: no longer paid for
+    ]
+    log = [event(n, user, page, gone=gone) for n, (user, page, gone) in enumerate(sent)]
+    run_ = engine(made, [log], [start(p), trigger(p, 1, [len(log)])])
+    rows = [json.loads(o.value or b"") for o in run_.outs[p.release_topic]]
+    released = {r["key"]["page"]: r["values"]["count"] for r in rows if "key" in r}
+    for page, exact in (("a", -500), ("b", 0)):
+        assert abs(released[page]["value"] - exact) < 6 * released[page]["stddev"]
+    assert released["a"]["value"] < 0
+
+
+def test_the_price_of_a_deletion_is_that_of_a_record():
+    mechanism = deployment(more=SIGNED).pipelines[0].mechanism
+    for sign in ([1, 1, 1], [1, -1, -1], [-1, -1, -1], [-1, 1, -1]):
+        none = np.zeros(3, np.intp)
+        batch = Batch(Keys.of([b'["a"]']), none, none, np.zeros((3, 0), np.int64),
+                      np.array(sign, np.int8), np.zeros(1, np.int32))  # fmt: skip
+        after, part = mechanism.absorb(mechanism.init_units(1), batch)
+        # Two records cost 4 = 2 * 2: all there is, whatever their signs.
+        assert after.left.tolist() == [0] and after.used.tolist() == [[2]]
+        assert part.sums.tolist() == [[sum(sign[:2])]]
