@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiokafka.errors import KafkaError
@@ -119,6 +119,24 @@ class Broadcast:
             self.clock.replace(entries)
 
         await through_outages("reading the clock again", read, _nothing)
+
+    async def recall(self) -> None:
+        """Read feedback that was forgotten again, for shards that come from elsewhere."""
+        for topic, known in self._selected.items():
+            below = known.reopen()
+            if below is not None:
+                again = self._recall(topic, below)
+                await through_outages("reading feedback again", again, _nothing)
+
+    def _recall(self, topic: str, below: int) -> Callable[[], Awaitable[None]]:
+        async def read() -> None:
+            fresh = self._selected[topic].blank()
+            async for records, _, _ in read_to_end(self._kafka, topic, 0):
+                for record in records:
+                    fresh.apply(record.value)
+            self._selected[topic].recall(fresh, below)
+
+        return read
 
     async def close(self) -> None:
         """Stop following."""

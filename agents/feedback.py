@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ from hushstream.topics.records import Selected, Trigger, encode
 from numpy.typing import NDArray
 
 from .bound import sortable
+from .clocklog import ClockLog
 from .step import Out
 from .store import Changes, Overlay, Reader, chunks
 
@@ -51,10 +52,13 @@ class Feedback:
         self._shards = shards
         self._status: dict[int, dict[bytes, list[tuple[int, int]]]] = defaultdict(dict)
         self._done: dict[tuple[int, int], set[int]] = defaultdict(set)
+        self._floor: int | None = None  # what came before it has been dropped
 
     def apply(self, value: bytes) -> None:
         """Take one record of the selected topic."""
         record = msgspec.json.decode(value, type=Selected)
+        if self._floor is not None and record.window < self._floor:
+            return
         if record.done:
             self._done[record.window, record.trigger].add(record.shard)
             return
@@ -78,8 +82,54 @@ class Feedback:
                     out[row] = status
         return out
 
-    def forget(self, window: int) -> None:
-        """Drop what is known of a window that is over."""
-        self._status.pop(window, None)
-        for place in [p for p in self._done if p[0] == window]:
+    def forget(self, below: int) -> None:
+        """Drop what is known of windows before ``below``."""
+        if self._floor is not None and below <= self._floor:
+            return
+        self._floor = below
+        for window in [w for w in self._status if w < below]:
+            del self._status[window]
+        for place in [p for p in self._done if p[0] < below]:
             del self._done[place]
+
+    def reopen(self) -> int | None:
+        """Take records of all windows again; returns before which window some are missing."""
+        floor, self._floor = self._floor, None
+        return floor
+
+    def recall(self, fresh: Feedback, below: int) -> None:
+        """Fill in windows before ``below`` from one that has read the topic again.
+
+        Shards are running meanwhile: windows that they may need are not touched. Records that
+        came since `reopen` may be in both.
+        """
+        for window in [w for w in fresh._status if w < below]:
+            mine = self._status[window]
+            for key, history in fresh._status[window].items():
+                mine[key] = sorted({*history, *mine.get(key, ())})
+        for place in [p for p in fresh._done if p[0] < below]:
+            self._done[place] |= fresh._done[place]
+
+    def blank(self) -> Feedback:
+        """One that knows nothing yet."""
+        return Feedback(self._shards)
+
+
+def needed_from(
+    clock: ClockLog, pipeline: str, clocks: Sequence[int], closed: Sequence[int]
+) -> int | None:
+    """The first window whose feedback shards may still need; None if that cannot be told.
+
+    Args:
+        clocks: next clock entry of each ingest shard, as committed.
+        closed: last trigger that each bound shard has closed, as committed.
+    """
+    over = clock.over(pipeline)
+    if not clocks and not closed:
+        return over.floor(1 << 62)  # nobody here asks; a shard that comes has it read again
+    floors = [over.floor(ordinal) for ordinal in closed]
+    if clocks:
+        timeline = clock.timelines(min(clocks))[pipeline]
+        floors.append(None if timeline.first is None else timeline.floor)
+    known = [floor for floor in floors if floor is not None]
+    return min(known) if len(known) == len(floors) else None

@@ -26,7 +26,7 @@ from .broadcast import Broadcast
 from .clock import ClockOwner
 from .clocklog import ClockLog
 from .discreet import told, traced
-from .feedback import Feedback
+from .feedback import Feedback, needed_from
 from .ledger import Ledger
 from .metrics import OperatorMetrics, PublicMetrics, code_version
 from .model import Deployment, Input, Pipeline
@@ -191,9 +191,11 @@ class Worker:
         log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
 
     async def _reload_clock(self, fresh: list[TP]) -> None:
-        """A shard that comes from elsewhere may need beats that were dropped here."""
+        """A shard that comes from elsewhere may need what was dropped here."""
         if fresh and self._broadcast.clock.base:
             await self._broadcast.reload()
+        if fresh:
+            await self._broadcast.recall()
 
     async def _open_shard(self, tp: TP) -> None:
         shard = self._make_shard(tp)
@@ -296,6 +298,19 @@ class Worker:
         if ingests:
             self._broadcast.clock.prune(min(ingests))
 
+    def _forget_feedback(self) -> None:
+        """Drop feedback of windows that all shards here have left behind."""
+        if self._opening.locked():
+            return  # a shard that is about to open may need it
+        raw = [s.marker.clock for s in self.shards.values() if self._is_raw(s.tp)]
+        for name, feedback in self._feedback.items():
+            units = self.plan.names.units(name)
+            bounds = [s.marker for s in self.shards.values() if s.tp.topic == units]
+            closed = [marker.closed.get(name, 0) for marker in bounds]
+            below = needed_from(self._broadcast.clock, name, raw, closed)
+            if below is not None:
+                feedback.forget(below)
+
     def _is_raw(self, tp: TP) -> bool:
         return self._owners[tp.topic][1] is None
 
@@ -330,6 +345,7 @@ class Worker:
             if time.monotonic() - measured > MEASURE_SECONDS:
                 measured = time.monotonic()
                 await asyncio.gather(*(s.measure() for s in self.shards.values()))
+                self._forget_feedback()
             crash = self.app.crash_reason or self._consumer.group_error()
             if crash is not None or self.app.should_stop:
                 self.fail(crash or EngineError("the consumer stopped"))

@@ -313,7 +313,7 @@ def test_a_status_counts_from_its_trigger_on():
     assert feedback.statuses(0, keys, 2).tolist() == [0, 0]
     assert feedback.statuses(0, keys, 3).tolist() == [2, 0]
     assert feedback.statuses(1, keys, 9).tolist() == [0, 0]
-    feedback.forget(0)
+    feedback.forget(1)
     assert feedback.statuses(0, keys, 9).tolist() == [0, 0]
 
 
