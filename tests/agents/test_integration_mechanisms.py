@@ -362,7 +362,8 @@ def check_survey(run: Local, devices: Devices, first: int, theta: int) -> None:
     both, every = first + 700, len(devices.made)
     told = [float(devices.expected(n)) for n in (first, both, every, every)]
     assert [mean["value"] for mean in means] == told
-    assert abs(told[-1] - devices.minutes[:2000].mean()) < 6 * means[-1]["stddev"] < 12
+    assert 0.2 < means[-1]["stddev"] < 2.5
+    assert abs(told[-1] - devices.minutes[:2000].mean()) < 8  # noise, and what theta cuts off
     bodies = run.releases(devices.pipeline.name)
     manifests = [b for b in bodies if b["schema"] == "hush.manifest/1"]
     assert {b["public"]["theta"][0] for b in manifests} == {theta}
