@@ -21,8 +21,9 @@ class SlotParameters:
         bound: records that one unit may contribute per epoch; 1 where a unit is one record.
         warmup: triggers at the start of a window from which the threshold is chosen.
         slots_per_trigger: slots that every trigger closes.
-        slot: length of a slot, in the units of the time field.
-        origin: time at which slot 0 of some window begins.
+        slot: length of a slot, in the units of the time column.
+        origin: time at which slot 0 of some window begins; a pipeline that gives neither takes
+            both from its schedule.
         resolution: thresholds grow by a factor of about 1 + 1/resolution.
         expected: records expected per slot; public, shapes accuracy alone.
     """
