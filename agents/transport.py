@@ -32,6 +32,8 @@ ALIAS = "hush"
 MAX_RECORDS = 20_000
 POLL_SECONDS = 0.1
 
+Positions = Callable[[], Mapping[TP, int]]
+
 
 class Interval(NamedTuple):
     """Records of one partition in [start, end), in order; possibly none."""
@@ -78,17 +80,18 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         with fetcher._subscriptions.fetch_context():
             if fetcher._subscriptions.reassignment_in_progress:
                 await fetcher._subscriptions.wait_for_assignment()
-            found = list(_take(fetcher, active))
+            wanted = self.consumer.positions
+            found = list(_take(fetcher, active, wanted))
             if not found:
                 waiter = fetcher._create_fetch_waiter()
                 await asyncio.wait([waiter], timeout=POLL_SECONDS)
                 if not waiter.done():
                     waiter.cancel()
-                found = list(_take(fetcher, active))
+                found = list(_take(fetcher, active, wanted))
         return found
 
 
-def _take(fetcher: Any, active: set[TP]) -> Iterator[Interval]:
+def _take(fetcher: Any, active: set[TP], wanted: Positions) -> Iterator[Interval]:
     """What the fetcher holds for ``active``, as intervals; errors of the broker are raised."""
     for tp in list(fetcher._records):
         name = TP(tp.topic, tp.partition)
@@ -100,7 +103,7 @@ def _take(fetcher: Any, active: set[TP]) -> Iterator[Interval]:
         if type(held) is not FetchResult:
             del fetcher._records[tp]
             fetcher._notify(fetcher._wait_consume_future)
-            _raise(held)
+            _raise(held, wanted())
             continue
         assignment = held._assignment
         state = assignment.state_value(tp) if assignment.active else None
@@ -120,18 +123,22 @@ def _as_it_is(_: TopicPartition, record: Any) -> Any:
     return record
 
 
-def _raise(failed: Any) -> None:
+def _raise(failed: Any, wanted: Mapping[TP, int]) -> None:
     """Raise what a fetch reported, such as an offset out of range.
 
     A position is asked of the group as soon as a partition is assigned. That the group knows
-    none is no error: a moment later the shard says where it stands.
+    none, or one that was trimmed since, is no error: a moment later the shard says where it stands.
     """
     try:
         failed.check_raise()
     except NoOffsetForPartitionError:
         return
     except OffsetOutOfRangeError as error:
-        places = ", ".join(f"{tp.topic}-{tp.partition} ({n})" for tp, n in error.args[0].items())
+        asked = {TP(tp.topic, tp.partition): n for tp, n in error.args[0].items()}
+        gone = {tp: n for tp, n in asked.items() if n >= wanted.get(tp, 0)}
+        if not gone:
+            return
+        places = ", ".join(f"{tp.topic}-{tp.partition} ({n})" for tp, n in gone.items())
         raise EngineError(
             f"the next record to read is gone: {places}; it was deleted before it was applied "
             "(retention of the topic), or the topic was cut short: restore it, or begin a new "
@@ -147,7 +154,7 @@ class Consumer(driver.Consumer):
         applied: set by the worker; what each open shard has applied, for lag monitoring.
     """
 
-    positions: Callable[[], Mapping[TP, int]] = staticmethod(dict)
+    positions: Positions = staticmethod(dict)
     applied: Callable[[], Mapping[TP, int]] = staticmethod(dict)
 
     def _new_consumer_thread(self) -> ConsumerThread:

@@ -33,6 +33,7 @@ from .model import Deployment, Input, Pipeline
 from .shard import Shard, Shared
 from .stages import AggregateShard, IngestShard, UnitsShard, bound_upstreams
 from .transport import Interval
+from .trim import Trimmer
 
 log = logging.getLogger("hushstream.worker")
 
@@ -88,6 +89,7 @@ class Worker:
             transaction_timeout_ms=engine.transaction_timeout // 1000,
         )
         self.shards: dict[TP, Shard] = {}
+        self._trimmer = Trimmer(plan.config.kafka)
         self._clock: ClockOwner | None = None
         self._opening = asyncio.Lock()
         self._followed = False
@@ -206,7 +208,8 @@ class Worker:
         """Nothing is closed yet: a shard that comes back is kept; transactions fence the rest."""
 
     def _positions(self) -> Mapping[TP, int]:
-        found = {tp: shard.wanted for tp, shard in self.shards.items()}
+        # The consumer's thread asks too: a copy is not changed under it.
+        found = {tp: shard.wanted for tp, shard in list(self.shards.items())}
         clock = TP(self.plan.names.clock, 0)
         if self._clock is not None:
             found[clock] = self._broadcast.clock.end
@@ -339,16 +342,34 @@ class Worker:
 
     async def _watch(self) -> None:
         """Faust's own services may crash without telling anybody; sizes for the operator."""
-        measured = time.monotonic()
+        measured = trimmed = time.monotonic()
+        every = self.plan.config.engine.trim_interval / 1e6
         while True:
             await asyncio.sleep(0.5)
-            if time.monotonic() - measured > MEASURE_SECONDS:
-                measured = time.monotonic()
+            now = time.monotonic()
+            if now - measured > MEASURE_SECONDS:
+                measured = now
                 await asyncio.gather(*(s.measure() for s in self.shards.values()))
                 self._forget_feedback()
+            if every and now - trimmed > every:
+                trimmed = now
+                await self._trim()
             crash = self.app.crash_reason or self._consumer.group_error()
             if crash is not None or self.app.should_stop:
                 self.fail(crash or EngineError("the consumer stopped"))
+
+    async def _trim(self) -> None:
+        """Delete what is in the state from the internal topics, off the event loop."""
+        done = {tp: n for tp, n in self._applied().items() if self._passing(tp)}
+        await asyncio.get_running_loop().run_in_executor(None, self._trimmer.round, done)
+
+    def _passing(self, tp: TP) -> bool:
+        """Whether a topic only carries something from one shard to the next."""
+        pipeline = self._owners[tp.topic][1]
+        if pipeline is None:
+            return False
+        is_units = tp.topic == self.plan.names.units(pipeline.name)
+        return not (is_units and self.plan.config.engine.keep_units)
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.public.ready.set(0)

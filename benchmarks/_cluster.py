@@ -97,6 +97,7 @@ class Local:
             "engine.data_dir": str(self.folder / "state"),
             "engine.public_port": "0",
             "engine.operator_port": "0",
+            "engine.trim_interval": "1s",
         }
         words = [w for name, value in settings.items() for w in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "hushstream.agents", "-v", "worker", "-c", str(self.toml)]

@@ -22,6 +22,7 @@ from typing import Any
 from _chaos import BROKER, PARTITIONS, TOML, Load, Monkey
 from _cluster import Local, local
 from hushstream.agents.admin import read_ledger
+from hushstream.agents.logs import read_topic
 from hushstream.agents.replay import replay
 from hushstream.deploy.broker import Broker
 from rich.console import Console
@@ -81,7 +82,18 @@ def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
         "charges": len(ledger.charges),
         "refused": len(ledger.refused),
         "wrong_charges": len(wrong),
+        "trimmed": trimmed(run),
     }  # fmt: skip
+
+
+def trimmed(run: Local) -> int:
+    """Records of cells topics that the workers have deleted meanwhile."""
+    kafka = run.config().kafka
+    return sum(
+        log.begin
+        for p in run.deployment.pipelines
+        for log in read_topic(kafka, run.names.cells(p.name), p.cells_partitions)
+    )
 
 
 def main() -> None:

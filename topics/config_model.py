@@ -110,6 +110,8 @@ class Engine:
         step_bytes: most bytes that one fetch of a partition takes.
         session_timeout: after this silence a worker counts as gone.
         transaction_timeout: after this time the broker aborts an unfinished transaction.
+        trim_interval: how often applied partial sums are deleted from Kafka; "0s": never.
+        keep_units: whether re-partitioned events are kept, which `hush replay` needs.
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
         public_host: address on which public metrics, `/live` and `/ready` are served.
@@ -132,6 +134,8 @@ class Engine:
     step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
+    trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES
+    keep_units: bool = True
     block_cache_mb: Annotated[int, within(1, 1_048_576)] = 64
     write_buffer_mb: Annotated[int, within(1, 65_536)] = 16
     public_host: str = "127.0.0.1"

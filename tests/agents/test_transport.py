@@ -52,7 +52,7 @@ async def intervals(broker: Broker, topic: str, start: int, end: int) -> list[In
         until = time.monotonic() + 20
         while not found or found[-1].end < end:
             assert time.monotonic() < until, found
-            found += transport._take(client._fetcher, {TP(topic, 0)})
+            found += transport._take(client._fetcher, {TP(topic, 0)}, dict)
             await asyncio.sleep(0.02)
     finally:
         await client.stop()
