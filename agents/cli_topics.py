@@ -67,7 +67,8 @@ def _show(config: Config, as_json: bool) -> None:
         "\nGENESIS is made by the first `hush topics`. A changelog of stage `ingest` has as many "
         "partitions as its input topic.\n"
         f"Workers need READ on {', '.join(inputs)} and on all topics above; WRITE on all topics "
-        f"above; READ on group {names.group}; DESCRIBE and WRITE on transactional ids with prefix "
+        f"above; DELETE on cells topics (to trim them); READ on group {names.group}; DESCRIBE and "
+        "WRITE on transactional ids with prefix "
         f"{names.base}.; IDEMPOTENT_WRITE on the cluster. `hush topics` itself also needs the "
         f"transactional id {genesis_id(deployment.name)}."
     )
