@@ -30,6 +30,7 @@ COMMANDS = {  # in the order of the help
     "releases": "cli_read",
     "ledger": "cli_ledger",
     "replay": "cli_replay",
+    "alerts": "cli_alerts",
     "broker": "cli_broker",
     "demo": "cli_demo",
     "version": "cli_init",

@@ -183,6 +183,7 @@ class ClockOwner:
         transaction_timeout_ms: int,
         on_failure: Callable[[BaseException], None],
         on_record: Callable[[Pipeline, ClockRecord, Ledger], None],
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -194,6 +195,7 @@ class ClockOwner:
         self._timeout = transaction_timeout_ms
         self._on_failure = on_failure
         self._on_record = on_record
+        self._on_lost = on_lost
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
         self._consumer: Any = None
@@ -252,6 +254,8 @@ class ClockOwner:
         Raises:
             EngineError: no broker for five minutes.
         """
+        if not isinstance(error, ProducerFenced):  # that the clock has moved is no fault
+            self._on_lost()
         log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self._let_go()

@@ -126,6 +126,9 @@ class OperatorMetrics:
             ["pipeline", "partition"],
             **given,
         )
+        self.ledger_failures = Counter(
+            "hush_ledger_write_failures", "Lost transactions of the clock and ledger.", **given
+        )
         self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
 
     def count(self, counts: Counting[tuple[str, str]]) -> None:

@@ -269,6 +269,7 @@ class Worker:
             engine.transaction_timeout // 1000,
             self.fail,
             self._on_clock_record,
+            self.operator.ledger_failures.inc,
         )
 
     def _on_clock_record(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from .config_pipeline import Pipeline
 I64 = NDArray[np.int64]
 
 MAX_TRIGGERS = 100_000
+_FIVE_WEEKS = 35 * 86_400_000_000
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -120,6 +121,18 @@ class Schedule:
     @cached_property
     def _regular(self) -> tuple[int, ...]:
         return tuple(self.every * i for i in range(1, self.horizon + 1))
+
+    def longest_gap(self) -> int:
+        """Most microseconds between successive triggers, windows taken together.
+
+        Exact for regular triggers; for a cron rule over five weeks or 32 windows, if that is more.
+        """
+        if self.cron is None:
+            return self.every
+        most = max(2, 20_000 // self.horizon)
+        windows = range(min(most, max(32, -(-_FIVE_WEEKS // self.length))))
+        times = sorted({time for window in windows for time in self.times(window)})
+        return max((b - a for a, b in pairwise(times)), default=self.length)
 
     def due(self, state: State, now: int, limit: int | None = None) -> list[Due]:
         """Triggers scheduled at or before ``now`` that have not happened yet.

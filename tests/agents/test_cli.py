@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 from hushstream.agents import cli
 from hushstream.agents.cli import exit_code, hush, main
@@ -310,3 +311,11 @@ def test_children_of_a_worker_get_its_options_but_not_its_number():
         "n",
     ]
     assert _without_processes(words) == ["worker", "-c", "x"]
+
+
+def test_alerts_are_yaml_and_know_the_schedule(folder):
+    code, out, _ = typed("alerts")
+    assert code == 0 and '{pipeline="pages"}[' in out
+    assert "> 32400'" in out  # 1.5 times six hours
+    code, as_json, _ = typed("alerts", "--json")
+    assert code == 0 and yaml.safe_load(out) == json.loads(as_json)

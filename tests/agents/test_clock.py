@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import hushstream.agents.wallclock as clock_module
 import pytest
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from hushstream.agents.clock import Clock, ClockOwner
 from hushstream.agents.clocklog import ClockLog
@@ -311,3 +311,17 @@ def test_a_beat_never_goes_back():
     made = owner(clock, ledger, Recorder())
     made._partitions, made._consumer = [TopicPartition("events", 0)], Ends()
     assert asyncio.run(made._ends()) == {"events": [5]}
+
+
+@pytest.mark.parametrize(("error", "lost"), [(KafkaError("gone"), 1), (ProducerFenced(), 0)])
+def test_a_lost_transaction_is_counted_unless_the_clock_has_only_moved(monkeypatch, error, lost):
+    async def nothing(*_: object) -> None:
+        pass
+
+    clock, ledger = begun()
+    made, counted = owner(clock, ledger, Recorder()), []
+    made._on_lost = lambda: counted.append(1)
+    made._acquire = made._let_go = nothing
+    monkeypatch.setattr(asyncio, "sleep", nothing)
+    asyncio.run(made._again(error))
+    assert len(counted) == lost

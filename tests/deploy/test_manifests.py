@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from hushstream.agents.cli_alerts import gaps
 from hushstream.agents.metrics import OperatorMetrics, PublicMetrics
-from hushstream.deploy import dashboards
+from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.jars import kafka_version, read_lock
 from hushstream.topics.config import load
 from prometheus_client import CollectorRegistry
@@ -74,6 +75,12 @@ def test_every_alert_says_what_happened_and_how_grave_it_is() -> None:
         assert rule["labels"]["severity"] in {"critical", "warning"}
         assert set(rule["annotations"]) == {"summary", "description"}
         assert rule["expr"].count("(") == rule["expr"].count(")")
+
+
+def test_shipped_alerts_are_those_of_the_sample_deployment() -> None:
+    config = load(DEPLOY / "compose" / "hush.toml", environ={})
+    shipped = (DEPLOY / "prometheus" / "alert-rules.yml").read_text("utf-8")
+    assert shipped == alerts.text(gaps(config))
 
 
 @pytest.mark.parametrize("name", sorted(dashboards.DASHBOARDS))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
+MINUTE = HOUR // 60
 
 
 @dataclass
@@ -126,3 +127,22 @@ def test_instants() -> None:
     assert parse_instant("9999-12-31T23:59:59.999999Z") == 253_402_300_799_999_999
     with pytest.raises(ValueError, match="point in time"):
         parse_instant(5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "length", "count", "gap"),
+    [
+        ("0 * * * *", "1d", 24, HOUR),
+        ("0 9 * * 1-5", "7d", 5, 3 * DAY),  # over the weekend
+        ("*/5 8-17 * * 1-5", "1h", 12, 62 * HOUR + 5 * MINUTE),  # from Friday to Monday
+        ("0 0 1 * *", "31d", 1, 31 * DAY),
+    ],
+)
+def test_the_longest_gap_of_a_cron_rule_is_found(rule, length, count, gap):
+    units = {"d": DAY, "h": HOUR}
+    schedule = Schedule(0, int(length[:-1]) * units[length[-1]], cron=rule, horizon=count)
+    assert schedule.longest_gap() == gap
+
+
+def test_the_longest_gap_of_regular_triggers_is_their_distance():
+    assert Schedule(0, DAY, every=6 * HOUR, horizon=4, lateness=HOUR).longest_gap() == 6 * HOUR

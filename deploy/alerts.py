@@ -1,0 +1,231 @@
+"""Prometheus alerting rules as data: those that need only what is public, and the operator's.
+
+`hush alerts` prints them for a configuration; the file in ``deploy/prometheus`` is what it prints
+for the sample deployment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+LATE = 1.5  # of the longest time between two triggers
+SLACK_SECONDS = 60.0  # scrapes, and a clock that moves to another worker
+
+
+class Alert(NamedTuple):
+    """One rule; ``hold`` is how long it must be true before anybody is told."""
+
+    name: str
+    expr: str
+    severity: str
+    summary: str
+    description: str
+    hold: str = ""
+
+
+class Group(NamedTuple):
+    """Rules that may be seen by the same people."""
+
+    name: str
+    remark: str
+    rules: Sequence[Alert]
+
+
+WORKERS = (
+    Alert(
+        "WorkerDown",
+        'up{job="hush-public"} == 0',
+        "critical",
+        "A worker cannot be scraped",
+        "{{ $labels.instance }} is gone. A worker that cannot go on safely stops; its log says "
+        "why, for example a broken ledger or another noise key.",
+        "1m",
+    ),
+    Alert(
+        "WorkerNotReady",
+        "hush_ready == 0",
+        "warning",
+        "A worker has not become ready",
+        "{{ $labels.instance }} is restoring its state or waiting for the ledger.",
+        "5m",
+    ),
+)
+BUDGET = (
+    Alert(
+        "BudgetNearlyExhausted",
+        "min by (pipeline) (hush_budget_remaining_ratio) < 0.1 "
+        "or predict_linear(hush_budget_remaining_ratio[7d], 7 * 86400) < 0",
+        "warning",
+        "The budget of {{ $labels.pipeline }} is running out",
+        "When it is exhausted windows are refused and their data dropped: raise the limit or end "
+        "the pipeline.",
+        "15m",
+    ),
+    Alert(
+        "BudgetRefused",
+        'increase(hush_releases_total{outcome="refused"}[1h]) > 0',
+        "critical",
+        "{{ $labels.pipeline }} was refused a charge",
+        "The budget's limit is reached: no release, and the window's data are dropped.",
+    ),
+)
+OPERATOR = (
+    Alert(
+        "LedgerWriteFailed",
+        "sum(increase(hush_ledger_write_failures_total[10m])) > 0",
+        "critical",
+        "A transaction of the clock failed",
+        "Charges and triggers are written together or not at all, so nothing is released that was "
+        "not charged; releases are late until a write succeeds. Look at brokers, rights of the "
+        "transactional ids and min.insync.replicas.",
+    ),
+    Alert(
+        "WatermarkStalled",
+        "time() - max by (pipeline) (hush_watermark_timestamp_seconds) > 120",
+        "warning",
+        "{{ $labels.pipeline }} uses no new records",
+        "No beat has been used for {{ $value | humanizeDuration }}: nothing arrives, or a producer "
+        "holds a transaction open, or a worker hangs.",
+        "5m",
+    ),
+    Alert(
+        "ConsumerLagGrowing",
+        "min_over_time(hush_lag_records[10m]) > 100000",
+        "warning",
+        "{{ $labels.store }} lags behind",
+        "{{ $value }} records are fetched and not applied: add workers.",
+        "10m",
+    ),
+    Alert(
+        "DeadLettersRising",
+        "sum by (pipeline, reason) (rate(hush_dead_letters_total[10m])) > 1",
+        "warning",
+        "Bad records of {{ $labels.pipeline }}: {{ $labels.reason }}",
+        "{{ $value }} per second go to the dead-letter topic.",
+        "10m",
+    ),
+    Alert(
+        "ClockSkewEvents",
+        'sum by (pipeline) (increase(hush_events_total{outcome="future"}[15m])) > 0',
+        "warning",
+        "{{ $labels.pipeline }} gets records from the future",
+        "A producer's clock, or the unit of its time field, is wrong.",
+        "15m",
+    ),
+    Alert(
+        "ReleasesSlow",
+        "histogram_quantile(0.95, sum by (pipeline, le) "
+        "(rate(hush_release_delay_seconds_bucket[30m]))) > 60",
+        "warning",
+        "Releases of {{ $labels.pipeline }} are slow",
+        "95 % take up to {{ $value }} s after their trigger.",
+        "15m",
+    ),
+    Alert(
+        "RecoveryStuck",
+        "hush_recovery_remaining_records > 0 and delta(hush_recovery_remaining_records[10m]) >= 0",
+        "critical",
+        "{{ $labels.store }} is not being restored",
+        "{{ $value }} rows of its changelog remain.",
+        "10m",
+    ),
+    Alert(
+        "StateGrowing",
+        "predict_linear(hush_state_size_bytes[6h], 7 * 86400) > 100e9",
+        "warning",
+        "{{ $labels.store }} will pass 100 GB within a week",
+        "Shorten epochs, add partitions in a new deployment, or enlarge the disk.",
+        "1h",
+    ),
+)
+
+
+def groups(gaps: Mapping[str, float]) -> list[Group]:
+    """All rules.
+
+    Args:
+        gaps: of each pipeline with a schedule, most seconds between two successive triggers.
+    """
+    overdue = (_overdue(gaps),) if gaps else ()
+    return [
+        Group("hush-public", "from the public registry alone", (*WORKERS, *overdue, *BUDGET)),
+        Group("hush-operator", "functions of raw data: never route these to the public", OPERATOR),
+    ]
+
+
+def limit(gap: float) -> float:
+    """Seconds after a scheduled trigger from which the next one counts as overdue.
+
+    >>> limit(86400.0), limit(1.0)
+    (129600.0, 61.0)
+    """
+    return max(LATE * gap, gap + SLACK_SECONDS)
+
+
+def _overdue(gaps: Mapping[str, float]) -> Alert:
+    """One expression for all pipelines, each with its own limit.
+
+    The gauge starts anew with a worker, so its past is asked as well.
+    """
+    parts = []
+    for name, gap in gaps.items():
+        last = f'hush_last_release_timestamp_seconds{{pipeline="{name}"}}'
+        reach = round(2 * limit(gap)) + 3600
+        since = f"time() - max by (pipeline) (max_over_time({last}[{reach}s]))"
+        parts.append(f"{since} > {round(limit(gap))}")
+    return Alert(
+        "ReleaseOverdue",
+        " or ".join(parts),
+        "critical",
+        "Pipeline {{ $labels.pipeline }} is overdue",
+        "The last trigger was scheduled {{ $value | humanizeDuration }} ago.",
+        "5m",
+    )
+
+
+def rules(gaps: Mapping[str, float]) -> dict[str, Any]:
+    """The rules file as Prometheus understands it."""
+    return {
+        "groups": [
+            {"name": group.name, "rules": [_rule(alert) for alert in group.rules]}
+            for group in groups(gaps)
+        ]
+    }
+
+
+def _rule(alert: Alert) -> dict[str, Any]:
+    body: dict[str, Any] = {"alert": alert.name, "expr": alert.expr}
+    if alert.hold:
+        body["for"] = alert.hold
+    body["labels"] = {"severity": alert.severity}
+    body["annotations"] = {"summary": alert.summary, "description": alert.description}
+    return body
+
+
+def text(gaps: Mapping[str, float]) -> str:
+    """The rules file as YAML."""
+    lines = [
+        "# Printed by `hush alerts`; limits of ReleaseOverdue follow the schedules.",
+        "groups:",
+    ]
+    for group in groups(gaps):
+        lines += [f"  - name: {group.name} # {group.remark}", "    rules:"]
+        for alert in group.rules:
+            lines += _lines(_rule(alert))
+    return "\n".join(lines) + "\n"
+
+
+def _lines(rule: dict[str, Any]) -> list[str]:
+    lines = [f"      - alert: {rule['alert']}", f"        expr: {_quoted(rule['expr'])}"]
+    if "for" in rule:
+        lines.append(f"        for: {rule['for']}")
+    lines.append(f"        labels: {{ severity: {rule['labels']['severity']} }}")
+    lines.append("        annotations:")
+    lines += [f"          {name}: {_quoted(said)}" for name, said in rule["annotations"].items()]
+    return lines
+
+
+def _quoted(said: str) -> str:
+    """A YAML text in single quotes."""
+    return "'" + said.replace("'", "''") + "'"
