@@ -1,8 +1,7 @@
-"""Keys of events: their encoding, and a memory of those that were met before."""
+"""Keys of events: told apart, numbered and encoded for a whole list at once."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
 MAX_KEY = 1024  # bytes of one encoded key
-KNOWN = 200_000  # values whose encoding is remembered
+_ENCODER = msgspec.json.Encoder()
 
 
 def encode_key(values: Sequence[Any]) -> bytes:
@@ -39,60 +38,39 @@ class Numbered(NamedTuple):
     wrong: dict[int, str]
 
 
-class KeyNumbers(dict[Any, int]):
-    """Numbers of the keys that one combination of fields has had so far, and their encodings.
-
-    It only ever grows; `KeyTable` puts a new one in its place when it is full. Threads may share
-    it: a number is visible only once its encoding is.
-    """
-
-    def __init__(self, parts: int) -> None:
-        super().__init__()
-        self._parts = parts
-        self._encoded: list[bytes] = []
-        self._wrong: dict[int, str] = {}
-        self._learning = threading.Lock()
-
-    def __missing__(self, value: Any) -> int:
-        """Number a value that was not met before."""
-        with self._learning:
-            if value in self:  # another thread was faster
-                return self[value]
-            parts = tuple(map(_plain, (value,) if self._parts == 1 else value))
-            encoded, number = encode_key(parts), len(self._encoded)
-            if reason := _fault(parts, encoded):
-                self._wrong[number] = reason
-            self._encoded.append(encoded)
-            self[value] = number
-            return number
-
-    def of(self, values: Sequence[Any]) -> Numbered:
-        """The keys of events from their values, tuples where a key has several parts."""
-        number = np.fromiter(map(self.__getitem__, values), np.intp, len(values))
-        used, key = np.unique(number, return_inverse=True)
-        listed, wrong = used.tolist(), self._wrong
-        faults = {i: wrong[n] for i, n in enumerate(listed) if n in wrong} if wrong else {}
-        return Numbered(Keys.of(map(self._encoded.__getitem__, listed)), key, faults)
+def numbered(columns: Sequence[list[Any]], events: int) -> Numbered:
+    """The keys of n events from the columns of their parts; a key may have no part at all."""
+    # True == 1 in Python: in a key, they are two values.
+    apart = [_apart(c) if bool in set(map(type, c)) else c for c in columns]
+    single = len(apart) == 1
+    values: list[Any] = apart[0] if single else list(zip(*apart, strict=True)) or [()] * events
+    place = dict.fromkeys(values)
+    place = dict(zip(place, range(len(place)), strict=True))
+    key = np.fromiter(map(place.__getitem__, values), np.intp, len(values))
+    rows = list(zip(place, strict=True)) if single else list(place)
+    if any(a is not c for a, c in zip(apart, columns, strict=True)):
+        rows = [tuple(map(_plain, row)) for row in rows]
+    keys = _encoded(rows)
+    return Numbered(keys, key, _faults(rows, keys))
 
 
-class KeyTable:
-    """Encoded keys of one field combination; a cache of bounded size, not state."""
+def _encoded(rows: Sequence[tuple[Any, ...]]) -> Keys:
+    """`encode_key` of every row, at once: JSON has no line breaks of its own."""
+    lines = np.frombuffer(_ENCODER.encode_lines(rows), np.uint8)
+    breaks = np.flatnonzero(lines == ord("\n"))
+    offsets = np.concatenate([np.zeros(1, np.int64), breaks - np.arange(len(breaks))])
+    return Keys(np.delete(lines, breaks), offsets)
 
-    def __init__(self, parts: int, most: int = KNOWN) -> None:
-        self._parts = parts
-        self._most = most
-        self._numbers = KeyNumbers(parts)
 
-    def of(self, columns: Sequence[list[Any]], events: int) -> Numbered:
-        """The keys of events from the columns of their parts."""
-        numbers = self._numbers
-        if len(numbers) > self._most:
-            numbers = self._numbers = KeyNumbers(self._parts)
-        # True == 1 in Python: in a key, they are two values.
-        apart = [_apart(c) if bool in set(map(type, c)) else c for c in columns]
-        if self._parts == 1:
-            return numbers.of(apart[0])
-        return numbers.of(list(zip(*apart, strict=True)) or [()] * events)
+def _faults(rows: Sequence[tuple[Any, ...]], keys: Keys) -> dict[int, str]:
+    """The reason, for each row that cannot be a key."""
+    wrong = dict.fromkeys(np.flatnonzero(np.diff(keys.offsets) > MAX_KEY).tolist(), "huge_key")
+    columns = list(zip(*rows, strict=True))
+    for value, reason in (("", "empty_key"), (None, "missing_key")):
+        for column in columns:
+            if value in column:
+                wrong |= {place: reason for place, one in enumerate(column) if one == value}
+    return wrong
 
 
 class _Truth(NamedTuple):
@@ -108,11 +86,3 @@ def _apart(column: list[Any]) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, _Truth) else value
-
-
-def _fault(values: tuple[Any, ...], encoded: bytes) -> str | None:
-    if None in values:
-        return "missing_key"
-    if "" in values:
-        return "empty_key"
-    return "huge_key" if len(encoded) > MAX_KEY else None

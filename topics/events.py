@@ -20,7 +20,7 @@ from hushstream.mechanisms.contract import I64, Mechanism, compact
 from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
-from .event_keys import KeyTable
+from .event_keys import numbered
 from .event_times import FACTORS, LATEST, fits, iso, scale, scaled
 from .event_types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
@@ -133,7 +133,6 @@ class Decoder:
         tree = tree_of(paths)
         self._decode = msgspec.json.Decoder(define(tree)).decode
         self._kinds = paths
-        self._tables = {p.key: KeyTable(len(p.key)) for p in pipelines}
         self._get = {path: getter(path, tree) for path in paths}
 
     def decode(self, records: Sequence[Raw]) -> Decoded:
@@ -245,7 +244,7 @@ class Decoder:
         self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
         columns = [self._column(path, "key", events, bad, own) for path in p.key]
-        keys, key, wrong = self._tables[p.key].of(columns, len(events))
+        keys, key, wrong = numbered(columns, len(events))
         for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
             if row not in bad:
                 own.setdefault(row, wrong[int(key[row])])
