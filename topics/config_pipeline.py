@@ -249,7 +249,8 @@ class Pipeline:
         public_keys_file: file with that list: JSON, or one key per line.
         aggregate: what is released per key: a list of counts, sums and means, or `"keys"` for
             the keys alone.
-        inputs: for spatial and value mechanisms, path of each coordinate.
+        inputs: for mechanisms other than `histogram`, path of each number that they read; default:
+            called like it. `value` is the aggregate's field, `time` the event time.
         sign: path of a field that marks deletions (true, -1 or "delete").
         unit_name: what a privacy unit is called in releases and the ledger.
         neighbouring: two data sets are neighbours if one has one unit more.
