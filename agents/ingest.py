@@ -7,15 +7,12 @@ of this process: the same two logs always give the same slices.
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from hushstream.mechanisms.contract import I64, compact
 from hushstream.mechanisms.errors import EngineError
-from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import derive
 from hushstream.topics.events import Bad, Decoded, Raw, View
 from hushstream.topics.frames import Barrier, Slice, encode_barrier, encode_events
@@ -26,11 +23,12 @@ from numpy.typing import NDArray
 from .bound import Bound, Statuses, route_units
 from .deadletter import dead_letters, late_records
 from .model import Input, Pipeline
+from .placing import placed
 from .step import Out, Step
 from .store import Reader
 from .timeline import Timeline, advance
+from .unit_table import UnitTable
 
-CACHED = 250_000  # units whose digest is remembered
 Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
 
 
@@ -40,20 +38,6 @@ class Segment(NamedTuple):
     low: int
     high: int
     then: ClockRecord | None
-
-
-class Digests(dict[Any, bytes]):
-    """Keyed digests of the units that were met lately."""
-
-    def __init__(self, key: bytes) -> None:
-        super().__init__()
-        self._key = key
-
-    def __missing__(self, unit: Any) -> bytes:
-        """The digest of a unit that was not met lately."""
-        digest = hashlib.blake2b(encode_unit(unit), digest_size=16, key=self._key).digest()
-        self[unit] = digest
-        return digest
 
 
 class Ingest:
@@ -75,8 +59,7 @@ class Ingest:
         self._bounds = {
             p.name: Bound(p, names, partition, statuses) for p in source.pipelines if p.direct
         }
-        self._digests = Digests(unit_key)
-        self._strays: set[Any] = set()
+        self._units = UnitTable(unit_key, source.partitioner, source.partitions, partition)
         self._floors: dict[str, int] = {}
         self._fresh: set[str] = set()
 
@@ -104,10 +87,11 @@ class Ingest:
         step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
         decoded = self._decoder.decode(records[:used]) if used else None
         if decoded is not None:
-            decoded = self._reject(records, decoded, step)
+            digests, stray = self._units.look(decoded.unit)
+            decoded = self._reject(records, decoded, stray, step)
         for segment in segments:
             if decoded is not None and segment.high > segment.low:
-                self._use(reader, timelines, records, decoded, times, segment, step)
+                self._use(reader, timelines, records, decoded, digests, times, segment, step)
             if segment.then is not None:
                 self._handle(reader, timelines, segment.then, step)
         return step
@@ -189,22 +173,19 @@ class Ingest:
         timelines: dict[str, Timeline],
         records: Sequence[Raw],
         decoded: Decoded,
+        digests: NDArray[np.uint8],
         times: I64,
         segment: Segment,
         step: Step,
     ) -> None:
-        digests = None
         for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
             low, high = np.searchsorted(view.rows, (segment.low, segment.high))
             if low == high:
                 continue
-            if digests is None:
-                digests = self._digest(decoded, segment)
             rows = np.arange(low, high)
             slices, late, future = self._slices(
-                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests,
-                segment.low,
-            )  # fmt: skip
+                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests
+            )
             self._leave(pipeline, records, late, future, step)
             if pipeline.direct:
                 self._bounds[pipeline.name].absorb(reader, slices, step)
@@ -220,15 +201,13 @@ class Ingest:
         time: I64,
         beat: I64,
         digests: NDArray[np.uint8],
-        base: int,
     ) -> tuple[list[Slice], NDArray[np.intp], NDArray[np.intp]]:
         """Group the view's rows by window; return late and far-future record rows too."""
         at = view.rows[rows]
-        windows = (time[at] - pipeline.windows.origin) // pipeline.windows.length
-        future = time[at] > beat[at] + pipeline.max_future_skew
+        windows, future = placed(pipeline, timeline, time[at], beat[at])
         late = np.zeros(len(at), bool)
         slices = []
-        for here in _groups(pipeline, windows, digests[at - base], ~future):
+        for here in _groups(pipeline, windows, digests[at], ~future):
             window = int(windows[here[0]])
             batch = timeline.batch(window)
             if batch == 0:
@@ -239,7 +218,7 @@ class Ingest:
                 Slice(
                     window,
                     batch,
-                    digests[at[here] - base],
+                    digests[at[here]],
                     view.keys.take(used) if len(used) < len(view.keys) else view.keys,
                     key,
                     view.value[rows[here]],
@@ -258,40 +237,17 @@ class Ingest:
                 for frame in encode_events(self.partition, mine):
                     step.out.append(Out(topic, partition, None, frame))
 
-    def _digest(self, decoded: Decoded, segment: Segment) -> NDArray[np.uint8]:
-        """(rows, 16) keyed digests of the units of a segment; meaningless in bad rows."""
-        if len(self._digests) > CACHED:  # a cache, not state
-            self._digests.clear()
-            self._strays.clear()
-        units = decoded.unit[segment.low : segment.high]
-        listed = b"".join(map(self._digests.__getitem__, units))
-        return np.frombuffer(listed, np.uint8).reshape(-1, 16)
-
-    def _reject(self, records: Sequence[Raw], decoded: Decoded, step: Step) -> Decoded:
-        wrong = self._misplaced(decoded)
+    def _reject(
+        self, records: Sequence[Raw], decoded: Decoded, stray: NDArray[np.bool_], step: Step
+    ) -> Decoded:
+        rows = np.flatnonzero(stray).tolist()
+        wrong = {row: "wrong_partition" for row in rows if row not in decoded.bad}
         for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
             bad = decoded.bad | view.bad | wrong
             if bad:
                 place = (self.source.topic, self.partition)
                 dead_letters(pipeline, place, records, bad, step, self._dead_key)
         return _without(decoded, wrong) if wrong else decoded
-
-    def _misplaced(self, decoded: Decoded) -> Bad:
-        """Rows whose unit does not belong to this partition under the declared partitioner."""
-        if self.source.partitioner == "none":
-            return {}
-        # A unit in the cache of digests was verified when it came there, unless it strayed.
-        distinct, stray = set(decoded.unit), self._strays
-        fresh = list(distinct.difference(self._digests, [None]) | (distinct & stray))
-        texts = Keys.of(map(partition_text, fresh))
-        homes = PARTITIONERS[self.source.partitioner](texts) % self.source.partitions
-        here = (homes == self.partition).tolist()
-        strays = {u for u, fits in zip(fresh, here, strict=True) if not fits}
-        stray |= strays
-        if not strays:
-            return {}
-        rows = ((row, unit) for row, unit in enumerate(decoded.unit) if unit in strays)
-        return {row: "wrong_partition" for row, _ in rows if row not in decoded.bad}
 
     def _leave(
         self,
@@ -349,56 +305,3 @@ def _without(decoded: Decoded, wrong: Bad) -> Decoded:
         columns = {name: getattr(view, name)[keep] for name in ("rows", "key", "value", "sign")}
         views.append(view._replace(**columns))
     return decoded._replace(views=tuple(views))
-
-
-def encode_unit(unit: object) -> bytes:
-    """Injective bytes of a unit's value or tuple of values."""
-    if isinstance(unit, str):
-        text = unit.encode()
-        return b"%d:s%b" % (len(text), text)
-    if isinstance(unit, tuple):
-        return b"".join(map(encode_unit, unit))
-    text = str(unit).encode()
-    return b"%d:i%b" % (len(text), text)
-
-
-def partition_text(unit: object) -> bytes:
-    """What a producer gives its partitioner: the unit as text."""
-    return str(unit).encode()
-
-
-def murmur2(keys: Keys) -> NDArray[np.int64]:
-    """The positive murmur2 hash of Kafka's Java clients, for a column of keys."""
-    m = np.uint32(0x5BD1E995)
-    widths = np.diff(keys.offsets)
-    state = np.uint32(0x9747B28C) ^ widths.astype(np.uint32)
-    starts = keys.offsets[:-1]
-    data = np.concatenate([keys.data, np.zeros(4, np.uint8)])
-    for block in range(int(widths.max(initial=0)) // 4):
-        live = np.flatnonzero(widths >= 4 * (block + 1))
-        word = _little(data, starts[live] + 4 * block, 4) * m
-        word = (word ^ (word >> np.uint32(24))) * m
-        state[live] = (state[live] * m) ^ word
-    rest = widths % 4
-    for left in (1, 2, 3):
-        live = np.flatnonzero(rest == left)
-        tail = _little(data, starts[live] + widths[live] - left, left)
-        state[live] = (state[live] ^ tail) * m
-    state = (state ^ (state >> np.uint32(13))) * m
-    state ^= state >> np.uint32(15)
-    return (state & np.uint32(0x7FFFFFFF)).astype(np.int64)
-
-
-def crc32(keys: Keys) -> NDArray[np.int64]:
-    """The CRC-32 of librdkafka's consistent partitioners, for a column of keys."""
-    return np.fromiter(map(zlib.crc32, keys.tolist()), np.int64, len(keys))
-
-
-def _little(data: NDArray[np.uint8], at: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
-    word = np.zeros(len(at), np.uint32)
-    for place in range(width):
-        word |= data[at + place].astype(np.uint32) << np.uint32(8 * place)
-    return word
-
-
-PARTITIONERS: dict[str, Callable[[Keys], NDArray[np.int64]]] = {"murmur2": murmur2, "crc32": crc32}

@@ -9,7 +9,7 @@ import hushstream.agents.aggregate as aggregate
 import hushstream.agents.stages as stages
 import numpy as np
 import pytest
-from hushstream.agents.ingest import crc32, encode_unit, murmur2
+from hushstream.agents.unit_table import crc32, murmur2
 from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.event_frames import encode as encode_frame
@@ -286,19 +286,6 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
     finally:
         stages.Aggregate = original
     assert 0 < sum(m * m for m in total.values()) <= 4
-
-
-def test_units_are_encoded_injectively():
-    texts = {encode_unit(u) for u in ("1", 1, ("1",), ("1", "1"), ("11",), (1, "1"), ("1", 1), "s")}
-    assert len(texts) == 7  # a single value is a tuple of one
-
-
-def test_murmur2_is_that_of_the_java_clients():
-    # Reference values of Kafka's own unit test of Utils.murmur2, before the sign is dropped.
-    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
-             b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}  # fmt: skip
-    hashes = murmur2(Keys.of(known))
-    assert hashes.tolist() == [value & 0x7FFFFFFF for value in known.values()]
 
 
 def test_columnar_frames_are_read_like_json_events():
