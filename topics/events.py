@@ -137,33 +137,33 @@ class Decoder:
 
     def decode(self, records: Sequence[Raw]) -> Decoded:
         """Decode a list of records; never raises for what a record contains."""
-        events, bad = self._parse(records)
+        values = [r.value for r in records]
+        events, bad = self._parse(values)
         time = self._times(events, records, bad)
-        unit = self._units(events, records, bad)
+        unit = self._units(events, values, bad)
         views = tuple(
             self._view(p, m, events, time, bad)
             for p, m in zip(self._pipelines, self._mechanisms, strict=True)
         )
         return Decoded(time, unit, views, bad)
 
-    def _parse(self, records: Sequence[Raw]) -> tuple[list[Any], Bad]:
-        values: list[Any] = [r.value for r in records]
+    def _parse(self, values: list[Any]) -> tuple[list[Any], Bad]:
         try:
             if max(map(len, values), default=0) <= self._fields.max_record_bytes:
                 return list(map(self._decode, values)), {}
         except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
             pass  # at least one bad record: find out which, one by one
         bad: Bad = {}
-        return [self._parse_one(row, r, bad) for row, r in enumerate(records)], bad
+        return [self._parse_one(row, value, bad) for row, value in enumerate(values)], bad
 
-    def _parse_one(self, row: int, record: Raw, bad: Bad) -> Any:
-        if record.value is None:
+    def _parse_one(self, row: int, value: bytes | None, bad: Bad) -> Any:
+        if value is None:
             bad[row] = "null"
-        elif len(record.value) > self._fields.max_record_bytes:
+        elif len(value) > self._fields.max_record_bytes:
             bad[row] = "oversized"
         else:
             try:
-                return self._decode(record.value)
+                return self._decode(value)
             except msgspec.ValidationError:
                 bad[row] = "wrong_type"
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -176,7 +176,7 @@ class Decoder:
         """Values of a path; a type that only another role of the field allows is a fault."""
         get = self._get[path]
         try:
-            values = [get(e) for e in events]
+            values = list(map(get, events))
         except AttributeError:  # a bad record, or a parent that is null
             values = [safely(get, e) for e in events]
         if self._kinds[path] != ROLES[role]:
@@ -208,17 +208,17 @@ class Decoder:
             bad.setdefault(row, "missing_time" if values[row] is None else "bad_time")
         return out
 
-    def _units(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> list[Any]:
+    def _units(self, events: list[Any], values: list[Any], bad: Bad) -> list[Any]:
         columns = [self._column(path, "unit", events, bad) for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
-        small = max((len(r.value or b"") for r in records), default=0) <= MAX_UNIT
+        small = max(map(len, filter(None, values)), default=0) <= MAX_UNIT
         if small and len(columns) == 1 and None not in units:
             return units
-        for row, values in enumerate(zip(*columns, strict=True)):
-            if None in values:
+        for row, parts in enumerate(zip(*columns, strict=True)):
+            if None in parts:
                 bad.setdefault(row, "missing_unit")
-            elif not small and sum(len(str(v).encode()) for v in values) > MAX_UNIT:
+            elif not small and sum(len(str(v).encode()) for v in parts) > MAX_UNIT:
                 bad.setdefault(row, "huge_unit")
         return units
 
