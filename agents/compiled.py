@@ -82,6 +82,11 @@ def _pipeline(
     columns = value_columns(p)
     keys = None if p.public_keys is None else tuple(sorted(encode_key(k) for k in p.public_keys))
     mechanism = build(p, schedule, columns, keys)
+    if schedule.arrival and "time" in mechanism.inputs:
+        raise ConfigError(
+            f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
+            "window.length; with window.horizon events belong to the trigger at which they arrive"
+        )
     engine, release = config.engine, p.release
     return Pipeline(
         name=p.name,

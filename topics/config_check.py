@@ -20,6 +20,7 @@ from .config_values import UNIX_EPOCH, format_duration
 from .names import ledger_topic
 from .schedule import MAX_TRIGGERS, Schedule
 
+LONGEST_WINDOW = 36_500 * 86_400_000_000
 COLUMN_LIMIT = 2**31  # grid steps; larger clipping intervals would let exact sums overflow
 
 
@@ -118,21 +119,39 @@ def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     window, epoch, rule = pipeline.window, pipeline.epoch, pipeline.triggers
     if pipeline.schedule == "external" and window.origin == UNIX_EPOCH:
         yield "window", "an external schedule needs an origin: the start of its first window"
-    length = format_duration(window.length)
-    if epoch is not None and epoch % window.length:
-        yield "epoch", f"{format_duration(epoch)} is no multiple of window.length = {length}"
+    if (window.length is None) == (window.horizon is None):
+        yield "window", "needs either length, or horizon"
+        return
     if (rule.every is None) == (rule.cron is None):
         yield "triggers", "needs either every, or cron and count"
-    elif rule.every is not None:
-        if rule.count is not None:
-            yield "triggers.count", "follows from every and window.length: leave it out"
-        if window.length % rule.every:
-            every = format_duration(rule.every)
-            yield "triggers.every", f"{every} does not divide window.length = {length}"
-        elif window.length // rule.every > MAX_TRIGGERS:
-            yield "triggers.every", f"makes more than {MAX_TRIGGERS} triggers per window"
-    else:
+    elif rule.every is None and window.horizon is not None:
+        yield "window.horizon", "needs triggers.every: windows of a cron rule need a length"
+    elif rule.every is None:
         yield from _cron(pipeline)
+    else:
+        yield from _regular(pipeline, rule.every)
+    if window.horizon is not None and pipeline.lateness:
+        yield "lateness", "has no meaning with window.horizon, where no event is late"
+    length = pipeline.window_length
+    if epoch is not None and length and epoch % length:
+        whole = f"{format_duration(epoch)} is no multiple of the window's"
+        yield "epoch", f"{whole} length, {format_duration(length)}"
+
+
+def _regular(pipeline: Pipeline, every: int) -> Iterator[tuple[str, str]]:
+    length = pipeline.window_length
+    if pipeline.triggers.count is not None:
+        yield "triggers.count", "follows from every and window: leave it out"
+    if length % every:
+        shown = format_duration(length)
+        yield "triggers.every", f"{format_duration(every)} does not divide window.length = {shown}"
+    elif length // every > MAX_TRIGGERS:
+        yield "triggers.every", f"makes more than {MAX_TRIGGERS} triggers per window"
+    if pipeline.window.horizon is not None and length > LONGEST_WINDOW:
+        yield (
+            "window.horizon",
+            f"times triggers.every is more than {format_duration(LONGEST_WINDOW)}",
+        )
 
 
 def _cron(pipeline: Pipeline) -> Iterator[tuple[str, str]]:

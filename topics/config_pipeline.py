@@ -161,14 +161,17 @@ def _label(aggregate: Sum | Mean) -> str:
 
 @dataclass(frozen=True)
 class Window:
-    """Event-time tumbling windows.
+    """Tumbling windows, of event time or of arrival.
 
     Attributes:
-        length: of one window.
+        length: of one window of event time.
+        horizon: instead of `length`: events belong to the micro-batch in which they arrive, and
+            after so many triggers the next window begins.
         origin: a moment at which a window begins.
     """
 
-    length: Annotated[Duration, span("1s", "3650d")]
+    length: Annotated[Duration, span("1s", "3650d")] | None = None
+    horizon: Annotated[int, within(1, 100_000)] | None = None
     origin: Instant = UNIX_EPOCH
 
 
@@ -177,7 +180,7 @@ class Triggers:
     """When a window is released: the same number of times for every window.
 
     Attributes:
-        every: at equal steps of the window; must divide its length.
+        every: at equal steps of the window; must divide its `length`.
         cron: at the times of a cron rule, UTC, counted from the window's start.
         count: with `cron`, how many of them belong to a window.
     """
@@ -292,4 +295,10 @@ class Pipeline:
     @property
     def epoch_length(self) -> int:
         """Microseconds of an epoch; a multiple of the window's length."""
-        return self.epoch or self.window.length
+        return self.epoch or self.window_length
+
+    @property
+    def window_length(self) -> int:
+        """Microseconds from the start of a window to its end by the schedule."""
+        given = self.window
+        return given.length or (given.horizon or 1) * (self.triggers.every or 0)

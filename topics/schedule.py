@@ -64,6 +64,7 @@ class Schedule:
         cron: rule of trigger times, UTC.
         horizon: triggers per window, T.
         lateness: added to every trigger time.
+        arrival: an event belongs to the window that is open when it arrives, whatever its time.
     """
 
     origin: int
@@ -73,19 +74,21 @@ class Schedule:
     cron: str | None = None
     horizon: int = 1
     lateness: int = 0
+    arrival: bool = False
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Schedule:
         """The schedule of a valid pipeline."""
-        window, rule = pipeline.window, pipeline.triggers
+        window, rule, length = pipeline.window, pipeline.triggers, pipeline.window_length
         return cls(
             origin=window.origin,
-            length=window.length,
-            per_epoch=pipeline.epoch_length // window.length,
+            length=length,
+            per_epoch=pipeline.epoch_length // length,
             every=rule.every or 0,
             cron=rule.cron,
-            horizon=rule.count or window.length // (rule.every or window.length),
+            horizon=rule.count or length // (rule.every or length),
             lateness=pipeline.lateness,
+            arrival=window.horizon is not None,
         )
 
     def start(self, window: int) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from hushstream.agents.compiled import compile_config
@@ -60,11 +61,15 @@ def deployment(
     pipelines: Sequence[str] = ("p",),
     mechanism: str = "",
     more: str = "",
+    swap: Mapping[str, str] = MappingProxyType({}),
 ) -> Deployment:
-    """A compiled deployment with histogram pipelines over one input."""
+    """A compiled deployment with histogram pipelines over one input; ``swap`` changes its text."""
     text = INPUT.format(units=units, cells=cells, partitioner=partitioner, format=format)
     for name in pipelines:
         text += PIPELINE.format(name=name, mechanism=mechanism, more=more)
+    for old, new in swap.items():
+        assert old in text
+        text = text.replace(old, new)
     return compile_config(loads(text, environ={}), {"events": partitions})
 
 

@@ -20,6 +20,7 @@ from hushstream.topics.config_canonical import canonical, config_hash
 from hushstream.topics.config_describe import documented, rewrite
 from hushstream.topics.config_lines import line_index
 from hushstream.topics.config_merge import tables
+from hushstream.topics.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "topics" / "template.toml"
@@ -245,6 +246,40 @@ def test_settings_of_histograms_that_would_be_ignored(more: str, expected: str) 
     assert re.search(expected, line), line
     fine = table.replace(more, 'bound = "per-key"\nper_key = 3\nadaptive_weight = 0')
     assert small(text + fine).pipeline[0].mechanism.parameters.per_key == 3
+
+
+def by_arrival(window: str, more: str = "", triggers: str = '{ every = "6h" }') -> str:
+    text = changed('window = { length = "1d" }', f"window = {window}\n{more}")
+    return text.replace('{ every = "6h" }', triggers)
+
+
+def test_windows_of_so_many_triggers() -> None:
+    pipeline = small(by_arrival("{ horizon = 3 }", 'epoch = "36h"')).pipeline[0]
+    schedule = Schedule.of(pipeline)
+    assert schedule.arrival and (schedule.horizon, schedule.per_epoch) == (3, 2)
+    assert schedule.length == pipeline.window_length == 18 * 3_600_000_000
+    assert not Schedule.of(small().pipeline[0]).arrival
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "expected"),
+    [
+        (by_arrival('{ horizon = 3, length = "1d" }'), 11, "either length, or horizon"),
+        (by_arrival("{ origin = 2019-03-01T00:00:00Z }"), 11, "either length, or horizon"),
+        (by_arrival("{ horizon = 0 }"), 11, "horizon"),
+        (by_arrival("{ horizon = 3 }", 'lateness = "1h"'), 12, "no event is late"),
+        (by_arrival("{ horizon = 3 }", 'epoch = "1d"'), 12, "no multiple"),
+        (
+            by_arrival("{ horizon = 3 }", "", '{ cron = "0 * * * *", count = 3 }'),
+            11,
+            "window.horizon: needs triggers.every",
+        ),
+        (by_arrival("{ horizon = 90000 }", "", '{ every = "300d" }'), 11, "is more than 36500d"),
+    ],
+)
+def test_contradictions_of_windows_by_arrival(text: str, line: int, expected: str) -> None:
+    lines = refusal(text)
+    assert any(f":{line}: " in said and expected in said for said in lines), lines
 
 
 def test_the_policy_of_copies_serves_late_records_too() -> None:
