@@ -122,6 +122,35 @@ def test_releases_appear_on_schedule_although_nothing_ever_arrives(begin):
     assert replay(run.config()).agrees
 
 
+def test_windows_of_so_many_triggers_take_events_as_they_arrive(begin):
+    """Whatever times they bear; each window has its charge, and a replay agrees."""
+    run = begin('window = {{ horizon = 2 }}\ntriggers = {{ every = "2s" }}\n', "epoch_us")
+    topic = raw_topic(run)
+    run.start("one")
+    run.wait_ready(["one"])
+    for n in range(6):
+        times = (0, ORIGIN, ORIGIN + 10**15)
+        sent = [{"user": f"u{n}-{k}", "page": "x", "t": times[k % 3]} for k in range(99)]
+        run.publish(topic, sent)
+        time.sleep(1)
+    until = time.monotonic() + 40
+    while len({t.window for t in run.triggers() if t.final}) < 4:
+        assert time.monotonic() < until
+        time.sleep(0.3)
+    run.wait_released(run.triggers())
+    assert run.stop("one") == 0
+    triggers = run.triggers()
+    ledger = read_ledger(run.cluster, run.config().deployment.name)
+    assert {epoch for _, epoch in ledger.charges} == {t.window for t in triggers}
+    outcome = replay(run.config())
+    assert outcome.agrees and outcome.routed == 6 * 99  # none was late, none in the future
+    bodies = [b for b in run.releases(run.deployment.pipelines[0].name) if "values" in b]
+    last = {b["window"]["start"]: b["values"]["count"] for b in bodies
+            if b["final"] and b["key"]["page"] == "x"}  # fmt: skip
+    spread = sum(c["stddev"] ** 2 for c in last.values()) ** 0.5
+    assert abs(sum(c["value"] for c in last.values()) - 6 * 99) < 6 * spread
+
+
 def test_an_exhausted_budget_is_refused_on_the_ledger_and_nothing_is_released(begin):
     run = begin(WALL, limit=", limit_epsilon = 4.0")
     run.start("one")
