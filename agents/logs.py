@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import methodcaller
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from hushstream.mechanisms.errors import EngineError
@@ -49,7 +49,7 @@ def read_topic(
     Raises:
         EngineError: the broker fell silent, or reports an error.
     """
-    client = _consumer(kafka, committed)
+    client = consumer(kafka, committed)
     try:
         places = [TopicPartition(topic, n, 0) for n in range(partitions)]
         begins = [client.get_watermark_offsets(p, timeout=PATIENCE_SECONDS)[0] for p in places]
@@ -71,7 +71,8 @@ def read_topic(
         client.close()
 
 
-def _consumer(kafka: Kafka, committed: bool) -> Consumer:
+def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = None) -> Consumer:
+    """A client that reads assigned partitions and says where they end."""
     options = {
         "group.id": f"hush-read-{secrets.token_hex(4)}",
         "enable.auto.commit": False,
@@ -81,7 +82,7 @@ def _consumer(kafka: Kafka, committed: bool) -> Consumer:
         "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
         "log_level": 0,
     }
-    return Consumer(librdkafka_options(kafka) | options)
+    return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
 
 
 def _take(topic: str, message: Message, found: list[list[Raw]], open_: set[int]) -> None:

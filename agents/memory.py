@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from hushstream.topics.events import Raw
 from hushstream.topics.names import Names
@@ -23,7 +23,14 @@ from .stages import AggregateShard, IngestShard, Stage, UnitsShard, bound_upstre
 from .step import Out
 from .store import MemoryStore
 
-RawLogs = dict[tuple[str, int], list[Raw]]
+Place = tuple[str, int]  # topic, partition
+STEP = 20_000  # records given to one step
+
+
+class Source(Protocol):
+    """What a stage reads: one partition, in offset order."""
+
+    def since(self, offset: int, limit: int) -> tuple[list[Any], int]: ...
 
 
 class Log:
@@ -40,18 +47,29 @@ class Log:
         self._offsets.append(self.end)
         self.end += 1
 
-    def since(self, offset: int, limit: int) -> list[Any]:
-        """Up to ``limit`` records at or above ``offset``."""
+    def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
+        """Up to ``limit`` records at or above ``offset``, and how far they are complete."""
         start = bisect_left(self._offsets, offset)
-        return self.records[start : start + limit]
+        records = self.records[start : start + limit]
+        return records, records[-1].offset + 1 if len(records) == limit else self.end
+
+    def trim(self, below: int) -> None:
+        """Let go of records before an offset."""
+        start = bisect_left(self._offsets, below)
+        if 2 * start > len(self.records):  # else moving the rest would cost more than it saves
+            del self.records[:start], self._offsets[:start]
 
 
 class VirtualShard:
-    """A stage with its state and input, stepped by hand."""
+    """A stage with its state and input, stepped by hand.
 
-    def __init__(self, stage: Stage, log: Log, genesis: str) -> None:
+    With ``trim``, input is let go of once it has been taken.
+    """
+
+    def __init__(self, stage: Stage, log: Source, genesis: str, trim: bool = False) -> None:
         self.stage = stage
         self._log = log
+        self._trim = trim
         self._store = MemoryStore()
         self._marker = Marker(genesis, 0)
         self._more = False
@@ -60,9 +78,10 @@ class VirtualShard:
     def advance(self, limit: int, take: Callable[[Any], None]) -> bool:
         """Run one step; returns whether anything moved."""
         before = self.stage.position
-        records = self._log.since(max(before, 0), limit)
-        fetched = records[-1].offset + 1 if len(records) == limit else self._log.end
+        records, fetched = self._log.since(max(before, 0), limit)
         step = self.stage.step(self._store, self._marker, records, fetched)
+        if self._trim and isinstance(self._log, Log):
+            self._log.trim(self.stage.position)
         if step is None:
             return self.stage.position > before
         for key, value in step.rows.items():
@@ -83,7 +102,8 @@ class Engine:
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log.
         given: internal logs that were read instead of being produced (re-partitioned units).
-        keep: which produced topics to keep beside those that other stages read.
+        sent: told of every record for a log that was given; else such records are kept in ``outs``.
+        trim: let go of what has been read, for logs that do not fit into memory.
     """
 
     def __init__(
@@ -91,18 +111,21 @@ class Engine:
         deployment: Deployment,
         names: Names,
         secret: bytes,
-        raw: RawLogs,
+        raw: Mapping[Place, Sequence[Raw] | Source],
         entries: Sequence[Entry],
-        given: dict[tuple[str, int], list[Frame]] | None = None,
+        given: Mapping[Place, Sequence[Frame] | Source] | None = None,
         progress: Callable[[int], None] | None = None,
+        sent: Callable[[Out], None] | None = None,
+        trim: bool = False,
     ) -> None:
         self._names = names
-        self._given = set(given or {})
+        self._given = given or {}
+        self._sent = sent
+        self._trim = trim
         self._progress = progress or (lambda used: None)
         self.outs: dict[str, list[Out]] = defaultdict(list)
         self.counts: Counter[tuple[str, str]] = Counter()
-        self._logs: dict[tuple[str, int], Log] = defaultdict(Log)
-        self._logs |= {place: Log(frames) for place, frames in (given or {}).items()}
+        self._logs: dict[Place, Log] = defaultdict(Log)
         horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
         self._clock = ClockLog(horizons, entries)
         self._feedback = {
@@ -113,39 +136,41 @@ class Engine:
         self._selected = {names.selected(name): f for name, f in self._feedback.items()}
         self._shards = list(self._build(deployment, secret, raw))
 
-    def _build(self, deployment: Deployment, secret: bytes, raw: RawLogs) -> Any:
+    def _build(
+        self, deployment: Deployment, secret: bytes, raw: Mapping[Place, Sequence[Raw] | Source]
+    ) -> Any:
         names, feedback, genesis = self._names, self._feedback, self._names.genesis
         for source in deployment.inputs:
             for n in range(source.partitions):
                 stage = IngestShard(source, n, names, secret, self._clock, feedback)
-                log = Log(raw.get((source.topic, n), ()), self._end(source.topic, n))
+                log = raw.get((source.topic, n), ())
+                if isinstance(log, Sequence):
+                    log = Log(log, used_below(self._clock.since(0), source.topic, n))
                 yield VirtualShard(stage, log, genesis)
             for p in source.pipelines:
                 for n in range(0 if p.direct else p.units_partitions):
                     units = UnitsShard(p, n, names, source.partitions, self._clock, feedback)
-                    yield VirtualShard(units, self._logs[names.units(p.name), n], genesis)
+                    yield self._shard(units, (names.units(p.name), n), genesis)
                 for n in range(p.cells_partitions):
                     upstreams = bound_upstreams(p, source)
                     last = AggregateShard(p, n, names, secret, upstreams, self._clock)
-                    yield VirtualShard(last, self._logs[names.cells(p.name), n], genesis)
+                    yield self._shard(last, (names.cells(p.name), n), genesis)
 
-    def _end(self, topic: str, partition: int) -> int:
-        """The last cut or beat: nothing above it may be used."""
-        ends = [
-            record.offsets[topic][partition]
-            for _, record in self._clock.since(0)
-            if isinstance(record, Beat | Trigger) and topic in record.offsets
-        ]
-        return max(ends, default=0)
+    def _shard(self, stage: Stage, place: Place, genesis: str) -> VirtualShard:
+        log = self._given.get(place)
+        if log is None:
+            log = self._logs[place]
+        return VirtualShard(
+            stage, Log(log) if isinstance(log, Sequence) else log, genesis, self._trim
+        )
 
     def run(self) -> None:
-        """Step every shard until nothing moves."""
+        """Step all shards in turn until nothing moves."""
         moved = True
         while moved:
             moved = False
             for shard in self._shards:
-                while shard.advance(20_000, self._take):
-                    moved = True
+                moved |= shard.advance(STEP, self._take)
 
     def _take(self, step: Any) -> None:
         self.counts.update(step.counts)
@@ -153,6 +178,8 @@ class Engine:
         for out in step.out:
             if out.topic in self._selected:
                 self._selected[out.topic].apply(out.value or b"")
+            elif (out.topic, out.partition) in self._given and self._sent is not None:
+                self._sent(out)
             elif not out.topic.startswith(internal) or (out.topic, out.partition) in self._given:
                 self.outs[out.topic].append(out)
             else:
@@ -160,3 +187,13 @@ class Engine:
         used = sum(n for (_, what), n in step.counts.items() if what in ("seen", "routed"))
         if used:
             self._progress(used)
+
+
+def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:
+    """The last cut or beat: nothing of a raw partition above it may be used."""
+    ends = [
+        record.offsets[topic][partition]
+        for _, record in entries
+        if isinstance(record, Beat | Trigger) and topic in record.offsets
+    ]
+    return max(ends, default=0)

@@ -18,37 +18,42 @@ from hushstream.topics.config_model import Kafka
 from hushstream.topics.records import Beat, ClockRecord, Trigger, decode_clock
 
 from .admin import Cluster, read_ledger
-from .aggregate import Frame
 from .clocklog import Entry
 from .ledger import Ledger
 from .logs import PartitionLog, read_topic
-from .memory import Engine, RawLogs
+from .memory import STEP, Engine, used_below
 from .model import Deployment, Pipeline
 from .replay_compare import Outcome, compare_dead_letters, compare_releases
-from .replay_units import compare_units
+from .replay_logs import Span, StreamLog, frame, spans
+from .replay_units import Comparison
 from .run import prepare
+from .stages import FRAMES
+from .step import Out
 from .worker import Plan, begin_of
 
-Places = dict[tuple[str, int], list[Frame]]
+AHEAD = 200_000  # events that a units log may be ahead of what is recomputed
 Report = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
 
 
 @dataclass
 class Logs:
-    """Everything that a replay reads; releases first, so that all of them can be explained."""
+    """What a replay reads; releases first, so that all of them can be explained.
+
+    Raw and units logs are spans, which are read while the engine runs.
+    """
 
     committed: dict[str, list[PartitionLog]] = field(default_factory=dict)
     uncommitted: dict[str, list[PartitionLog]] = field(default_factory=dict)
     dead: dict[str, list[PartitionLog]] = field(default_factory=dict)
-    units: Places = field(default_factory=dict)
+    units: list[Span] = field(default_factory=list)
     clock: list[Entry] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
-    raw: RawLogs = field(default_factory=dict)
+    raw: list[Span] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        """Raw records read."""
-        return sum(map(len, self.raw.values()))
+        """Raw records, or a little more: offsets without a record count too."""
+        return sum(span.end - span.begin for span in self.raw)
 
 
 def replay(
@@ -83,7 +88,7 @@ def recompute(
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
 ) -> Outcome:
-    """Run the engine over logs that were read, and compare."""
+    """Run the engine over the logs, raw ones as they are read, and compare."""
     total, used = logs.size * max(len(deployment.pipelines), 1), 0
 
     def progress(more: int) -> None:
@@ -91,9 +96,16 @@ def recompute(
         used += more
         report("recomputing", used, max(total, used))
 
-    engine = Engine(deployment, plan.names, plan.secret, logs.raw, logs.clock, logs.units, progress)
-    engine.run()
     outcome = Outcome()
+    with _Streams(plan.config.kafka, deployment, logs, outcome) as streams:
+        engine = Engine(
+            deployment, plan.names, plan.secret, streams.raw, logs.clock, streams.units,
+            progress, streams.sent, trim=True,
+        )  # fmt: skip
+        engine.run()
+        while streams.insist():
+            engine.run()
+        streams.finish()
     triggers = [record for _, record in logs.clock if isinstance(record, Trigger)]
     for pipeline in deployment.pipelines:
         mine = [t for t in triggers if t.pipeline == pipeline.name]
@@ -104,13 +116,53 @@ def recompute(
         )  # fmt: skip
         for other in _dead_topics(pipeline):
             compare_dead_letters(other, engine.outs[other], logs.dead[other][0], outcome)
-        if not pipeline.direct:
-            name = plan.names.units(pipeline.name)
-            sent = {(name, n): [o for o in engine.outs[name] if o.partition == n]
-                    for n in range(pipeline.units_partitions)}  # fmt: skip
-            compare_units(sent, logs.units, outcome)
     report("recomputing", max(total, used), max(total, used))
     return outcome
+
+
+class _Streams:
+    """Raw and units logs of a replay, read while it runs."""
+
+    def __init__(self, kafka: Kafka, deployment: Deployment, logs: Logs, outcome: Outcome) -> None:
+        self._checks = {
+            (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
+            for s in logs.units
+        }
+        frames = {source.topic for source in deployment.inputs if source.frames}
+        self.raw = {
+            (s.topic, s.partition): StreamLog(kafka, s, FRAMES if s.topic in frames else STEP)
+            for s in logs.raw
+        }
+        self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
+
+    def _of_units(self, kafka: Kafka, span: Span) -> StreamLog:
+        check = self._checks[span.topic, span.partition]
+        return StreamLog(
+            kafka, span, FRAMES, whole=False, make=frame,
+            seen=lambda one: check.found(one.value), wait=lambda: check.ahead > AHEAD,
+        )  # fmt: skip
+
+    def sent(self, out: Out) -> None:
+        """Take a record for a units topic, as recomputed."""
+        self._checks[out.topic, out.partition].sent(out.value or b"")
+
+    def insist(self) -> bool:
+        """Whether units logs were held back that must go on now, since nothing else does."""
+        held = [log.insist() for log in self.units.values()]
+        return any(held)
+
+    def finish(self) -> None:
+        """Read what no stage has asked for, and compare what is left."""
+        for place, log in self.units.items():
+            log.drain()
+            self._checks[place].finish()
+
+    def __enter__(self) -> _Streams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for log in (*self.raw.values(), *self.units.values()):
+            log.close()
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
@@ -141,17 +193,18 @@ def read_logs(plan: Plan, deployment: Deployment, report: Report) -> Logs:
             logs.dead[other] = reader.read(other, 1)
     for p in deployment.pipelines:
         if not p.direct:
-            name = names.units(p.name)
-            for n, log in enumerate(reader.read(name, p.units_partitions)):
-                logs.units[name, n] = [Frame(r.offset, r.value or b"") for r in log.records]
+            logs.units += spans(kafka, names.units(p.name), p.units_partitions)
     (clock,) = reader.read(names.clock, 1)
     logs.clock = [(r.offset, decode_clock(r.value or b"")) for r in clock.records]
     logs.ledger = read_ledger(Cluster(kafka), deployment.name)
     for source in deployment.inputs:
-        found = reader.read(source.topic, source.partitions)
-        for n, log in enumerate(found):
-            _check_whole(source.topic, n, log.begin, begin_of(logs.ledger, source)[n])
-            logs.raw[source.topic, n] = log.records
+        begins = begin_of(logs.ledger, source)
+        for span in spans(kafka, source.topic, source.partitions):
+            _check_whole(span, begins[span.partition])
+            end = used_below(logs.clock, span.topic, span.partition)
+            logs.raw.append(span._replace(end=end))
+    for span in logs.units:
+        _check_whole(span, 0)
     return logs
 
 
@@ -169,11 +222,12 @@ class _Reader:
         return read_topic(self._kafka, topic, partitions, committed, advance)
 
 
-def _check_whole(topic: str, partition: int, begin: int, needed: int) -> None:
-    if begin > needed:
+def _check_whole(span: Span, needed: int) -> None:
+    if span.begin > needed:
         raise EngineError(
-            f"{topic}-{partition} begins at offset {begin}: records from {needed} on were deleted "
-            "by retention, and without them nothing can be recomputed; replay earlier, or keep more"
+            f"{span.topic}-{span.partition} begins at offset {span.begin}: records from {needed} "
+            "on were deleted, and without them nothing can be recomputed; replay earlier, or keep "
+            "more"
         )
 
 

@@ -30,25 +30,29 @@ class Routed:
         self.barriers: dict[int, list[Trigger]] = defaultdict(list)
         self._closed: set[Place] = set()
         self.misplaced = 0
+        self.pending = 0  # events held
 
-    def take(self, frames: Iterable[bytes]) -> Routed:
-        """Add frames in log order."""
-        for frame in frames:
-            taken = decode(frame)
-            if isinstance(taken, Events):
-                self._events(taken)
-            elif isinstance(taken, Barrier):
-                trigger = taken.trigger
-                self.barriers[taken.origin].append(trigger)
-                self._closed.add((taken.origin, trigger.window, trigger.index))
-        return self
+    def take(self, frame: bytes) -> Place | None:
+        """Add a frame in log order; returns what it closes, if anything."""
+        taken = decode(frame)
+        if isinstance(taken, Events):
+            self._events(taken)
+        elif isinstance(taken, Barrier):
+            trigger = taken.trigger
+            self.barriers[taken.origin].append(trigger)
+            place = taken.origin, trigger.window, trigger.index
+            self._closed.add(place)
+            return place
+        return None
 
     def _events(self, events: Events) -> None:
         one = events.slice
         place = events.origin, one.window, one.batch
         if place in self._closed:
             self.misplaced += len(one.unit)  # after its own barrier: it would never be counted
+            return
         self._parts[place].append(self._table(one))
+        self.pending += len(one.unit)
 
     def _table(self, one: Slice) -> I64:
         """(n, 4 + c) exact content of each event."""
@@ -60,16 +64,65 @@ class Routed:
 
     @property
     def places(self) -> set[Place]:
-        """Where there are events."""
+        """Where there are events that were not compared yet."""
         return set(self._parts)
 
-    def events(self, place: Place) -> I64:
-        """All events of one upstream partition, window and micro-batch, in order."""
-        return np.concatenate(self._parts[place])
+    def events(self, place: Place) -> I64 | None:
+        """All events of one upstream partition, window and micro-batch, in order; then gone."""
+        tables = self._parts.pop(place, None)
+        if tables is None:
+            return None
+        found = np.concatenate(tables)
+        self.pending -= len(found)
+        return found
 
     def complete(self, place: Place) -> bool:
         """Whether the micro-batch has been closed by its barrier."""
         return place in self._closed
+
+
+class Comparison:
+    """One units partition beside what the first stage sends to it, as both are read.
+
+    A micro-batch is compared and let go of as soon as both have closed it.
+    """
+
+    def __init__(self, where: str, outcome: Outcome) -> None:
+        keys: dict[bytes, int] = {}
+        self._where = where
+        self._outcome = outcome
+        self._expected, self._found = Routed(keys), Routed(keys)
+
+    def sent(self, frame: bytes) -> None:
+        """Take what the first stage sends, recomputed."""
+        self._settle(self._expected.take(frame), self._found)
+
+    def found(self, frame: bytes) -> None:
+        """Take the next frame of the log."""
+        self._settle(self._found.take(frame), self._expected)
+
+    @property
+    def ahead(self) -> int:
+        """By how many events the log is ahead of what was recomputed."""
+        return self._found.pending - self._expected.pending
+
+    def _settle(self, place: Place | None, other: Routed) -> None:
+        if place is not None and other.complete(place):
+            self._compare(place)
+
+    def _compare(self, place: Place) -> None:
+        _compare_place(self._where, place, self._expected, self._found, self._outcome)
+
+    def finish(self) -> None:
+        """Compare the rest."""
+        where, outcome = self._where, self._outcome
+        if self._found.misplaced:
+            outcome.found(
+                "differing", f"{where}: events after their barrier", self._found.misplaced
+            )
+        _compare_barriers(where, self._expected, self._found, outcome)
+        for place in sorted(self._expected.places | self._found.places):
+            self._compare(place)
 
 
 def compare_units(
@@ -79,15 +132,12 @@ def compare_units(
 ) -> None:
     """Compare units partitions with what the first stage sends to them."""
     for name, outs in sent.items():
-        keys: dict[bytes, int] = {}
-        expected = Routed(keys).take(o.value or b"" for o in outs)
-        found = Routed(keys).take(f.value for f in logs[name])
-        where = f"{name[0]}-{name[1]}"
-        if found.misplaced:
-            outcome.found("lost", f"{where}: events after their barrier", found.misplaced)
-        _compare_barriers(where, expected, found, outcome)
-        for place in sorted(expected.places | found.places):
-            _compare_place(where, place, expected, found, outcome)
+        one = Comparison(f"{name[0]}-{name[1]}", outcome)
+        for out in outs:
+            one.sent(out.value or b"")
+        for frame in logs[name]:
+            one.found(frame.value)
+        one.finish()
 
 
 def _compare_barriers(where: str, expected: Routed, found: Routed, outcome: Outcome) -> None:
@@ -100,11 +150,13 @@ def _compare_place(
     where: str, place: Place, expected: Routed, found: Routed, outcome: Outcome
 ) -> None:
     text = f"{where}: from partition {place[0]}, window {place[1]}, micro-batch {place[2]}"
-    if place not in expected.places:
-        outcome.found("differing", text, len(found.events(place)))
+    wanted, had = expected.events(place), found.events(place)
+    if wanted is None:
+        if had is not None:
+            outcome.found("differing", text, len(had))
         return
-    want = _ranked(expected.events(place))
-    have = _ranked(found.events(place)) if place in found.places else set()
+    want = _ranked(wanted)
+    have = set() if had is None else _ranked(had)
     outcome.routed += len(want & have)
     more = len(have) - len(want)
     if more > 0:

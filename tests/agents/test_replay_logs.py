@@ -1,0 +1,163 @@
+"""Logs that a replay reads as it goes: the same records as reading them whole, few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.agents.aggregate import Frame
+from hushstream.agents.logs import read_topic
+from hushstream.agents.memory import Engine
+from hushstream.agents.replay_compare import Outcome
+from hushstream.agents.replay_logs import Span, StreamLog, frame, spans
+from hushstream.agents.replay_units import Comparison
+from hushstream.deploy.broker import Broker
+from hushstream.mechanisms.errors import EngineError
+from hushstream.topics.config_model import Kafka
+
+from .support import NAMES, SECRET, deployment, event, released, start, trigger
+
+
+@pytest.fixture(scope="module")
+def topic(broker: Broker) -> tuple[Kafka, str]:
+    """Sixty records in transactions; every third one is aborted, the last one too."""
+    name = "replay-logs"
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    producer.init_transactions(20)
+    for number in range(12):
+        producer.begin_transaction()
+        for n in range(5):
+            producer.produce(name, b"%d.%d" % (number, n), partition=0)
+        producer.flush(20)
+        (producer.abort_transaction if number % 3 == 2 else producer.commit_transaction)(20)
+    return Kafka(bootstrap=broker.bootstrap), name
+
+
+def through(log: StreamLog, most: int) -> list[Any]:
+    """All records, as a shard asks for them: from where it is, sometimes without taking all."""
+    taken: list[Any] = []
+    position = 0
+    while True:
+        records, reached = log.since(position, 20)
+        assert len(records) <= most and len(log._held) <= most
+        some = records[: max(len(records) // 2, 1)]
+        taken += some
+        step = some[-1].offset + 1 if len(some) < len(records) else reached
+        if step == position and not records:
+            return taken
+        position = step
+
+
+@pytest.mark.parametrize("most", [1, 7, 1000])
+def test_a_stream_holds_what_reading_the_whole_topic_holds(topic, most):
+    kafka, name = topic
+    (whole,) = read_topic(kafka, name, 1)
+    (span,) = spans(kafka, name, 1)
+    assert len(whole.records) == 40 and span.end > whole.records[-1].offset + 1  # the aborted tail
+    seen: list[Any] = []
+    log = StreamLog(kafka, span, most, seen=seen.append)
+    assert through(log, min(most, 20)) == whole.records == seen
+    assert log.since(span.end, 5) == ([], span.end) and log._client is None
+    middle = span._replace(end=whole.records[17].offset)
+    assert through(StreamLog(kafka, middle, most), min(most, 20)) == whole.records[:17]
+
+
+def test_frames_are_followed_to_the_end_even_if_nobody_asks(topic):
+    kafka, name = topic
+    (whole,) = read_topic(kafka, name, 1)
+    (span,) = spans(kafka, name, 1)
+    seen: list[Frame] = []
+    log = StreamLog(kafka, span, 3, make=frame, seen=seen.append)
+    assert len(log.since(0, 20)[0]) == 3
+    log.drain()
+    assert [f.value for f in seen] == [r.value for r in whole.records]
+    assert log._client is None
+
+
+def test_a_log_that_ends_too_early_is_an_error_only_where_all_of_it_was_used(topic):
+    kafka, name = topic
+    (span,) = spans(kafka, name, 1)
+    longer = span._replace(end=span.end + 1)
+    with pytest.raises(EngineError, match="ends before offset"):
+        StreamLog(kafka, longer, 100).since(0, 100)
+    log = StreamLog(kafka, longer, 100, whole=False)
+    assert len(log.since(0, 100)[0]) == 40 and log.end == span.end
+
+
+def test_what_is_ahead_waits_until_nothing_else_moves(topic):
+    kafka, name = topic
+    (span,) = spans(kafka, name, 1)
+    ahead = True
+    log = StreamLog(kafka, span, 4, wait=lambda: ahead)
+    assert log.since(0, 4) == ([], 0)
+    assert log.insist()
+    records, reached = log.since(0, 4)
+    assert len(records) == 4 and reached == 4
+    assert not log.insist()  # it was given: there is nothing to insist on
+    assert log.since(reached, 4) == ([], reached)
+    ahead = False
+    assert len(log.since(reached, 4)[0]) == 4
+    log.close()
+
+
+def test_an_empty_span_needs_no_broker():
+    log = StreamLog(Kafka(bootstrap="127.0.0.1:1"), Span("none", 0, 5, 5), 10)
+    assert log.since(0, 10) == ([], 5)
+
+
+# -- in memory ------------------------------------------------------------------------------------
+
+MADE = deployment(partitions=2, units=1, cells=1, mechanism=", adaptive_weight = 0")
+(P,) = MADE.pipelines
+LOGS = [[event(i, f"u{n}-{i % 50}", f"p{i % 3}") for i in range(400)] for n in range(2)]
+CLOCK = [start(P), *(trigger(P, n, [100 * n] * 2) for n in range(1, 5))]
+
+
+def run(**options: Any) -> Engine:
+    raw = {("events", n): log for n, log in enumerate(LOGS)}
+    made = Engine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), **options)
+    made.run()
+    return made
+
+
+def test_letting_go_of_what_was_read_changes_nothing():
+    whole, trimmed = run(), run(trim=True)
+    assert released(trimmed) == released(whole) and released(whole)
+    assert sum(len(log.records) for log in whole._logs.values()) > 10
+    assert sum(len(log.records) for log in trimmed._logs.values()) < 3
+
+
+def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> Outcome:
+    """A units log beside what was sent to it, each a frame at a time."""
+    place = (NAMES.units("p"), 0)
+    sent = [o.value or b"" for o in run(given={place: []}).outs[place[0]]]
+    outcome = Outcome()
+    one = Comparison("units-0", outcome)
+    found = change(list(sent))
+    peak = 0
+    for n in range(max(len(sent), len(found))):
+        for take, frames in ((one.sent, sent), (one.found, found))[:: 1 if sent_first else -1]:
+            if n < len(frames):
+                take(frames[n])
+        peak = max(peak, one._found.pending, one._expected.pending)
+    one.finish()
+    assert one._found.pending == one._expected.pending == 0
+    assert peak < 800  # of 800 events, those of closed micro-batches are let go
+    return outcome
+
+
+@pytest.mark.parametrize("sent_first", [True, False])
+def test_units_are_compared_as_they_are_read(sent_first):
+    outcome = compared(lambda frames: frames, sent_first)
+    assert outcome.agrees and outcome.routed == 800
+    lost = compared(lambda frames: frames[1:], sent_first)
+    assert lost.lost > 50 and not lost.agrees
+    doubled = compared(lambda frames: [frames[0], *frames], sent_first)
+    assert doubled.doubled > 50 and not doubled.agrees
+    late = compared(lambda frames: [*frames, frames[0]], sent_first)
+    assert late.differing > 50 and not late.agrees
