@@ -15,34 +15,26 @@ lie in both parts: `pak_plan` checks every division of them before it accepts a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .contract import (
     F64,
     I64,
-    Batch,
-    Closed,
     Cost,
-    Encoded,
     Noise,
     Output,
-    Part,
     Releases,
     Rows,
-    Units,
     no_releases,
 )
-from .errors import ContractError
 from .hierarchy import laplace_variance
 from .keys import Keys
 from .pak_counter import Counter
-from .slots import ROW, Entries, Slots, slot_keys, with_state
+from .slots import Entries, with_state
+from .slots_stream import SlotStream
 from .threshold import noisy_max, rank_scores
 from .threshold_smooth import SmoothQuantile
 from .validate import at_least, positive
@@ -80,78 +72,27 @@ class RankQuantile:
 
 
 @dataclass(frozen=True)
-class Pak:
+class Pak(SlotStream):
     """A configured stream.
 
     Attributes:
-        slots: time, values, thresholds, contribution bound.
+        slots: time, values, thresholds, contribution bound (`SlotStream`).
         chooser: how τ is chosen; None takes B, which costs nothing.
         counter: noise of the prefix sums after the warm-up.
         sum_epsilon: ε2 of one record for the warm-up's sum; None keeps that sum back.
         loss: what `cost` states.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    load: ClassVar[Literal["due", "all"]] = "due"
-    feedback: ClassVar[bool] = False
-    row_dtype: ClassVar[np.dtype[Any]] = ROW
-    columns: ClassVar[int] = 1
-    totals: ClassVar[int] = 0
-    lanes: ClassVar[int] = 1
-    inputs: ClassVar[tuple[str, ...]] = ("time", "value")
-
-    slots: Slots
     chooser: SmoothQuantile | RankQuantile | None
     counter: Counter
     sum_epsilon: Fraction | None
     loss: Cost
 
     @property
-    def horizon(self) -> int:
-        """Triggers per window."""
-        return self.slots.horizon
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         """Sum of the slot (of the whole warm-up at its end), and sum up to the end of the slot."""
         step = self.slots.grid / self.counter.steps
         return Output("sum", step), Output("prefix", step)
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """See `Slots.encode`."""
-        return self.slots.encode(columns)
-
-    def init_units(self, u: int) -> Units:
-        """See `Slots.init_units`."""
-        return self.slots.init_units(u)
-
-    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
-        """See `Slots.absorb`."""
-        return self.slots.absorb(units, batch)
-
-    def init_rows(self, key: Keys) -> Rows:
-        """See `Slots.init_rows`."""
-        return self.slots.init_rows(key)
-
-    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
-        """The slots that trigger t closes; τ and the warm-up's sum at the end of the warm-up.
-
-        Raises:
-            ContractError: the state of the stream is missing after the warm-up.
-        """
-        rows, entries, state = self.slots.close(closed)
-        if closed.t < self.slots.warmup:
-            return rows, no_releases(2)
-        if closed.t == self.slots.warmup:
-            return self._open(rows, entries, noise)
-        if not len(state):
-            raise ContractError("the state of the stream is missing")
-        tau, base, total = (int(x) for x in state[:3])
-        first, end = self.slots.range_of(closed.t)
-        exact = total + np.cumsum(self.slots.per_slot(entries, tau, closed.t))
-        value, variance = self._values(noise, tau, base, first, total, exact)
-        out = self._releases(closed.t, first, end, value, variance, {})
-        return self._store(rows, tau, base, int(exact[-1])), out
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""
@@ -169,9 +110,21 @@ class Pak:
         base = _held(total * self.counter.steps)
         value = np.full((1, 2), base, np.int64)
         variance = np.full((1, 2), self._base_variance(tau))
-        t, end = self.slots.warmup, self.slots.warmup_slots
-        out = self._releases(t, end - 1, end, value, variance, public)
+        last_slot = self.slots.warmup_slots - 1
+        out = self._released(self.slots.warmup, last_slot, value, variance, public)
         return self._store(rows, tau, base, 0), out
+
+    def _go_on(
+        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+    ) -> tuple[Rows, Releases]:
+        """The sums of a trigger's slots, clipped at τ."""
+        tau, base, total = (int(x) for x in state[:3])
+        first = self.slots.range_of(t)[0]
+        exact = total + np.cumsum(self.slots.per_slot(entries, tau, t))
+        value, variance = self._values(noise, tau, base, first, total, exact)
+        return self._store(rows, tau, base, int(exact[-1])), self._released(
+            t, first, value, variance, {}
+        )
 
     def _values(
         self, noise: Noise, tau: int, base: int, first: int, before: int, exact: I64
@@ -199,12 +152,6 @@ class Pak:
 
     def _store(self, rows: Rows, tau: int, base: int, total: int) -> Rows:
         return with_state(rows, np.array([tau, base, total], np.int64))
-
-    def _releases(
-        self, t: int, first: int, end: int, value: I64, variance: F64, public: dict[str, I64]
-    ) -> Releases:
-        status = np.full(end - first, t, np.int32)
-        return Releases(slot_keys(first, end), value, variance, status, public)
 
     def cost(self) -> Cost:
         """Loss of a unit's k records, however they divide between warm-up and the rest."""

@@ -26,13 +26,11 @@ reach the score only through what was released.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .contract import (
     F64,
@@ -40,7 +38,6 @@ from .contract import (
     Batch,
     Closed,
     Cost,
-    Encoded,
     Noise,
     Output,
     Part,
@@ -73,7 +70,8 @@ from .phdstream_tree import (
 )
 from .privhp_bound import insertions, signed
 from .privtree import STEPS, Selection
-from .spatial import U64, Bool, Domain
+from .spatial import U64, Bool
+from .spatial_stream import SpatialStream
 
 
 @dataclass(frozen=True)
@@ -111,11 +109,11 @@ class _Walk(Protocol):
 
 
 @dataclass(frozen=True)
-class PHDStream:
+class PHDStream(SpatialStream):
     """The mechanism; `hushstream.mechanisms.phdstream_plan.build` makes one from settings.
 
     Attributes:
-        domain: public geometry, its depth the cap of the tree.
+        domain: public geometry, its depth the cap of the tree (`SpatialStream`).
         horizon: triggers of a window.
         bound: most events of one unit in an epoch; with a lifetime an insertion is two events.
         counter: counts at leaves, at ε_count per change.
@@ -133,10 +131,9 @@ class PHDStream:
     inherited shares; ``variance`` is that of the latter. Leaves partition the domain.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
     load: ClassVar[Literal["due", "all"]] = "due"
+    row_dtype: ClassVar[np.dtype[Any]] = NODE
 
-    domain: Domain
     horizon: int
     bound: int
     counter: NodeCounter
@@ -148,30 +145,6 @@ class PHDStream:
     forget: bool = False
 
     @property
-    def feedback(self) -> bool:
-        return False
-
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        return NODE
-
-    @property
-    def columns(self) -> int:
-        return 0
-
-    @property
-    def totals(self) -> int:
-        return 0
-
-    @property
-    def lanes(self) -> int:
-        return 1
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return self.domain.names
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         return (Output("count", Fraction(1, GRID)), Output("unbiased", Fraction(1, GRID)))
 
@@ -179,10 +152,6 @@ class PHDStream:
     def shape(self) -> Shape:
         """Rules of extension."""
         return Shape(self.domain, self.smoothing)
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Records as keys of their finest cells; those outside the domain are not kept."""
-        return self.domain.encode(columns)
 
     def cost(self) -> Cost:
         """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""

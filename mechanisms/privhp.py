@@ -19,7 +19,6 @@ Source: Holland, Camtepe, Thapa and Xue, *Private Synthetic Data Generation in B
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol
@@ -34,7 +33,6 @@ from .contract import (
     Batch,
     Closed,
     Cost,
-    Encoded,
     Noise,
     Output,
     Part,
@@ -48,7 +46,8 @@ from .keys import Keys, concat
 from .privhp_bound import insertions, signed
 from .privhp_shape import Shape
 from .privhp_tree import Live, Pruning, Reading, Tree, grow
-from .spatial import Domain, bit_level
+from .spatial import bit_level
+from .spatial_stream import SpatialStream
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
 _CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
@@ -86,11 +85,11 @@ class Counter(Protocol):
 
 
 @dataclass(frozen=True)
-class PrivHP:
+class PrivHP(SpatialStream):
     """The mechanism; `hushstream.mechanisms.privhp_plan.build` makes one from settings.
 
     Attributes:
-        domain: public geometry; its finest cells are the deepest level.
+        domain: public geometry; its finest cells are the deepest level (`SpatialStream`).
         counter: noise of all sums; holds the shape, the horizon and the bound.
         prune: "top" refines the k largest nodes of a level, "threshold" those of at least
             ``bar`` standard deviations of their children's noise.
@@ -104,10 +103,9 @@ class PrivHP:
     that of one noisy sum of the leaf's level, before consistency, which lowers the error.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
     load: ClassVar[Literal["due", "all"]] = "all"
+    row_dtype: ClassVar[np.dtype[Any]] = _CELL
 
-    domain: Domain
     counter: Counter
     prune: Literal["top", "threshold"] = "top"
     bar: Fraction = Fraction(2)
@@ -124,36 +122,8 @@ class PrivHP:
         return self.counter.horizon
 
     @property
-    def feedback(self) -> bool:
-        return False
-
-    @property
-    def row_dtype(self) -> np.dtype[Any]:
-        return _CELL
-
-    @property
-    def columns(self) -> int:
-        return 0
-
-    @property
-    def totals(self) -> int:
-        return 0
-
-    @property
-    def lanes(self) -> int:
-        return 1
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return self.domain.names
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         return (Output("count"),)
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Records as keys of their finest cells; those outside the domain are not kept."""
-        return self.domain.encode(columns)
 
     def cost(self) -> Cost:
         return add(self.counter.costs())

@@ -19,36 +19,28 @@ value, so slots take the place of positions here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .contract import (
     F64,
     I64,
-    Batch,
-    Closed,
     Cost,
-    Encoded,
     Noise,
     Output,
-    Part,
     Releases,
     Rows,
-    Units,
     no_releases,
 )
-from .errors import ContractError, ParameterError
+from .errors import ParameterError
 from .hierarchy import Chunks, InfiniteTree
-from .keys import Keys
-from .slots import ROW, Entries, Slots, slot_keys, with_state
+from .slots import Entries, with_state
+from .slots_stream import SlotStream
 from .smoothing import Smoother
 from .threshold import exceedance_scores, noisy_max
-from .tops_stream import Blocks, Memory, Slice, pack, unpack
+from .tops_stream import Blocks, Memory, pack, unpack
 from .validate import positive
 
 
@@ -66,11 +58,11 @@ class Warmup:
 
 
 @dataclass(frozen=True)
-class Tops:
+class Tops(SlotStream):
     """A configured stream.
 
     Attributes:
-        slots: time, values, thresholds, contribution bound.
+        slots: time, values, thresholds, contribution bound (`SlotStream`).
         threshold_epsilon: of one warm-up record, for the threshold.
         tree: noise of block totals after the warm-up; its ``epsilon`` is that of one record.
         width: slots per block.
@@ -82,16 +74,6 @@ class Tops:
         sampling: what the distance of drawn from exact noise adds to δ.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    load: ClassVar[Literal["due", "all"]] = "due"
-    feedback: ClassVar[bool] = False
-    row_dtype: ClassVar[np.dtype[Any]] = ROW
-    columns: ClassVar[int] = 1
-    totals: ClassVar[int] = 0
-    lanes: ClassVar[int] = 1
-    inputs: ClassVar[tuple[str, ...]] = ("time", "value")
-
-    slots: Slots
     threshold_epsilon: Fraction
     tree: Chunks | InfiniteTree
     width: int
@@ -115,53 +97,10 @@ class Tops:
             raise ParameterError("value", self.slots.top, "the value grid is too fine")
 
     @property
-    def horizon(self) -> int:
-        """Triggers per window."""
-        return self.slots.horizon
-
-    @property
     def outputs(self) -> tuple[Output, ...]:
         """Sum of the slot; sum of the window up to the end of the slot."""
         step = self.slots.grid / self.steps
         return Output("sum", step), Output("prefix", step)
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """See `Slots.encode`."""
-        return self.slots.encode(columns)
-
-    def init_units(self, u: int) -> Units:
-        """See `Slots.init_units`."""
-        return self.slots.init_units(u)
-
-    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
-        """See `Slots.absorb`."""
-        return self.slots.absorb(units, batch)
-
-    def init_rows(self, key: Keys) -> Rows:
-        """See `Slots.init_rows`."""
-        return self.slots.init_rows(key)
-
-    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
-        """The slots that trigger t closes; the threshold, once, at the end of the warm-up.
-
-        Raises:
-            ContractError: the state of the stream is missing after the warm-up.
-        """
-        rows, entries, state = self.slots.close(closed)
-        if closed.t < self.slots.warmup:
-            return rows, no_releases(2)
-        if closed.t == self.slots.warmup:
-            return self._open(rows, entries, noise)
-        if not len(state):
-            raise ContractError("the state of the stream is missing")
-        theta, base = int(state[0]), int(state[1])
-        first = self.slots.range_of(closed.t)[0]
-        sums = self.slots.per_slot(entries, theta, closed.t)
-        at = first - self.slots.warmup_slots
-        memory, out = self._blocks().run(noise, theta, unpack(state[2:]), at, sums)
-        out.value[:, 1] += base
-        out.variance[:, 1] += self._base_variance(theta)
-        return self._store(rows, theta, base, memory), self._releases(closed.t, out, {})
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose θ from the warm-up; publish the warm-up if asked to."""
@@ -174,7 +113,22 @@ class Tops:
         t = self.slots.warmup
         sums = self.slots.per_slot(entries, theta, t)
         memory, out = self._warm_blocks(self.warmup).run(noise, theta, Memory(), 0, sums)
-        return self._store(rows, theta, memory.total, Memory()), self._releases(t, out, public)
+        released = self._released(t, 0, out.value, out.variance, public)
+        return self._store(rows, theta, memory.total, Memory()), released
+
+    def _go_on(
+        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+    ) -> tuple[Rows, Releases]:
+        """The sums of a trigger's slots, clipped at θ."""
+        theta, base = int(state[0]), int(state[1])
+        first = self.slots.range_of(t)[0]
+        sums = self.slots.per_slot(entries, theta, t)
+        at = first - self.slots.warmup_slots
+        memory, out = self._blocks().run(noise, theta, unpack(state[2:]), at, sums)
+        out.value[:, 1] += base
+        out.variance[:, 1] += self._base_variance(theta)
+        released = self._released(t, first, out.value, out.variance, {})
+        return self._store(rows, theta, base, memory), released
 
     def _blocks(self) -> Blocks:
         return Blocks(self.tree, self.width, self.steps, self.smoother, self.expected)
@@ -185,11 +139,6 @@ class Tops:
     def _store(self, rows: Rows, theta: int, base: int, memory: Memory) -> Rows:
         packed = [theta, base, *pack(memory, self.smoother.memory)]
         return with_state(rows, np.array(packed, np.int64))
-
-    def _releases(self, t: int, out: Slice, public: dict[str, I64]) -> Releases:
-        first, end = self.slots.range_of(t)
-        status = np.full(end - first, t, np.int32)
-        return Releases(slot_keys(first, end), out.value, out.variance, status, public)
 
     def _base_variance(self, theta: int) -> float:
         if self.warmup is None:
