@@ -12,6 +12,7 @@ from hushstream.mechanisms.contract import Mechanism, Setting
 from hushstream.mechanisms.errors import ConfigError, ParameterError
 from hushstream.mechanisms.factorization import Factorization
 from hushstream.mechanisms.noise import SAMPLER_VERSION
+from hushstream.mechanisms.pak_counter import MatrixCounter
 from hushstream.mechanisms.process import Process
 from hushstream.mechanisms.registry import find
 from hushstream.topics import config_model, config_pipeline
@@ -271,6 +272,8 @@ def _factors(value: Any) -> Iterator[str]:
         yield value.digest()
     elif isinstance(value, Process):
         yield value.factor.digest()
+    elif isinstance(value, MatrixCounter):  # makes its process when the threshold is known
+        yield value.process(1).factor.digest()
     elif is_dataclass(value):
         for part in fields(value):
             yield from _factors(getattr(value, part.name))

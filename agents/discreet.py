@@ -87,11 +87,20 @@ def _veiled(args: Any) -> Any:
     return args and tuple(map(_veil, args))
 
 
+class _Bare(str):
+    """A text that stands for an error, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def _veil(arg: Any) -> Any:
     if isinstance(arg, BaseException) and not isinstance(arg, HushError):
-        return where(arg)
+        return _Bare(where(arg))
     # The text of a task that failed holds the text of its error.
-    return f"<{type(arg).__name__}>" if isinstance(arg, asyncio.Future) else arg
+    return _Bare(f"<{type(arg).__name__}>") if isinstance(arg, asyncio.Future) else arg
 
 
 def on_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -11,6 +11,8 @@ import io
 import json
 import logging
 import re
+import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -371,6 +373,41 @@ def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
     assert left.value.code == 1
     assert leaks(printed.out + printed.err) == []
     assert "hush: unexpected error: RuntimeError at hushstream." in printed.err
+
+
+BUG = """
+import logging, sys, threading
+from hushstream.agents import cli_init
+from hushstream.agents.cli import main
+
+def bug():
+    try:
+        raise ValueError("canaryuser canarykey 4391")
+    except ValueError as error:
+        logging.getLogger("mode.services").error("Crashed reason=%r", error, exc_info=error)
+        def again():
+            raise error
+        thread = threading.Thread(target=again)
+        thread.start()
+        thread.join()
+        raise
+
+cli_init.code_version = bug
+main([*sys.argv[1:], "version"])
+"""
+
+
+def test_a_process_with_a_bug_says_where_and_not_what():
+    """As it is started: with the handlers and hooks that the command line installs."""
+    quiet, loud = (
+        subprocess.run([sys.executable, "-c", BUG, *words], capture_output=True, text=True)
+        for words in ((), ("-v",))
+    )
+    assert quiet.returncode == loud.returncode == 1
+    assert leaks(quiet.stdout + quiet.stderr) == []
+    assert quiet.stderr.count("ValueError at hushstream.agents.cli_init:") == 1
+    assert "Crashed reason=ValueError" in quiet.stderr and "a thread failed" in quiet.stderr
+    assert loud.stderr.count("canaryuser") >= 3 and "Traceback" in loud.stderr
 
 
 # -- the command line ---------------------------------------------------------------------------

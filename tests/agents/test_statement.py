@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.agents.cli_read import line
+from hushstream.agents.compiled import pinned_hash
 from hushstream.agents.release import Writer
 from hushstream.agents.statement import bounds, distribution, key_threshold
 from hushstream.mechanisms.contract import I64, Batch
@@ -67,6 +68,15 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
     # One unit that sends more than its budget in one key is cut to what the statement says.
     if found["kind"] == "records" and said != LOCAL:
         assert case.mechanism.init_units(1).left[0] <= found["budget"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_what_is_charged_pins_the_factorisation_of_gaussian_noise(case):
+    """It is computed in floating point: a machine that rounds it otherwise must be refused."""
+    pinned = pinned_hash("configuration", case.mechanism)
+    assert (pinned != pinned_hash("configuration", None)) == (
+        distribution(case.mechanism) == "discrete_gaussian"
+    )
 
 
 @pytest.mark.parametrize(
