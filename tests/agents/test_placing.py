@@ -12,14 +12,28 @@ from hushstream.agents.ledger import Ledger
 from hushstream.agents.memory import Engine
 from hushstream.agents.model import Pipeline
 from hushstream.agents.placing import placed
+from hushstream.agents.simulate import simulate
 from hushstream.agents.timeline import Timeline
 from hushstream.mechanisms.errors import ConfigError
+from hushstream.topics.config import loads
 from hushstream.topics.events import Raw
 from hushstream.topics.records import ClockRecord, Request, Skipped, Start, Trigger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .support import DAY, HOUR, NAMES, ORIGIN, SECRET, beat, deployment, event, released
+from .support import (
+    DAY,
+    HOUR,
+    INPUT,
+    NAMES,
+    ORIGIN,
+    PIPELINE,
+    SECRET,
+    beat,
+    deployment,
+    event,
+    released,
+)
 
 LENGTH = 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }'
 ARRIVAL = 'window = { horizon = 4, origin = "2019-03-01T00:00:00Z" }'
@@ -167,3 +181,27 @@ def test_slots_of_event_time_need_windows_of_event_time():
     with pytest.raises(ConfigError, match="slots of event time"):
         deployment(more=value, swap=_swap(False) | {text: 'mechanism = { kind = "tops" }',
                                                    'key = ["page"]': ""})  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", ["", 'schedule = "external"'])
+def test_a_file_in_order_of_time_gives_the_same_counts_by_arrival(schedule):
+    """Where every event arrives at its own time, the two kinds of windows are one."""
+    rng = np.random.default_rng(1)
+    data = [
+        {"user": f"u{n}", "page": "x", "t": ORIGIN + int(rng.integers(1, 48 * HOUR))}
+        for n in range(900)
+    ]
+    found = []
+    for window in (LENGTH, ARRIVAL):
+        text = INPUT.format(units=2, cells=2, partitioner="none", format="json")
+        text += PIPELINE.format(name="p", mechanism="", more='public_keys = ["x"]')
+        text = text.replace(LENGTH, window).replace('schedule = "external"', schedule)
+        reports, engine_ = simulate(loads(text, environ={}), data, "events", SECRET)
+        counts = reports["p"].counts
+        assert counts["seen"] == counts["accepted"] == 900
+        bodies = [json.loads(o.value or b"") for o in engine_.outs["hush.p.releases.v1"]]
+        rows = [b for b in bodies if b["schema"] == "hush.release/1"]
+        found.append([(b["window"], b["trigger"], b["values"]["count"]["stddev"]) for b in rows])
+        for window_, report in enumerate(reports["p"].windows):
+            assert report["window"] == window_ and report["linf"] < 6 * 8
+    assert found[0] == found[1] and len(found[0]) == 8
