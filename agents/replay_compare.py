@@ -182,9 +182,15 @@ def _published(
 
 
 def name(key: bytes | None, value: bytes | None) -> Name:
-    """What makes a release record one and only: all its rows must be there exactly once."""
-    body = json.loads(value or b"{}")
-    return (key or b"", str(body.get("schema", "")), int(body.get("trigger", 0)))
+    """What makes a release record one and only: all its rows must be there exactly once.
+
+    What somebody else wrote there, and is no release, has a name that nothing expects.
+    """
+    try:
+        body = json.loads(value or b"{}")
+        return (key or b"", str(body.get("schema", "")), int(body.get("trigger", 0)))
+    except (ValueError, TypeError, AttributeError):
+        return (key or b"", "", 0)
 
 
 def _text(one: Name) -> str:

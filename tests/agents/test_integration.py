@@ -311,7 +311,8 @@ def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch)
     (log,) = read_topic(run.config().kafka, pipeline.release_topic, 1)
     producer = run.producer()
     record = log.records[0]
-    forged = (record.value or b"").replace(b'"value":', b'"value":1')
+    forged = (record.value or b"").replace(b'"final":false', b'"final":true')
+    assert forged != record.value
     producer.produce(pipeline.release_topic, forged, record.key, timestamp=record.timestamp)
     producer.flush(20)
     assert hush.main(command, standalone_mode=False) == 4

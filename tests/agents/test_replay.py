@@ -129,6 +129,15 @@ def test_a_release_that_nothing_accounts_for_differs():
     assert judge(WHOLE._replace(records=[*WHOLE.records, strange])).differing == 1
 
 
+@pytest.mark.parametrize(
+    "value", [b"{not json", b"[1]", b"null", b'{"trigger": null}', None, b"\xff"]
+)
+def test_what_is_no_release_at_all_differs_and_stops_nothing(value):
+    strange = WHOLE.records[0]._replace(value=value)
+    outcome = judge(WHOLE._replace(records=[*WHOLE.records, strange]))
+    assert (outcome.differing, outcome.lost) == (1, 0) and outcome.compared == len(WHOLE.records)
+
+
 def test_aborted_copies_must_be_the_same_bytes():
     same = WHOLE._replace(records=[WHOLE.records[0], *WHOLE.records])
     outcome = judge(WHOLE, same)
