@@ -142,6 +142,11 @@ def _histogram_notes(p: Pipeline, sample: Sample, found: Proposal) -> list[str]:
             f"{p.windows.per_epoch} windows of an epoch share one bound, of which the sample holds "
             f"{most}: units will have less left per window than here"
         )
+    if found.parameters.factorization == "final" != found.given.factorization:
+        notes.append(
+            'factorization = "final" is best at the last trigger of a window and worse before it; '
+            "--goal mean looks at all triggers alike"
+        )
     if not found.outcomes[found.parameters].released:
         notes.append("no key of this sample would be released: it is too small to choose by")
     elif found.parameters == found.given:
@@ -253,9 +258,8 @@ def _tops_sentence(found: tops_advise.Advice, top: float) -> str:
     if found.clip:
         return f"the learnt threshold is better than the largest value B = {top:g}"
     return (
-        f"the largest value B = {top:g} itself would be better than the learnt threshold: lengthen "
-        "the warm-up, lower `high` if a smaller bound is public, or take PAK with "
-        'threshold = "top"'
+        f"the learnt threshold gains nothing over the largest value B = {top:g}: lengthen the "
+        'warm-up, lower `high` if a smaller bound is public, or take PAK with threshold = "top"'
     )
 
 

@@ -1,9 +1,9 @@
-"""The part of ``hush plan`` that advises: options, progress, and how advice is shown."""
+"""The part of ``hush plan`` that advises: its options, what they ask for, progress."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,17 +14,17 @@ from hushstream.mechanisms.shapes import Shape
 from hushstream.topics.config import Config
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from .advice import (
     Subject,
     histogram_advice,
     pak_advice,
+    repeats_of,
     shape_sample,
     subject,
     tops_advice,
 )
-from .model import Deployment, Pipeline
+from .model import Deployment
 from .sample import Sample, sample_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -200,7 +200,7 @@ def _played(deployment: Deployment, one: Subject, asked: Request, quiet: bool) -
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
-        most = plays(one.parameters, one.setting)
+        most = plays(one.parameters, one.setting, repeats_of(sample))
         task = bar.add_task(one.pipeline.name, total=most)
         body = histogram_advice(one, sample, asked.goal, lambda: bar.advance(task))
         bar.update(task, completed=most)  # some candidates turn up twice
@@ -213,105 +213,3 @@ def _sample(deployment: Deployment, one: Subject, asked: Request) -> Sample:
     (source,) = (i for i in deployment.inputs if one.pipeline in i.pipelines)
     assert asked.sample is not None
     return sample_of(one.pipeline, source, asked.sample)
-
-
-# What a person sees
-
-
-def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
-    """Print advice on one pipeline."""
-    console.print()
-    if body["kind"] == "histogram":
-        _show_histogram(console, pipeline, body)
-    else:
-        console.print(_values(pipeline, body))
-    for note in body["notes"]:
-        console.print(f"• {note}", markup=False, highlight=False)
-    console.print("proposed:" if body["changed"] else "nothing to change:", style="bold")
-    console.print(body["toml"], markup=False, highlight=False, soft_wrap=True)
-
-
-def _show_histogram(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
-    sample, goal = body["sample"], body["goal"]
-    console.print(
-        f"{pipeline.name}, tried on {body['source']} (records: {sample['records']:,}, units: "
-        f"{sample['units']:,}, keys: {sample['keys']:,}, windows: {sample['windows']}). "
-        "This must be public or synthetic data: settings that are tuned on the protected stream "
-        "leak it, and nothing pays for that. It should be as large as a real window: noise and "
-        "thresholds do not shrink with a sample.",
-        highlight=False, markup=False,
-    )  # fmt: skip
-    rows = list(_rows(body))
-    first = rows[0][1]["settings"]
-    varied = [n for n in first if any(r["settings"][n] != first[n] for _, r in rows)]
-    at = "at a window's last trigger" if goal == "last" else "on average over a window's triggers"
-    table = Table(title=f"{pipeline.name}: expected error {at}", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in varied:
-        table.add_column(name.replace("_", " "), justify="right")
-    table.add_column("keys released", justify="right")
-    for name in body["proposed"]["l1"]:
-        table.add_column(f"l1 {name}", justify="right")
-    table.add_column("of all", justify="right")
-    for mark, candidate in rows:
-        table.add_row(mark, *_cells(candidate, goal, varied))
-    console.print(table)
-
-
-def _rows(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is configured; then the best candidate of every budget, the proposed one marked."""
-    best: dict[float, dict[str, Any]] = {}
-    for candidate in body["candidates"]:  # best first
-        best.setdefault(candidate["settings"]["budget"], candidate)
-    proposed, given = body["proposed"], body["configured"]
-    best[proposed["settings"]["budget"]] = proposed
-    if given != proposed:
-        yield "configured", given
-    for _, candidate in sorted(best.items()):
-        if candidate != given or given == proposed:
-            yield "proposed" if candidate == proposed else "", candidate
-
-
-def _cells(candidate: dict[str, Any], goal: str, names: list[str]) -> list[str]:
-    settings = [candidate["settings"][name] for name in names]
-    errors = candidate["l1" if goal == "last" else "mean_l1"].values()
-    numbers = [f"{candidate['released']:,.0f}", *(f"{x:,.0f}" for x in errors)]
-    return [
-        *(v if isinstance(v, str) else f"{v:g}" for v in settings), *numbers,
-        f"{candidate['share']:.1%}",
-    ]  # fmt: skip
-
-
-def _values(pipeline: Pipeline, body: dict[str, Any]) -> Table:
-    what = "running total" if body["kind"] == "pak" else "sum of a range"
-    table = Table(
-        title=f"{pipeline.name}: expected for {body['records']:,} records a window, large values "
-        f"e times rarer every {body['scale']:g}",
-        show_header=False, title_justify="left",
-    )  # fmt: skip
-    names = {
-        "proposed": "as proposed",
-        "configured": "as configured",
-        "ideal": "with the ideal threshold",
-        "top": f"with B = {body['largest_value']:g}",
-    }
-    for name, error in body["expected_error"].items():
-        text = "nothing sensible: no threshold" if error is None else f"±{error:,.4g}"
-        table.add_row(f"error of a {what}, {names[name]}", text)
-    for name, text in _details(body):
-        table.add_row(name, text)
-    return table
-
-
-def _details(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if body["kind"] == "pak":
-        if body["rank"]:
-            yield "threshold from the warm-up's", f"{body['rank']}-th largest value"
-        return
-    threshold = body["threshold"]
-    spread = f"{threshold['5%']:g} to {threshold['95%']:g}, ideal {threshold['ideal']:g}"
-    yield "threshold, 9 times of 10", spread
-    block = f"{body['slots_per_block']:,} slots (skip = {body['skip']})"
-    yield "finest sum with noise of its own", block
-    chunk = body["slots_per_chunk"]
-    yield "hierarchy", f"chunks of {chunk:,} slots" if chunk else "one endless tree"

@@ -19,7 +19,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from . import statement
-from .cli_advise import advice, advice_options, check, request, show
+from .cli_advise import advice, advice_options, check, request
+from .cli_advise_show import show
 from .compiled import compile_config
 from .model import Pipeline
 from .options import config_options, emit, json_option, read_config

@@ -20,17 +20,21 @@ import numpy as np
 from .contract import F64, Noise, Setting
 from .errors import ParameterError
 from .factorization import LONGEST
+from .histogram import Histogram
 from .histogram_plan import HistogramParameters, bound_of, build
+from .histogram_rounds import Rounds
 from .process import chosen
 from .simulation import Errors, Run, Workload, numbered, play
 
 BUDGETS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 WEIGHTS = (0.0, 0.5, 0.3)
-FACTORIZATIONS = ("terminal", "toeplitz", "blt", "honaker")
+FACTORIZATIONS = ("terminal", "final", "toeplitz", "blt", "honaker")
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 AROUND = (0.7, 0.85, 1.2, 1.4)
 PER_KEY = (1, 2, 3, 5, 8, 16)
-_GAIN = 0.99  # a setting is moved only where that takes away one per cent or more
+FINALISTS = 5
+MORE = 3  # times as many noise keys for them
+_GAIN = 0.99  # what gains less than one per cent is left as it was given
 _DENSE = 1024  # longer horizons: factors that are dense matrices take too long to try
 
 Goal = Literal["last", "mean"]
@@ -67,10 +71,11 @@ def propose(
 ) -> Proposal:
     """Choose bound, adaptive weight, factorisation and split; all else stays as given.
 
-    First budget and weight together on a coarse grid, then the factorisation, the share of δ that
-    selects keys, the last trigger's share of that, the count's share beside value columns, and
-    last budget and weight again, finer. What changes the score by less than a hundredth is left
-    as it was given. Some 40 plays of the sample; at most `plays`.
+    First budget and weight together on a coarse grid, then the factorisation with the best few of
+    them. Around the best of these budget and weight again, finer; then the share of δ that selects
+    keys, the last trigger's share of that, the count's share beside value columns. Before each
+    turn the best few are played with more noise keys. Last, every setting without which the score
+    is less than a hundredth worse goes back to what was given.
 
     The sample must have the size of a window: thresholds and noise do not shrink with it.
 
@@ -81,7 +86,7 @@ def propose(
         noises: noise of the i-th window played.
         goal: error at the "last" trigger of a window, or the "mean" over its triggers.
         repeats: plays of each candidate, with noise of their own.
-        tick: called after each play.
+        tick: called after each play; `plays` says how often at most.
 
     Raises:
         ParameterError: the parameters contradict each other or the setting.
@@ -91,18 +96,24 @@ def propose(
         setting = replace(setting, keys=tuple(numbered(np.arange(len(setting.keys)))))
     search = _Search(setting, epochs, noises, goal, repeats, tick)
     search.play(start)
-    best = start
-    for grid in _grids(start, setting):
-        best = search.best(best, grid)
+    bounds, factors, *shares = _grids(start, setting)
+    best = search.crossed(search.best(search.best(start, bounds), factors), factors)
+    best = search.race(start)
     for name in ("budget", "adaptive_weight"):
         best = search.best(best, _around(best, name, setting))
+    for grid in shares:
+        best = search.best(best, grid)
+    best = search.plainest(start)
     return Proposal(best, start, tuple(_free(start, setting)), search.outcomes)
 
 
-def plays(parameters: HistogramParameters, setting: Setting) -> int:
-    """Most candidates that `propose` plays."""
+def plays(parameters: HistogramParameters, setting: Setting, repeats: int = 1) -> int:
+    """Most plays of the whole sample by `propose`."""
     start = resolved(parameters, setting)
-    return 1 + sum(map(len, _grids(start, setting))) + 2 * len(AROUND)
+    bounds, factors, *shares = _grids(start, setting)
+    once = 1 + len(bounds) + len(factors) + (FINALISTS - 1)
+    again = 2 * len(AROUND) + sum(map(len, shares)) + len(_free(start, setting))
+    return repeats * (once + again * MORE + 2 * (FINALISTS + 1) * (MORE - 1))
 
 
 def resolved(parameters: HistogramParameters, setting: Setting) -> HistogramParameters:
@@ -147,6 +158,7 @@ def _possible(name: str, horizon: int) -> bool:
 def _grids(p: HistogramParameters, setting: Setting) -> list[list[dict[str, Any]]]:
     """Alternatives in the order in which they are tried."""
     free = _free(p, setting)
+    factors = [{"factorization": name} for name in free.pop("factorization", ())]
     weights = free.pop("adaptive_weight", (None,))
     first = [
         {"budget": budget} if weight is None else {"budget": budget, "adaptive_weight": weight}
@@ -154,7 +166,7 @@ def _grids(p: HistogramParameters, setting: Setting) -> list[list[dict[str, Any]
         for budget in free.pop("budget", BUDGETS)
         if not weight or budget * weight**2 >= 0.1  # else a public key is hardly ever paid for
     ]
-    return [first, *[[{name: value} for value in values] for name, values in free.items()]]
+    return [first, factors, *[[{name: x} for x in values] for name, values in free.items()]]
 
 
 def _around(p: HistogramParameters, name: str, setting: Setting) -> list[dict[str, Any]]:
@@ -174,48 +186,82 @@ class _Search:
     repeats: int
     tick: Callable[[], None]
     outcomes: dict[HistogramParameters, Outcome] = field(default_factory=dict)
+    errors: dict[HistogramParameters, list[Errors]] = field(default_factory=dict)
 
     def best(
         self, now: HistogramParameters, alternatives: Sequence[dict[str, Any]]
     ) -> HistogramParameters:
-        """The alternative to ``now`` with the least score, or ``now`` if it gains too little."""
-        found = [now, *(p for p in map(self._made(now), alternatives) if self._possible(p))]
-        least = min(found, key=lambda p: self.outcomes[p].score)
-        gains = self.outcomes[least].score < _GAIN * self.outcomes[now].score
-        return least if gains else now
+        """The alternative to ``now`` with the least score, or ``now``; by the same noise keys."""
+        times = len(self.errors[now]) // (self.repeats * sum(map(len, self.epochs)))
+        made = [self._made(now, changes) for changes in alternatives]
+        return min([now, *(p for p in made if self.play(p, times))], key=self._score)
 
-    def _made(self, now: HistogramParameters) -> Callable[[dict[str, Any]], HistogramParameters]:
+    def crossed(
+        self, best: HistogramParameters, alternatives: Sequence[dict[str, Any]]
+    ) -> HistogramParameters:
+        """The best factorisation, tried with other good bounds, or ``best``."""
+        second = [one for one in alternatives if one["factorization"] == "final"]
+        others = [self.best(p, second) for p in self._ranked()[1:FINALISTS]]
+        return min([best, *others], key=self._score)
+
+    def race(self, given: HistogramParameters) -> HistogramParameters:
+        """The best of the finalists and ``given``, by more noise keys."""
+        finalists = [given, *self._ranked()[:FINALISTS]]
+        for p in finalists:
+            self.play(p, MORE)
+        return min(finalists, key=self._score)
+
+    def plainest(self, given: HistogramParameters) -> HistogramParameters:
+        """The best, with every setting as given that hardly matters."""
+        now = self.race(given)
+        enough = self.outcomes[now].score / _GAIN
+        if self.outcomes[given].score <= enough:
+            return given
+        for name in _free(given, self.setting):
+            one = replace(now, **{name: getattr(given, name)})
+            if self.play(one, MORE) and self.outcomes[one].score <= enough:
+                now = one
+        return now
+
+    def _score(self, p: HistogramParameters) -> tuple[float, float]:
+        return self.outcomes[p].score, p.budget or 0.0
+
+    def _ranked(self) -> list[HistogramParameters]:
+        return sorted(self.outcomes, key=self._score)
+
+    @staticmethod
+    def _made(now: HistogramParameters, changes: dict[str, Any]) -> HistogramParameters:
+        one = replace(now, **changes)
+        budget = max(1.0, one.budget or 1.0)
         whole = now.bound != "quadratic" or now.selection == "rounds"
+        return replace(one, budget=float(round(budget)) if whole else budget)
 
-        def made(changes: dict[str, Any]) -> HistogramParameters:
-            one = replace(now, **changes)
-            budget = float(round(one.budget or 1)) if whole else one.budget
-            return replace(one, budget=max(1.0, budget or 1.0))
-
-        return made
-
-    def _possible(self, p: HistogramParameters) -> bool:
+    def play(self, p: HistogramParameters, times: int = 1) -> bool:
+        """Note the outcome of ``p``; False if it contradicts what is given."""
+        errors, wanted = self.errors.get(p, []), times * self.repeats * sum(map(len, self.epochs))
+        if len(errors) >= wanted:
+            return True
         try:
-            self.play(p)
+            mechanism = build(p, self.setting)
         except ParameterError:
-            return False  # this candidate contradicts what is given
+            if not self.outcomes:
+                raise
+            return False
+        while len(errors) < wanted:
+            self._pass(mechanism, errors)
+            self.tick()
+        self.errors[p], self.outcomes[p] = errors, self._outcome(errors)
         return True
 
-    def play(self, p: HistogramParameters) -> None:
-        """Note the outcome of ``p``."""
-        if p in self.outcomes:
-            return
-        mechanism = build(p, self.setting)
-        errors, number = [], 0
-        for _ in range(self.repeats):
-            for windows in self.epochs:
-                units = None
-                for work in windows:
-                    run = Run(mechanism, work, self.noises(number), mechanism.delay, units=units)
-                    errors.append(play(run))
-                    units, number = run.units, number + 1
-        self.outcomes[p] = self._outcome(errors)
-        self.tick()
+    def _pass(self, mechanism: Histogram | Rounds, errors: list[Errors]) -> None:
+        """Play all windows once more."""
+        for windows in self.epochs:
+            units = None
+            for work in windows:
+                noise = self.noises(len(errors))
+                run = Run(mechanism, work, noise, mechanism.delay, units=units)
+                errors.append(play(run))
+                units = run.units
 
     def _outcome(self, errors: Sequence[Errors]) -> Outcome:
         parts = [getattr(one, self.goal) / np.maximum(one.size, 1) for one in errors]

@@ -117,7 +117,7 @@ def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
     assert code == 0
     plain = " ".join(out.split())
     for text in ("public or synthetic", "do not shrink with a sample", "proposed", "configured",
-                 "l1 count", 'mechanism = { kind = "histogram", '):  # fmt: skip
+                 "l1 last", "l1 mean", 'mechanism = { kind = "histogram", '):  # fmt: skip
         assert text in plain
     assert "trying settings of pages" in err and "trying" not in out
 
