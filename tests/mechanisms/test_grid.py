@@ -136,6 +136,27 @@ def test_a_tie_beyond_all_precision_is_settled_in_rationals() -> None:
         assert grid._certain(f, 3, [*z[:2], z[2] + step], 1) == floor
 
 
+def test_ties_of_noise_that_begins_late_are_settled_within_its_own_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key that became public one trigger ago has one coordinate; 1 in 16 of the last are ties."""
+    f = build("terminal", 300)
+    sizes = []
+
+    def tie(C: list[list[int]], z: list[int], steps: int) -> int:
+        sizes.append(len(C))
+        return settle(C, z, steps)
+
+    settle = grid._tie
+    monkeypatch.setattr(grid, "_tie", tie)
+    z = np.zeros((64, 300), np.int64)
+    z[:, -1] = np.arange(64)
+    found = grid.floors(f, np.array([300]), z, 256)[:, 0]
+    assert int(f.C[-1, -1]) == 4096
+    assert found.tolist() == [place // 16 for place in range(64)]
+    assert sizes and max(sizes) <= 1
+
+
 def test_contract_is_enforced() -> None:
     f = build("terminal", 4)
     z = np.zeros((1, 4), np.int64)
