@@ -35,15 +35,16 @@ class ClockLog:
         self.end = place + 1
         self._note(self._over, record)
 
-    def since(self, place: int) -> list[Entry]:
-        """Entries at or above ``place``.
+    def since(self, place: int, most: int | None = None) -> list[Entry]:
+        """Entries at or above ``place``, the first ``most`` of them.
 
         Raises:
             EngineError: beats above ``place`` were dropped; the log must be read again.
         """
         if place < self._base:
             raise EngineError("the clock log was dropped below this position; it is read again")
-        return self._entries[bisect_left(self._entries, place, key=lambda e: e[0]) :]
+        begin = bisect_left(self._entries, place, key=lambda e: e[0])
+        return self._entries[begin:] if most is None else self._entries[begin : begin + most]
 
     def timelines(self, place: int) -> dict[str, Timeline]:
         """Where every pipeline stands just before ``place``."""

@@ -100,7 +100,7 @@ class Engine:
         names: names of topics, with the genesis id of the logs.
         secret: the root key.
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
-        entries: the clock log.
+        entries: the clock log, or where it is read from as shards need it.
         given: internal logs that were read instead of being produced (re-partitioned units).
         sent: told of every record for a log that was given; else such records are kept in ``outs``.
         trim: let go of what has been read, for logs that do not fit into memory.
@@ -112,7 +112,7 @@ class Engine:
         names: Names,
         secret: bytes,
         raw: Mapping[Place, Sequence[Raw] | Source],
-        entries: Sequence[Entry],
+        entries: Sequence[Entry] | Source,
         given: Mapping[Place, Sequence[Frame] | Source] | None = None,
         progress: Callable[[int], None] | None = None,
         sent: Callable[[Out], None] | None = None,
@@ -127,7 +127,10 @@ class Engine:
         self.counts: Counter[tuple[str, str]] = Counter()
         self._logs: dict[Place, Log] = defaultdict(Log)
         horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
-        self._clock = ClockLog(horizons, entries)
+        known = entries if isinstance(entries, Sequence) else ()
+        self._clock = ClockLog(horizons, known)
+        self._unread = None if isinstance(entries, Sequence) else entries
+        self._ingests: list[IngestShard] = []
         self._feedback = {
             p.name: Feedback(p.cells_partitions)
             for p in deployment.pipelines
@@ -143,6 +146,7 @@ class Engine:
         for source in deployment.inputs:
             for n in range(source.partitions):
                 stage = IngestShard(source, n, names, secret, self._clock, feedback)
+                self._ingests.append(stage)
                 log = raw.get((source.topic, n), ())
                 if isinstance(log, Sequence):
                     log = Log(log, used_below(self._clock.since(0), source.topic, n))
@@ -168,9 +172,22 @@ class Engine:
         """Step all shards in turn until nothing moves."""
         moved = True
         while moved:
-            moved = False
+            moved = self._read_clock()
             for shard in self._shards:
                 moved |= shard.advance(STEP, self._take)
+
+    def _read_clock(self) -> bool:
+        """Read on, unless the slowest shard has enough left; beats that all have passed go."""
+        if self._unread is None:
+            return False
+        low = min((stage.clock_position for stage in self._ingests), default=0)
+        self._clock.prune(low)
+        if self._clock.end - low > STEP:
+            return False
+        entries, _ = self._unread.since(self._clock.end, STEP)
+        for entry in entries:
+            self._clock.append(entry.offset, entry.record)
+        return len(entries) > 0
 
     def _take(self, step: Any) -> None:
         self.counts.update(step.counts)

@@ -9,22 +9,21 @@ decodes to: nothing lost, nothing doubled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
-from hushstream.mechanisms.errors import ConfigError, EngineError, LedgerError
+from hushstream.mechanisms.errors import ConfigError, EngineError
 from hushstream.topics.config import Config
 from hushstream.topics.config_model import Kafka
-from hushstream.topics.records import Beat, ClockRecord, Trigger, decode_clock
 
 from .admin import Cluster, read_ledger
-from .clocklog import Entry
 from .ledger import Ledger
 from .logs import PartitionLog, read_topic
-from .memory import STEP, Engine, used_below
+from .memory import STEP, Engine
 from .model import Deployment, Pipeline
+from .replay_clock import Clocked
 from .replay_compare import Outcome, compare_dead_letters, compare_releases
-from .replay_logs import Span, StreamLog, frame, spans
+from .replay_logs import Span, StreamLog, frame, spans, timed
 from .replay_units import Comparison
 from .run import prepare
 from .stages import FRAMES
@@ -39,14 +38,15 @@ Report = Callable[[str, int, int], None]  # what is being done, how much of it, 
 class Logs:
     """What a replay reads; releases first, so that all of them can be explained.
 
-    Raw and units logs are spans, which are read while the engine runs.
+    Raw, units and clock logs are spans, which are read while the engine runs.
     """
 
     committed: dict[str, list[PartitionLog]] = field(default_factory=dict)
     uncommitted: dict[str, list[PartitionLog]] = field(default_factory=dict)
     dead: dict[str, list[PartitionLog]] = field(default_factory=dict)
     units: list[Span] = field(default_factory=list)
-    clock: list[Entry] = field(default_factory=list)
+    clock: Span = field(default_factory=lambda: Span("", 0, 0, 0))
+    read: Clocked = field(default_factory=lambda: Clocked())
     ledger: Ledger = field(default_factory=Ledger)
     raw: list[Span] = field(default_factory=list)
 
@@ -77,7 +77,6 @@ def replay(
     plan = prepare(config)
     deployment = select(plan.deployment, pipelines)
     logs = read_logs(plan, deployment, report)
-    check_clock(logs.clock, logs.ledger)
     return recompute(plan, deployment, logs, windows, report)
 
 
@@ -99,16 +98,15 @@ def recompute(
     outcome = Outcome()
     with _Streams(plan.config.kafka, deployment, logs, outcome) as streams:
         engine = Engine(
-            deployment, plan.names, plan.secret, streams.raw, logs.clock, streams.units,
+            deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
             progress, streams.sent, trim=True,
         )  # fmt: skip
         engine.run()
         while streams.insist():
             engine.run()
         streams.finish()
-    triggers = [record for _, record in logs.clock if isinstance(record, Trigger)]
     for pipeline in deployment.pipelines:
-        mine = [t for t in triggers if t.pipeline == pipeline.name]
+        mine = [t for t in logs.read.triggers if t.pipeline == pipeline.name]
         topic = pipeline.release_topic
         compare_releases(
             pipeline, mine, windows, engine.outs[topic],
@@ -133,6 +131,7 @@ class _Streams:
             (s.topic, s.partition): StreamLog(kafka, s, FRAMES if s.topic in frames else STEP)
             for s in logs.raw
         }
+        self.clock = StreamLog(kafka, logs.clock, STEP, make=timed)
         self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
 
     def _of_units(self, kafka: Kafka, span: Span) -> StreamLog:
@@ -161,7 +160,7 @@ class _Streams:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for log in (*self.raw.values(), *self.units.values()):
+        for log in (self.clock, *self.raw.values(), *self.units.values()):
             log.close()
 
 
@@ -194,15 +193,14 @@ def read_logs(plan: Plan, deployment: Deployment, report: Report) -> Logs:
     for p in deployment.pipelines:
         if not p.direct:
             logs.units += spans(kafka, names.units(p.name), p.units_partitions)
-    (clock,) = reader.read(names.clock, 1)
-    logs.clock = [(r.offset, decode_clock(r.value or b"")) for r in clock.records]
+    logs.clock = _read_clock(kafka, names.clock, logs.read)
     logs.ledger = read_ledger(Cluster(kafka), deployment.name)
+    logs.read.check_paid(logs.ledger)
     for source in deployment.inputs:
         begins = begin_of(logs.ledger, source)
         for span in spans(kafka, source.topic, source.partitions):
             _check_whole(span, begins[span.partition])
-            end = used_below(logs.clock, span.topic, span.partition)
-            logs.raw.append(span._replace(end=end))
+            logs.raw.append(span._replace(end=logs.read.end(span)))
     for span in logs.units:
         _check_whole(span, 0)
     return logs
@@ -235,39 +233,13 @@ def _dead_topics(pipeline: Pipeline) -> list[str]:
     return [t for t in (pipeline.dlq_topic, pipeline.late_topic) if t]
 
 
-def check_clock(entries: Sequence[Entry], ledger: Ledger) -> None:
-    """Every trigger was paid for by the charge it names, and no cut ever went back.
-
-    Raises:
-        LedgerError: a trigger without its charge, or that counts other charges than there were.
-        EngineError: a beat or cut lies below an earlier one.
-    """
-    reached: dict[str, list[int]] = {}
-    epochs: dict[str, set[int]] = {}
-    for _, record in entries:
-        if isinstance(record, Trigger):
-            epochs.setdefault(record.pipeline, set()).add(record.epoch)
-            _check_paid(record, ledger, len(epochs[record.pipeline]))
-        if isinstance(record, Beat | Trigger):
-            _check_forward(record, reached)
-
-
-def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
-    charge = ledger.charges.get((trigger.pipeline, trigger.epoch))
-    place = f"trigger {trigger.ordinal} of pipeline {trigger.pipeline!r}"
-    if charge is None:
-        raise LedgerError(f"{place} was never charged")
-    if (charge.seq, charge.hash()) != (trigger.charge_seq, trigger.charge):
-        raise LedgerError(f"{place} names another charge than ledger record {charge.seq}")
-    if charge.body["config_hash"] != trigger.config_hash:
-        raise LedgerError(f"{place} ran under another configuration than was charged")
-    if trigger.epochs not in (0, epochs):  # 0: written before triggers said so
-        raise LedgerError(f"{place} states {trigger.epochs} epochs, {epochs} were charged by then")
-
-
-def _check_forward(record: ClockRecord, reached: dict[str, list[int]]) -> None:
-    for topic, offsets in record.offsets.items():  # type: ignore[union-attr]
-        before = reached.get(topic, [0] * len(offsets))
-        if any(now < then for now, then in zip(offsets, before, strict=True)):
-            raise EngineError(f"the clock log goes back on topic {topic}")
-        reached[topic] = offsets
+def _read_clock(kafka: Kafka, topic: str, read: Clocked) -> Span:
+    """One pass over the clock log; the span that the engine is to read is what was read here."""
+    (span,) = spans(kafka, topic, 1)
+    _check_whole(span, 0)
+    log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=lambda t: read.take(t.record))
+    try:
+        log.drain()
+    finally:
+        log.close()
+    return span._replace(end=log.end)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_model import Kafka
+from hushstream.topics.records import ClockRecord, decode_clock
 
 from .aggregate import Frame
 from .logs import PATIENCE_SECONDS, consumer, raw
@@ -144,6 +145,18 @@ class StreamLog:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+class Timed(NamedTuple):
+    """A record of the clock topic and its place."""
+
+    offset: int
+    record: ClockRecord
+
+
+def timed(message: Any) -> Timed:
+    """A record of the clock topic."""
+    return Timed(message.offset(), decode_clock(message.value() or b""))
 
 
 def frame(message: Any) -> Frame:

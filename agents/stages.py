@@ -29,6 +29,7 @@ from .units import UnitsStage
 
 EVENTS = 20_000  # raw records of one step
 FRAMES = 48  # frames of one step
+ENTRIES = 2_000  # clock records looked at in one go
 GARBAGE = 2_000  # expired rows deleted in one step
 
 
@@ -85,12 +86,22 @@ class IngestShard:
         self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
         """Use what the clock allows; None if that is nothing."""
-        entries = self._gated(self._clock.since(self._skip))
         if len(records) > self._most:
             records = records[: self._most]
             fetched = records[-1].offset + 1
         if self._frames:
             records = expand(records)
+        while True:
+            before = self._skip
+            step = self._step(reader, marker, records, fetched)
+            # Entries are taken some at a time: that these move nothing says nothing of the rest.
+            if step is not None or self._skip == before:
+                return step
+
+    def _step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        entries = self._gated(self._clock.since(self._skip, ENTRIES))
         start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
         step = self._ingest.step(
             reader, start, self._timelines, records, max(fetched, marker.applied), entries
@@ -101,6 +112,11 @@ class IngestShard:
         if step.marker.applied == marker.applied and not step.out and not step.rows:
             return None
         return step
+
+    @property
+    def clock_position(self) -> int:
+        """The next clock entry to handle; ahead of the marker where nothing had to be committed."""
+        return self._skip
 
     def _gated(self, entries: list[Entry]) -> list[Entry]:
         """Entries up to the first trigger whose feedback is still missing.

@@ -10,7 +10,8 @@ from hushstream.agents.aggregate import Frame
 from hushstream.agents.ledger import Ledger, charge_body
 from hushstream.agents.logs import PartitionLog
 from hushstream.agents.memory import Engine
-from hushstream.agents.replay import check_clock, select
+from hushstream.agents.replay import select
+from hushstream.agents.replay_clock import check_clock
 from hushstream.agents.replay_compare import Outcome, compare_dead_letters, compare_releases
 from hushstream.agents.replay_units import compare_units
 from hushstream.mechanisms.errors import ConfigError, EngineError, LedgerError

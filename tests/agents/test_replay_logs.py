@@ -10,15 +10,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.aggregate import Frame
 from hushstream.agents.logs import read_topic
-from hushstream.agents.memory import Engine
+from hushstream.agents.memory import Engine, Log
 from hushstream.agents.replay_compare import Outcome
-from hushstream.agents.replay_logs import Span, StreamLog, frame, spans
+from hushstream.agents.replay_logs import Span, StreamLog, Timed, frame, spans
 from hushstream.agents.replay_units import Comparison
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_model import Kafka
+from hushstream.topics.records import ClockRecord
 
-from .support import NAMES, SECRET, deployment, event, released, start, trigger
+from .support import NAMES, SECRET, beat, deployment, event, released, start, trigger
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,53 @@ def test_letting_go_of_what_was_read_changes_nothing():
     assert released(trimmed) == released(whole) and released(whole)
     assert sum(len(log.records) for log in whole._logs.values()) > 10
     assert sum(len(log.records) for log in trimmed._logs.values()) < 3
+
+
+class Listed:
+    """A clock log that is read as it goes, and what the reader asked for."""
+
+    def __init__(self, records: list[ClockRecord]) -> None:
+        self._records = [Timed(2 * n, record) for n, record in enumerate(records)]
+        self.asked: list[int] = []
+
+    def since(self, offset: int, limit: int) -> tuple[list[Timed], int]:
+        self.asked.append(offset)
+        found = [r for r in self._records if r.offset >= offset][:limit]
+        return found, found[-1].offset + 1 if found else offset
+
+
+@pytest.mark.parametrize("mechanism", ["", ", adaptive_weight = 0"])
+def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mechanism):
+    """Thousands of beats over two partitions of different density, few of them held."""
+    made = deployment(partitions=2, units=2, cells=2, mechanism=mechanism)
+    (p,) = made.pipelines
+    logs = [LOGS[0], LOGS[1][:20]]
+    clock: list[ClockRecord] = [start(p)]
+    for n in range(1, 401):
+        clock += [beat([n, min(n, 20)])] * 3
+        if n % 100 == 0:
+            clock.append(trigger(p, n // 100, [n, 20]))
+    raw = {("events", n): log for n, log in enumerate(logs)}
+    whole = Engine(made, NAMES, SECRET, raw, list(enumerate(clock)))
+    whole.run()
+    monkeypatch.setattr("hushstream.agents.memory.STEP", 50)
+    monkeypatch.setattr("hushstream.agents.stages.ENTRIES", 7)
+    monkeypatch.setattr("hushstream.agents.stages.IngestShard.__init__.__defaults__", (15,))
+    listed = Listed(clock)
+    ends = {place: Log(log, len(log)) for place, log in raw.items()}
+    found = Engine(made, NAMES, SECRET, ends, listed, trim=True)
+    held = 0
+    read = found._read_clock
+
+    def noted() -> bool:
+        nonlocal held
+        held = max(held, len(found._clock.since(found._clock.base)))
+        return read()
+
+    found._read_clock = noted  # type: ignore[method-assign]
+    found.run()
+    assert released(found) == released(whole) and len(released(whole)) > 8
+    assert held < 150 and max(listed.asked) == 2 * len(clock) - 1
 
 
 def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> Outcome:
