@@ -67,13 +67,10 @@ class Batch:
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
-        begun = -1
         try:
-            for record in self._batch:
-                begun = record.offset
-                yield record
+            return iter(list(self._batch))  # as a whole: a generator would cost more than parsing
         except UnicodeDecodeError:
-            yield from (record for record in patiently(self._data) if record.offset > begun)
+            return patiently(self._data)
 
 
 def patiently(data: memoryview) -> Iterator[Any]:

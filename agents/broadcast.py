@@ -13,9 +13,9 @@ from aiokafka.structs import TopicPartition
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config_model import Kafka
 from hushstream.topics.names import Names
-from hushstream.topics.records import ClockRecord, decode_clock
+from hushstream.topics.records import ClockRecord
 
-from .clocklog import ClockLog
+from .clocklog import RECENT, ClockLog, Entry, entries_of
 from .feedback import Feedback
 from .kafka import consumer, read_to_end, stop_quietly, through_outages
 
@@ -44,6 +44,7 @@ class Broadcast:
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
 
     async def open(self) -> None:
         """Read all logs to their ends, then follow them."""
@@ -54,16 +55,19 @@ class Broadcast:
         for topic in (self._names.clock, *self._selected):
             tp = TopicPartition(topic, 0)
             start = self._positions.get(tp)  # where an earlier attempt got to
-            async for records, position, _ in read_to_end(self._kafka, topic, 0, start):
-                self._take(tp, records, position)
+            async for records, position, end in read_to_end(self._kafka, topic, 0, start):
+                old = max(end - RECENT, 0)
+                self._take(tp, records, position, old)
+                if topic == self._names.clock:
+                    self.clock.skip(min(old, position))
 
-    def _take(self, tp: TopicPartition, records: list[Any], position: int) -> None:
-        for record in records:
-            if tp.topic == self._names.clock:
-                entry = decode_clock(record.value)
+    def _take(self, tp: TopicPartition, records: list[Any], position: int, old: int = 0) -> None:
+        if tp.topic == self._names.clock:
+            for place, entry in entries_of(records, old):
                 self._check(entry)
-                self.clock.append(record.offset, entry)
-            else:
+                self.clock.append(place, entry)
+        else:
+            for record in records:
                 self._selected[tp.topic].apply(record.value)
         self._positions[tp] = position
 
@@ -109,16 +113,19 @@ class Broadcast:
         finally:
             await stop_quietly(client)
 
-    async def reload(self) -> None:
-        """Read the clock's beats again, from the beginning."""
+    async def beats_from(self, place: int) -> None:
+        """Read beats from ``place`` on that were passed over or dropped: a shard stands there."""
+        async with self._reading:
+            if place >= self.clock.base:
+                return
 
-        async def read() -> None:
-            entries = []
-            async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0):
-                entries += [(r.offset, decode_clock(r.value)) for r in records]
-            self.clock.replace(entries)
+            async def read() -> None:
+                entries: list[Entry] = []
+                async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0, place):
+                    entries += entries_of(records, place)
+                self.clock.restore(place, entries)
 
-        await through_outages("reading the clock again", read, _nothing)
+            await through_outages("reading the clock again", read, _nothing)
 
     async def recall(self) -> None:
         """Read feedback that was forgotten again, for shards that come from elsewhere."""

@@ -26,11 +26,11 @@ from hushstream.topics.records import (
     Skipped,
     Start,
     Trigger,
-    decode_clock,
     encode,
 )
 from hushstream.topics.schedule import Due
 
+from .clocklog import RECENT, entries_of
 from .kafka import consumer, read_to_end, stop_quietly, through_outages, transactional_producer
 from .ledger import Ledger, Record, charge_body, limits
 from .model import Deployment, Pipeline
@@ -218,9 +218,9 @@ class ClockOwner:
             values += [r.value for r in records]
         self._ledger = Ledger.read(values)
         self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint)
-        async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0):
-            for record in records:
-                self._clock.apply(decode_clock(record.value))
+        async for records, _, end in read_to_end(self._kafka, self._names.clock, 0):
+            for _, entry in entries_of(records, end - RECENT):
+                self._clock.apply(entry)
         self._wall = WallClock(self._clock.time)
         self._consumer = consumer(self._kafka)
         await self._consumer.start()

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from hushstream.mechanisms.errors import EngineError
-from hushstream.topics.records import Beat, ClockRecord
+from hushstream.topics.records import Beat, ClockRecord, decode_clock, is_beat
 
 from .timeline import Over, Timeline, fold
 
 Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
+RECENT = 256  # beats at the end of the log that are read at once; older ones when they are wanted
+
+
+def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
+    """Records of the clock topic, decoded; beats below ``beats_from`` are passed over.
+
+    There are several beats a second, for ever, and few of all others. The last one of a list is
+    decoded in any case: it says how far the log had come.
+    """
+    beats = [place for place, r in enumerate(records) if is_beat(r.value)]
+    passed = {place for place in beats[:-1] if records[place].offset < beats_from}
+    kept = [r for place, r in enumerate(records) if place not in passed]
+    return [(r.offset, decode_clock(r.value)) for r in kept]
 
 
 class ClockLog:
@@ -58,13 +72,17 @@ class ClockLog:
         self._base = place
         self._entries = [e for e in self._entries if e[0] >= place or not isinstance(e[1], Beat)]
 
-    def replace(self, entries: Iterable[Entry]) -> None:
-        """Take the log anew, beats included; records that came meanwhile are kept."""
+    def skip(self, place: int) -> None:
+        """Say that beats below ``place`` were passed over."""
+        self._base = max(self._base, place)
+
+    def restore(self, place: int, entries: Iterable[Entry]) -> None:
+        """Take the log from ``place`` on anew, beats included; what came meanwhile is kept."""
         fresh = list(entries)
-        end = fresh[-1][0] + 1 if fresh else 0
-        self._entries = fresh + [e for e in self._entries if e[0] >= end]
-        self._base = 0
-        self._over = self._overs()
+        end = fresh[-1][0] + 1 if fresh else place
+        before = [e for e in self._entries if e[0] < place]
+        self._entries = before + fresh + [e for e in self._entries if e[0] >= end]
+        self._base = min(self._base, place)
 
     def over(self, pipeline: str) -> Over:
         """Which windows of a pipeline are over."""

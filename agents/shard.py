@@ -68,6 +68,7 @@ class Shard:
         on_seek: ask for the input from another position.
         begin: where the input began when the deployment did.
         hold: rows kept in memory before they are written to disk.
+        on_open: awaited with the marker before the stage opens there.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Shard:
         on_failure: Callable[[BaseException], None],
         begin: int = 0,
         hold: int = 0,
+        on_open: Callable[[Marker], Awaitable[None]] | None = None,
     ) -> None:
         self.tp = tp
         self._shared = shared
@@ -97,8 +99,10 @@ class Shard:
         self._paused = False
         self._task: asyncio.Task[None] | None = None
         self._store: RocksStore | None = None
+        self._restoring: RocksStore | None = None  # to be closed if opening is cancelled
         self._producer: Any = None
         self._hold = hold
+        self._on_open = on_open
         self._guard = threading.Lock()
         self._closing = False
         self._fetched = 0
@@ -129,9 +133,11 @@ class Shard:
             self._shared.kafka, self._transactional_id, self._shared.transaction_timeout_ms
         )
         await self._producer.start()  # returns once an earlier owner's leftovers are aborted
-        self._store = await self._restore()
+        self._store, self._restoring = await self._restore(), None
         (row,) = self._store.get_many([MARKER])
         self.marker = self._begin if row is None else msgspec.json.decode(row, type=Marker)
+        if self._on_open is not None:
+            await self._on_open(self.marker)
         self._stage.open(self._store, self.marker)
         self._records.clear()
         self._fetched = max(self.marker.applied, 0)
@@ -162,7 +168,10 @@ class Shard:
 
     def _open_store(self) -> RocksStore:
         shared = self._shared
-        return RocksStore(self._path, shared.cache, shared.write_buffer_bytes, self._hold)
+        self._restoring = RocksStore(
+            self._path, shared.cache, shared.write_buffer_bytes, self._hold
+        )
+        return self._restoring
 
     def _known(self, store: RocksStore) -> int | None:
         """The changelog offset that local state reaches; None if it cannot be trusted."""
@@ -358,6 +367,8 @@ class Shard:
         if isinstance(error, ProducerFenced):
             # Somebody else owns this shard now; a rebalance will say so and close this one.
             await asyncio.sleep(FENCED_SECONDS)
+        if self._closing:
+            return  # it is somebody else's: a new producer here would fence the new owner
         await self._let_go()
         await through_outages(str(self.tp), self._acquire, self._let_go)
         await self._on_seek(self.tp, self._fetched)
@@ -383,9 +394,10 @@ class Shard:
         await self._in_thread(self._close_store)
 
     def _close_store(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        for store in (self._store, self._restoring):
+            if store is not None:
+                store.close()
+        self._store = self._restoring = None
 
 
 def _position(offset: int) -> bytes:

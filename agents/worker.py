@@ -18,7 +18,7 @@ from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.noise import fingerprint
 from hushstream.topics.config import Config
 from hushstream.topics.names import Names
-from hushstream.topics.records import ClockRecord, Skipped, Trigger
+from hushstream.topics.records import ClockRecord, Marker, Skipped, Trigger
 from rocksdict import Cache
 
 from . import transport
@@ -183,7 +183,8 @@ class Worker:
             await self._clock.close()
             self._clock = None
         fresh = [tp for tp in assigned if tp not in self.shards and tp != clock]
-        await self._reload_clock(fresh)
+        if fresh:  # what comes from elsewhere may need feedback that was forgotten here
+            await self._broadcast.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
         if clock in assigned and self._clock is None:
             self._clock = self._make_clock()
@@ -191,13 +192,6 @@ class Worker:
         self._wake()
         self.public.ready.set(1)
         log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
-
-    async def _reload_clock(self, fresh: list[TP]) -> None:
-        """A shard that comes from elsewhere may need what was dropped here."""
-        if fresh and self._broadcast.clock.base:
-            await self._broadcast.reload()
-        if fresh:
-            await self._broadcast.recall()
 
     async def _open_shard(self, tp: TP) -> None:
         shard = self._make_shard(tp)
@@ -254,7 +248,12 @@ class Worker:
             self.fail,
             begin_of(plan.ledger, source)[tp.partition] if pipeline is None else 0,
             0 if kind == "aggregate" else HELD,
+            self._beats_for if pipeline is None else None,
         )
+
+    async def _beats_for(self, marker: Marker) -> None:
+        """Before a shard goes on from its marker, the beats from there on must be known."""
+        await self._broadcast.beats_from(marker.clock)
 
     def _make_clock(self) -> ClockOwner:
         engine = self.plan.config.engine

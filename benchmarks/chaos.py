@@ -25,6 +25,7 @@ from hushstream.agents.admin import read_ledger
 from hushstream.agents.logs import read_topic
 from hushstream.agents.replay import replay
 from hushstream.deploy.broker import Broker
+from hushstream.topics.records import Trigger
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -62,8 +63,7 @@ def chaos(
 
 def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
     """Wait for the releases, end the workers, and let the replay judge."""
-    time.sleep(2)  # the clock takes the last request
-    triggers = run.triggers()
+    triggers = settled(run)
     run.wait_released(triggers, 120)
     for member in list(run.workers):
         run.stop(member)
@@ -84,6 +84,17 @@ def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
         "wrong_charges": len(wrong),
         "trimmed": trimmed(run),
     }  # fmt: skip
+
+
+def settled(run: Local, quiet: float = 3.0) -> list[Trigger]:
+    """All triggers, once the clock has taken the last request: no more come for a while."""
+    found = run.triggers()
+    since = time.monotonic()
+    while time.monotonic() < since + quiet:
+        time.sleep(0.3)
+        if len(run.triggers()) > len(found):
+            found, since = run.triggers(), time.monotonic()
+    return found
 
 
 def trimmed(run: Local) -> int:

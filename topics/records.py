@@ -114,12 +114,18 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
+_BEAT = b'{"type":"beat",'  # the tag of a structure comes first
 _CLOCK = msgspec.json.Decoder(Beat | Trigger | Start | Skipped)
 
 
 def encode(record: object) -> bytes:
     """Canonical JSON: keys sorted, no white space."""
     return _ENCODER.encode(record)
+
+
+def is_beat(value: bytes) -> bool:
+    """Whether a record of the clock topic is a beat, without decoding it."""
+    return value.startswith(_BEAT)
 
 
 def decode_clock(value: bytes) -> ClockRecord:

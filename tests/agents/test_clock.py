@@ -12,14 +12,12 @@ import pytest
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
 from hushstream.agents.clock import Clock, ClockOwner
-from hushstream.agents.clocklog import ClockLog
 from hushstream.agents.ledger import Ledger
 from hushstream.agents.model import Deployment
 from hushstream.agents.timeline import Timeline, fold
 from hushstream.agents.wallclock import WallClock, Witness
 from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.records import (
-    Beat,
     Request,
     Skipped,
     Start,
@@ -190,21 +188,6 @@ def test_a_timeline_knows_the_open_micro_batch_of_each_window():
     assert [line.batch(w) for w in (2, 3, 4)] == [0, 2, 1]
     line.apply(Skipped("p", 4, 4, 0))
     assert [line.batch(w) for w in (3, 4, 5)] == [2, 0, 1]
-
-
-def test_the_clock_log_drops_only_beats():
-    records = [start(P), beat([1]), trigger(P, 1, [2]), beat([3])]
-    log = ClockLog({"p": 4}, list(enumerate(records)))
-    log.prune(3)
-    assert [type(r) for _, r in log.since(3)] == [Beat]
-    assert log.timelines(3)["p"].done == {0: 1}
-    with pytest.raises(EngineError, match="read again"):
-        log.since(0)
-    log.append(4, beat([4]))
-    log.append(4, beat([9]))  # a repeat
-    log.replace(list(enumerate(records)))
-    assert [place for place, _ in log.since(0)] == [0, 1, 2, 3, 4]
-    assert log.end == 5
 
 
 def test_clock_records_survive_their_encoding():

@@ -358,3 +358,47 @@ def test_whatever_a_stage_raises_reaches_the_worker(bench):
 
     asyncio.run(run())
     assert isinstance(bench.failures[0], ZeroDivisionError)
+
+
+def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_owner_alone(
+    bench, monkeypatch
+):
+    """Fenced, it waits; a rebalance closes it meanwhile, and gives it back later."""
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 0.5)
+
+    async def run() -> None:
+        first, second = bench.shard(), bench.shard("two")
+        await first.open()
+        await second.open()
+        first.deliver(interval(0, 3))  # fails: fenced
+        await asyncio.sleep(0.2)
+        await first.close(patience=2.0)
+        second.deliver(interval(0, 5))  # still the owner
+        await applied(second, 5)
+        await second.close()
+
+    asyncio.run(run())
+    assert bench.failures == [] and bench.rows("two")[b"n"] == b"5"
+
+
+def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench, monkeypatch):
+    async def never(*_: Any) -> Any:
+        await asyncio.sleep(60)
+        yield [], 0, 0
+
+    async def run() -> None:
+        shard = bench.shard()
+        with monkeypatch.context() as slow:
+            slow.setattr(shard_module, "read_to_end", never)
+            opening = asyncio.create_task(shard.open())
+            await until(bench.path().exists)
+            await asyncio.sleep(0.2)
+            opening.cancel()
+            await asyncio.wait([opening])
+        await shard.close()
+        again = bench.shard()
+        await again.open()  # the folder is not in use
+        await again.close()
+
+    asyncio.run(run())
+    assert bench.failures == []
