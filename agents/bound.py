@@ -93,6 +93,8 @@ class Bound:
         self._codec = UnitCodec(pipeline.mechanism)
         self._prefix = UNIT + pipeline.number.to_bytes(2, "big")
         self._cells = names.cells(pipeline.name)
+        # There a record is in one sum of every level.
+        self._counted = pipeline.config["mechanism"]["kind"] != "privhp"
 
     def absorb(self, reader: Reader, events: Iterable[Slice], step: Step) -> None:
         """Bound a run of slices in log order; frames and rows go into ``step``."""
@@ -100,7 +102,8 @@ class Bound:
             part = self._absorb(reader, one, step.rows)
             self._send(one.window, one.batch, part, step)
             step.counts[self.pipeline.name, "seen"] += len(one.unit)
-            step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
+            if self._counted:
+                step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
 
     def _absorb(self, reader: Reader, one: Slice, changes: Changes) -> Part:
         epoch = sortable(self.pipeline.windows.epoch(one.window))

@@ -140,6 +140,6 @@ class OperatorMetrics:
                 outcome = "invalid"
             if number:
                 self._events.labels(pipeline=pipeline, outcome=outcome).inc(number)
-        for pipeline in {name for name, outcome in counts if outcome == "seen"}:
+        for pipeline in {name for name, outcome in counts if outcome == "accepted"}:
             bounded = counts[pipeline, "seen"] - counts[pipeline, "accepted"]
             self._events.labels(pipeline=pipeline, outcome="bounded").inc(max(bounded, 0))
