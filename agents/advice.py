@@ -201,9 +201,9 @@ def pak_advice(one: Subject, records: int | None, scale: float | None) -> dict[s
         },
         "largest_value": top,
         "rank": choice.rank if found.clip else None,
-        "break_even": choice.break_even * top,
+        "break_even": found.break_even * grid if found.clip else None,
         "clip": found.clip,
-        "notes": [_pak_sentence(found, grid, top)],
+        "notes": [_pak_sentence(found, grid, top), *_pak_warmup(one, found)],
     }
 
 
@@ -216,13 +216,23 @@ def _pak_sentence(found: pak_advise.Advice, grid: float, top: float) -> str:
             f"the largest value B = {top:g} is better than any learnt threshold here: take "
             'threshold = "top"'
         )
-    share, even = float(found.choice.tail), found.choice.break_even * top
+    share, even = float(found.choice.tail), found.break_even * grid
     if even >= top:
         return f"a learnt threshold is better than B = {top:g} whatever it turns out to be"
     return (
         f"a learnt threshold is better than B = {top:g} as long as at most {share:.2%} of the "
         f"values exceed {even:.4g}; beyond that B is"
     )
+
+
+def _pak_warmup(one: Subject, found: pak_advise.Advice) -> list[str]:
+    longer = found.parameters.warmup
+    if longer <= one.parameters.warmup:
+        return []
+    return [
+        f"with the longer warm-up nothing is released before trigger {longer} of "
+        f"{one.setting.horizon}"
+    ]
 
 
 def tops_advice(one: Subject, records: int | None, scale: float | None) -> dict[str, Any]:

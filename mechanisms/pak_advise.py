@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -18,7 +19,7 @@ _LONGEST = 3  # a warm-up takes at most this part of a window: nothing is releas
 
 
 class Advice(NamedTuple):
-    """Errors are those of the last prefix sum, predicted, in grid steps.
+    """Errors are mean absolute errors to expect of the last prefix sum, in grid steps.
 
     Attributes:
         records: n, of a window, as stated or configured.
@@ -28,6 +29,7 @@ class Advice(NamedTuple):
         error: with the proposed parameters.
         configured: with the given ones; None where no threshold can come of them.
         top: with B itself.
+        largest: B.
     """
 
     records: int
@@ -37,6 +39,16 @@ class Advice(NamedTuple):
     error: float
     configured: float | None
     top: float
+    largest: int
+
+    @property
+    def break_even(self) -> float:
+        """The largest (1-p)-quantile, in grid steps, with which a threshold still wins.
+
+        Thresholds, and errors with them, grow in proportion to it.
+        """
+        quantile = -math.log(self.choice.tail) * float(self.scale)
+        return min(quantile * self.top / self.error, float(self.largest))
 
     @property
     def clip(self) -> bool:
@@ -71,14 +83,14 @@ def propose(
     if scale is not None:
         parameters = replace(parameters, excess=scale)
     given = _problem(parameters, setting)
-    best, choice = _best(parameters, setting, slots)
+    error, best, choice = _best(parameters, setting, slots)
     one = replace(parameters, warmup=1 if parameters.publish_warmup else parameters.warmup)
     top = fixed(_problem(one, setting))
-    if choice.error >= top:
+    if error >= top:
         best = replace(one, threshold="top", tail=0.0, safety=0.0, factor=0.0, split=0.0)
     return Advice(
-        given.records, given.scale, best, choice, min(choice.error, top),
-        _configured(parameters, setting, slots, given), top,
+        given.records, given.scale, best, choice, min(error, top),
+        _configured(parameters, setting, slots, given), top, slots.top,
     )  # fmt: skip
 
 
@@ -90,7 +102,7 @@ def _problem(parameters: PakParameters, setting: Setting) -> Problem:
 
 def _best(
     parameters: PakParameters, setting: Setting, slots: Slots
-) -> tuple[PakParameters, Choice]:
+) -> tuple[float, PakParameters, Choice]:
     """The best kind of threshold, with its warm-up."""
     tried = []
     for kind in sorted({"noisy-max", parameters.threshold} - {"top"}):
@@ -99,9 +111,13 @@ def _best(
         first = optimise(_problem(one, setting), [each * t for t in _warmups(one, slots)])
         one = replace(one, warmup=first.records // each)
         # Anew, with the counter of the stream that this warm-up leaves.
-        choice = optimise(_problem(one, setting), [first.records])
-        tried.append((_with(one, choice), choice))
-    return min(tried, key=lambda found: found[1].error)
+        problem = _problem(one, setting)
+        choice = optimise(problem, [first.records])
+        error = predicted(
+            problem, choice.records, choice.tail, choice.safety, choice.factor, choice.split
+        )
+        tried.append((float("inf") if error is None else error, _with(one, choice), choice))
+    return min(tried, key=lambda found: found[0])
 
 
 def _warmups(parameters: PakParameters, slots: Slots) -> Iterator[int]:

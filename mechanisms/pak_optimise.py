@@ -31,6 +31,7 @@ _DRAWS = tuple(map(Decimal, ("-2.30", "-0.92", "0", "0.92", "2.30")))  # Laplace
 _DOUBT = 4  # s may be as much smaller than guessed: the way up to B is that much longer
 _CANDIDATES = 200  # about as many thresholds
 _DIGITS = 18
+_PI = Decimal("3.14159265358979324")
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,9 @@ def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
             raise ParameterError("beta", problem.beta, "kappa exceeds its cap for every split")
         records, tail, safety, factor, split = best[1]
         scale = normal.decimal(problem.scale)
-        error = _predicted(problem, best[1]) or Decimal(0)
+        rank = int(safety * tail * records) + 1
+        levels = _levels(problem, records, rank, split * problem.epsilon)
+        error = scale * _error(problem, records, split, factor, levels or [], _SHAPES[0])
         top = problem.noise(problem.records) * problem.top
         even = normal.decimal(1 / tail).ln() * scale * top / error / problem.top
     return Choice(
@@ -169,33 +172,40 @@ def predicted(
     problem: Problem, records: int, tail: Fraction, safety: Fraction, factor: Fraction,
     split: Fraction,
 ) -> float | None:  # fmt: skip
-    """Predicted error of the last prefix sum, in grid steps, as `Choice.error` has it.
+    """Mean absolute error to expect of the last prefix sum, in grid steps, for exponential tails.
 
+    ``E|N + b| ≈ √(2σ²/π + b²)``, exact where either noise or bias is all there is; unlike
+    `Choice.error` it adds no standard deviations up, so it can be set beside `fixed`.
     None where the rank exceeds the records of the warm-up, or the smooth threshold has no noise
     scale.
     """
     with localcontext(normal.precision(_DIGITS)):
-        error = _predicted(problem, (records, tail, safety, factor, split))
-    return None if error is None else float(error)
+        rank = int(safety * tail * records) + 1
+        levels = _levels(problem, records, rank, split * problem.epsilon)
+        if levels is None:
+            return None
+        rest = problem.records - records
+        square, clipped = _square(problem, rest, 1 - split), Decimal(rest)
+        clipped += records if problem.published else 0
+        errors = [
+            (square * tau * tau + (clipped * _SHAPES[0].excess(tau)) ** 2).sqrt()
+            for tau in _taus(problem, factor, levels, _SHAPES[0])
+        ]
+        return float(normal.decimal(problem.scale) * sum(errors) / len(errors))
 
 
 def fixed(problem: Problem) -> float:
     """The same with B itself, the warm-up's sum having all of ε."""
     with localcontext(normal.precision(_DIGITS)):
-        noise = problem.noise(problem.records)
-        if problem.published:
-            noise += Decimal(2).sqrt() / normal.decimal(problem.epsilon)
-        return float(noise * problem.top)
+        return float(_square(problem, problem.records, Fraction(1)).sqrt() * problem.top)
 
 
-def _predicted(problem: Problem, numbers: _Numbers) -> Decimal | None:
-    records, tail, safety, factor, split = numbers
-    rank = int(safety * tail * records) + 1
-    levels = _levels(problem, records, rank, split * problem.epsilon)
-    if levels is None:
-        return None
-    error = _error(problem, records, split, factor, levels, _SHAPES[0])
-    return normal.decimal(problem.scale) * error
+def _square(problem: Problem, steps: int, share: Fraction) -> Decimal:
+    """2σ²/π of a late prefix sum for θ = 1; ``share`` of ε is the warm-up's sum's."""
+    variance = problem.noise(steps) ** 2
+    if problem.published:
+        variance += 2 / normal.decimal(share * problem.epsilon) ** 2
+    return variance * 2 / _PI
 
 
 def _astray(problem: Problem, rank: int, split: Fraction) -> Decimal:
@@ -252,13 +262,20 @@ def _error(
     if problem.published:
         noise += Decimal(2).sqrt() / normal.decimal((1 - split) * problem.epsilon)
         clipped += records
-    top = Decimal(problem.top) / normal.decimal(problem.scale)
     total = Decimal(0)
-    for level, added in levels:
-        value = shape.quantile(level) + added * shape.slope(level)
-        tau = min(normal.decimal(factor) * max(value, Decimal(0)), top)
+    for tau in _taus(problem, factor, levels, shape):
         total += noise * tau + clipped * shape.excess(tau)
     return total / len(levels)
+
+
+def _taus(
+    problem: Problem, factor: Fraction, levels: Sequence[_Level], shape: Shape
+) -> Iterator[Decimal]:
+    """Thresholds in units of s, one per draw."""
+    top = Decimal(problem.top) / normal.decimal(problem.scale)
+    for level, added in levels:
+        value = shape.quantile(level) + added * shape.slope(level)
+        yield min(normal.decimal(factor) * max(value, Decimal(0)), top)
 
 
 def _levels(problem: Problem, records: int, rank: int, epsilon: Fraction) -> list[_Level] | None:
