@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from hushstream.agents import admin
+from hushstream.agents.cli import hush
 from hushstream.agents.ledger import charge_body
 from hushstream.agents.run import prepare
 from hushstream.agents.worker import begin_of
@@ -240,6 +250,23 @@ def test_release_topics_carry_scheduled_times_and_the_clock_those_of_the_broker(
     (p,) = made.deployment.pipelines
     assert made.cluster.configs(p.release_topic)[kind] == "CreateTime"
     assert made.cluster.configs(made.names.clock)[kind] == "LogAppendTime"
+
+
+def test_check_finds_topics_that_are_stamped_by_the_wrong_side(made, capsys):
+    command = ["check", "-c", str(made.toml), "--bootstrap", made.bootstrap, "--json"]
+    assert hush.main(command, standalone_mode=False) is None
+    kind = "message.timestamp.type"
+    (p,) = made.deployment.pipelines
+    for topic, wrong in ((p.release_topic, "LogAppendTime"), (made.names.clock, "CreateTime")):
+        entry = ConfigEntry(kind, wrong, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        made.client.incremental_alter_configs([resource])[resource].result(20)
+    capsys.readouterr()
+    assert hush.main(command, standalone_mode=False) == 4
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["findings"]
+    failed = [f["text"] for f in found if f["level"] == "fail"]
+    assert any(p.release_topic in text and kind in text for text in failed)
+    assert any(made.names.clock in text and kind in text for text in failed)
 
 
 class Overtaking(admin.Cluster):
