@@ -102,7 +102,8 @@ class Engine:
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log, or where it is read from as shards need it.
         given: internal logs that were read instead of being produced (re-partitioned units).
-        sent: told of every record for a log that was given; else such records are kept in ``outs``.
+        sent: told of every record that no stage here reads; what it does not take is kept in
+            ``outs``.
         trim: let go of what has been read, for logs that do not fit into memory.
     """
 
@@ -115,7 +116,7 @@ class Engine:
         entries: Sequence[Entry] | Source,
         given: Mapping[Place, Sequence[Frame] | Source] | None = None,
         progress: Callable[[int], None] | None = None,
-        sent: Callable[[Out], None] | None = None,
+        sent: Callable[[Out], bool] = lambda out: False,
         trim: bool = False,
     ) -> None:
         self._names = names
@@ -195,12 +196,10 @@ class Engine:
         for out in step.out:
             if out.topic in self._selected:
                 self._selected[out.topic].apply(out.value or b"")
-            elif (out.topic, out.partition) in self._given and self._sent is not None:
-                self._sent(out)
-            elif not out.topic.startswith(internal) or (out.topic, out.partition) in self._given:
-                self.outs[out.topic].append(out)
-            else:
+            elif out.topic.startswith(internal) and (out.topic, out.partition) not in self._given:
                 self._logs[out.topic, out.partition].append(out)
+            elif not self._sent(out):
+                self.outs[out.topic].append(out)
         used = sum(n for (_, what), n in step.counts.items() if what in ("seen", "routed"))
         if used:
             self._progress(used)

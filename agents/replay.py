@@ -9,12 +9,14 @@ decodes to: nothing lost, nothing doubled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hushstream.mechanisms.errors import ConfigError, EngineError
 from hushstream.topics.config import Config
 from hushstream.topics.config_model import Kafka
+from hushstream.topics.events import Raw
 
 from .admin import Cluster, read_ledger
 from .ledger import Ledger
@@ -22,7 +24,7 @@ from .logs import PartitionLog, read_topic
 from .memory import STEP, Engine
 from .model import Deployment, Pipeline
 from .replay_clock import Clocked
-from .replay_compare import Outcome, compare_dead_letters, compare_releases
+from .replay_compare import Outcome, ReleaseCheck, compare_dead_letters
 from .replay_logs import Span, StreamLog, frame, spans, timed
 from .replay_units import Comparison
 from .run import prepare
@@ -38,11 +40,10 @@ Report = Callable[[str, int, int], None]  # what is being done, how much of it, 
 class Logs:
     """What a replay reads; releases first, so that all of them can be explained.
 
-    Raw, units and clock logs are spans, which are read while the engine runs.
+    Spans are read later, those of raw, units and clock logs while the engine runs.
     """
 
-    committed: dict[str, list[PartitionLog]] = field(default_factory=dict)
-    uncommitted: dict[str, list[PartitionLog]] = field(default_factory=dict)
+    releases: list[Span] = field(default_factory=list)
     dead: dict[str, list[PartitionLog]] = field(default_factory=dict)
     units: list[Span] = field(default_factory=list)
     clock: Span = field(default_factory=lambda: Span("", 0, 0, 0))
@@ -96,7 +97,11 @@ def recompute(
         report("recomputing", used, max(total, used))
 
     outcome = Outcome()
-    with _Streams(plan.config.kafka, deployment, logs, outcome) as streams:
+    checks: dict[str, list[ReleaseCheck]] = defaultdict(list)
+    for p in deployment.pipelines:
+        mine = [t for t in logs.read.triggers if t.pipeline == p.name]
+        checks[p.release_topic].append(ReleaseCheck(p, mine, windows))
+    with _Streams(plan.config.kafka, deployment, logs, outcome, checks) as streams:
         engine = Engine(
             deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
             progress, streams.sent, trim=True,
@@ -105,23 +110,27 @@ def recompute(
         while streams.insist():
             engine.run()
         streams.finish()
-    for pipeline in deployment.pipelines:
-        mine = [t for t in logs.read.triggers if t.pipeline == pipeline.name]
-        topic = pipeline.release_topic
-        compare_releases(
-            pipeline, mine, windows, engine.outs[topic],
-            logs.committed[topic], logs.uncommitted[topic], outcome,
-        )  # fmt: skip
-        for other in _dead_topics(pipeline):
-            compare_dead_letters(other, engine.outs[other], logs.dead[other][0], outcome)
+    for topic in {t for p in deployment.pipelines for t in _dead_topics(p)}:
+        compare_dead_letters(topic, engine.outs[topic], logs.dead[topic][0], outcome)
     report("recomputing", max(total, used), max(total, used))
     return outcome
 
 
 class _Streams:
-    """Raw and units logs of a replay, read while it runs."""
+    """What is read while the engine runs or after it, and the checks that it goes through."""
 
-    def __init__(self, kafka: Kafka, deployment: Deployment, logs: Logs, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        deployment: Deployment,
+        logs: Logs,
+        outcome: Outcome,
+        releases: Mapping[str, Sequence[ReleaseCheck]],
+    ) -> None:
+        self._kafka = kafka
+        self._outcome = outcome
+        self._spans = logs.releases
+        self._releases = releases
         self._checks = {
             (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
             for s in logs.units
@@ -141,9 +150,13 @@ class _Streams:
             seen=lambda one: check.found(one.value), wait=lambda: check.ahead > AHEAD,
         )  # fmt: skip
 
-    def sent(self, out: Out) -> None:
-        """Take a record for a units topic, as recomputed."""
-        self._checks[out.topic, out.partition].sent(out.value or b"")
+    def sent(self, out: Out) -> bool:
+        """Take a recomputed record of a units or release topic; False if it is another."""
+        for check in self._releases.get(out.topic, ()):
+            check.expect(out)
+        if units := self._checks.get((out.topic, out.partition)):
+            units.sent(out.value or b"")
+        return units is not None or out.topic in self._releases
 
     def insist(self) -> bool:
         """Whether units logs were held back that must go on now, since nothing else does."""
@@ -155,6 +168,23 @@ class _Streams:
         for place, log in self.units.items():
             log.drain()
             self._checks[place].finish()
+        for span in self._spans:
+            for committed in (True, False):
+                self._published(span, committed)
+        for checks in self._releases.values():
+            for check in checks:
+                check.finish(self._outcome)
+
+    def _published(self, span: Span, committed: bool) -> None:
+        def take(record: Raw) -> None:
+            for check in self._releases[span.topic]:
+                check.take(span.partition, record, committed)
+
+        log = StreamLog(self._kafka, span, STEP, whole=False, committed=committed, seen=take)
+        try:
+            log.drain()
+        finally:
+            log.close()
 
     def __enter__(self) -> _Streams:
         return self
@@ -184,10 +214,8 @@ def read_logs(plan: Plan, deployment: Deployment, report: Report) -> Logs:
     reader = _Reader(kafka, report)
     logs = Logs()
     for p in deployment.pipelines:
-        topic = p.release_topic
-        if topic not in logs.committed:
-            logs.committed[topic] = reader.read(topic, p.release_partitions)
-            logs.uncommitted[topic] = reader.read(topic, p.release_partitions, committed=False)
+        if p.release_topic not in {span.topic for span in logs.releases}:
+            logs.releases += spans(kafka, p.release_topic, p.release_partitions)
         for other in _dead_topics(p):
             logs.dead[other] = reader.read(other, 1)
     for p in deployment.pipelines:

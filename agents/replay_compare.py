@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events import Raw, utc
 from hushstream.topics.records import Trigger
@@ -74,72 +77,88 @@ class Published(NamedTuple):
 Name = tuple[bytes, str, int]  # record key, schema, trigger
 
 
-def compare_releases(
-    pipeline: Pipeline,
-    triggers: Sequence[Trigger],
-    windows: Collection[int] | None,
-    outs: Sequence[Out],
-    committed: Sequence[PartitionLog],
-    uncommitted: Sequence[PartitionLog],
-    outcome: Outcome,
-) -> None:
-    """Compare the release topic of one pipeline with what was recomputed.
+class ReleaseCheck:
+    """The releases of one pipeline: what was recomputed beside what readers see.
 
     Each release must be there once for a reader of committed data, and all copies that a reader
-    of uncommitted data sees must be the same.
+    of uncommitted data sees must be the same. Records come one by one, and digests are kept.
     """
-    mine = pipeline.name.encode() + b"|"
-    chosen = _Chosen(pipeline, triggers, windows)
-    expected = {
-        name(o.key, o.value): _of_out(o)
-        for o in outs
-        if (o.key or b"").startswith(mine) and chosen.takes(o.key or b"")
-    }
-    seen = _published(committed, mine, chosen)
-    copies = _published(uncommitted, mine, chosen)
-    for one, records in seen.items():
-        _compare_one(one, records, expected.get(one), outcome)
-    for one, records in copies.items():
-        extra = len(records) - len(seen.get(one, ()))
-        wrong = sum(record != expected.get(one) for record in records)
-        if one in seen:
-            wrong -= sum(record != expected.get(one) for record in seen[one])
-        outcome.aborted += extra - wrong
-        if wrong:
-            outcome.found("differing", f"an aborted copy of {_text(one)}", wrong)
-    _missing(expected, seen, chosen, outcome)
 
+    def __init__(
+        self, pipeline: Pipeline, triggers: Sequence[Trigger], windows: Collection[int] | None
+    ) -> None:
+        self._mine = pipeline.name.encode() + b"|"
+        self._chosen = _Chosen(pipeline, triggers, windows)
+        self._expected: dict[Name, bytes] = {}
+        self._seen: dict[Name, Tally] = {}
+        self._copies: dict[Name, Tally] = {}
 
-def _compare_one(
-    one: Name, records: list[Published], expected: Published | None, outcome: Outcome
-) -> None:
-    if expected is None:
-        outcome.found("differing", f"{_text(one)} was published but not recomputed")
-    elif any(record != expected for record in records):
-        outcome.found("differing", _text(one))
-    else:
-        outcome.compared += 1
-    if len(records) > 1:
-        outcome.found("doubled", _text(one), len(records) - 1)
+    def expect(self, out: Out) -> None:
+        """Take a recomputed record of the release topic."""
+        if self._takes(out.key):
+            self._expected[name(out.key, out.value)] = _digest(_of_out(out))
 
+    def take(self, partition: int, record: Raw, committed: bool) -> None:
+        """Take a record of the topic; all that are expected have come before."""
+        if self._takes(record.key):
+            one = name(record.key, record.value)
+            wrong = _digest(_of_raw(partition, record)) != self._expected.get(one)
+            tallies = self._seen if committed else self._copies
+            before = tallies.get(one, NONE)
+            tallies[one] = Tally(before.number + 1, before.wrong + wrong)
 
-def _missing(
-    expected: dict[Name, Published],
-    seen: dict[Name, list[Published]],
-    chosen: _Chosen,
-    outcome: Outcome,
-) -> None:
-    """A shard publishes its triggers in order, and a manifest after its rows."""
-    reached: dict[int, int] = defaultdict(int)
-    for one in seen:
-        if one in expected and one[1].startswith("hush.manifest"):
-            shard, ordinal = chosen.shard(one), chosen.ordinal(one)
-            reached[shard] = max(reached[shard], ordinal)
-    for one in expected.keys() - seen.keys():
-        if chosen.ordinal(one) <= reached[chosen.shard(one)]:
-            outcome.found("lost", _text(one))
+    def _takes(self, key: bytes | None) -> bool:
+        return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
+
+    def finish(self, outcome: Outcome) -> None:
+        """Judge what came."""
+        for one, tally in self._seen.items():
+            self._judge(one, tally, outcome)
+        for one, tally in self._copies.items():
+            seen = self._seen.get(one, NONE)
+            extra, wrong = tally.number - seen.number, tally.wrong - seen.wrong
+            outcome.aborted += extra - wrong
+            if wrong:
+                outcome.found("differing", f"an aborted copy of {_text(one)}", wrong)
+        self._missing(outcome)
+
+    def _judge(self, one: Name, tally: Tally, outcome: Outcome) -> None:
+        if one not in self._expected:
+            outcome.found("differing", f"{_text(one)} was published but not recomputed")
+        elif tally.wrong:
+            outcome.found("differing", _text(one))
         else:
-            outcome.pending += 1
+            outcome.compared += 1
+        if tally.number > 1:
+            outcome.found("doubled", _text(one), tally.number - 1)
+
+    def _missing(self, outcome: Outcome) -> None:
+        """A shard publishes its triggers in order, and a manifest after its rows."""
+        chosen = self._chosen
+        reached: dict[int, int] = defaultdict(int)
+        for one in self._seen:
+            if one in self._expected and one[1].startswith("hush.manifest"):
+                shard, ordinal = chosen.shard(one), chosen.ordinal(one)
+                reached[shard] = max(reached[shard], ordinal)
+        for one in self._expected.keys() - self._seen.keys():
+            if chosen.ordinal(one) <= reached[chosen.shard(one)]:
+                outcome.found("lost", _text(one))
+            else:
+                outcome.pending += 1
+
+
+class Tally(NamedTuple):
+    """Records of one name, and how many of them are not what was recomputed."""
+
+    number: int
+    wrong: int
+
+
+NONE = Tally(0, 0)
+
+
+def _digest(published: Published) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode(published), digest_size=16).digest()
 
 
 class _Chosen:
@@ -169,18 +188,6 @@ class _Chosen:
         return int(route(Keys.of([rest]), self._pipeline.cells_partitions)[0])
 
 
-def _published(
-    logs: Sequence[PartitionLog], prefix: bytes, chosen: _Chosen
-) -> dict[Name, list[Published]]:
-    found: dict[Name, list[Published]] = defaultdict(list)
-    for partition, log in enumerate(logs):
-        for record in log.records:
-            key = record.key or b""
-            if key.startswith(prefix) and chosen.takes(key):
-                found[name(record.key, record.value)].append(_of_raw(partition, record))
-    return found
-
-
 def name(key: bytes | None, value: bytes | None) -> Name:
     """What makes a release record one and only: all its rows must be there exactly once.
 
@@ -188,7 +195,8 @@ def name(key: bytes | None, value: bytes | None) -> Name:
     """
     try:
         body = json.loads(value or b"{}")
-        return (key or b"", str(body.get("schema", "")), int(body.get("trigger", 0)))
+        schema = sys.intern(str(body.get("schema", "")))
+        return (key or b"", schema, int(body.get("trigger", 0)))
     except (ValueError, TypeError, AttributeError):
         return (key or b"", "", 0)
 

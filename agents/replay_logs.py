@@ -45,6 +45,7 @@ class StreamLog:
     Args:
         most: records given at once.
         whole: the span must be readable to its end, else it ends where open transactions begin.
+        committed: False also gives records of aborted transactions.
         make: what a shard is given for a message.
         seen: told about each record once.
         wait: says that nothing more should be given for now.
@@ -57,6 +58,7 @@ class StreamLog:
         most: int,
         *,
         whole: bool = True,
+        committed: bool = True,
         make: Callable[[Any], Any] = raw,
         seen: Callable[[Any], None] = lambda record: None,
         wait: Callable[[], bool] = lambda: False,
@@ -65,6 +67,7 @@ class StreamLog:
         self._span = span
         self._most = most
         self._whole = whole
+        self._committed = committed
         self._make = make
         self._seen = seen
         self._wait = wait
@@ -105,7 +108,9 @@ class StreamLog:
 
     def _read(self, offset: int) -> None:
         if self._client is None:
-            self._client = consumer(self._kafka, True, {"queued.max.messages.kbytes": BUFFER_KB})
+            self._client = consumer(
+                self._kafka, self._committed, {"queued.max.messages.kbytes": BUFFER_KB}
+            )
             place = TopicPartition(self._span.topic, self._span.partition, self._span.begin)
             self._client.assign([place])
         message = self._client.poll(PATIENCE_SECONDS)

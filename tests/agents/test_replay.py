@@ -12,7 +12,7 @@ from hushstream.agents.logs import PartitionLog
 from hushstream.agents.memory import Engine
 from hushstream.agents.replay import select
 from hushstream.agents.replay_clock import check_clock
-from hushstream.agents.replay_compare import Outcome, compare_dead_letters, compare_releases
+from hushstream.agents.replay_compare import Outcome, ReleaseCheck, compare_dead_letters
 from hushstream.agents.replay_units import compare_units
 from hushstream.mechanisms.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.events import Raw
@@ -59,6 +59,18 @@ def published(outs) -> PartitionLog:
 
 
 WHOLE = published(RUN.outs[TOPIC])
+
+
+def compare_releases(p, triggers, windows, outs, committed, uncommitted, outcome):
+    """As a replay does: what is expected comes first, then both views of the topic."""
+    check = ReleaseCheck(p, triggers, windows)
+    for out in outs:
+        check.expect(out)
+    for kept, logs in ((True, committed), (False, uncommitted)):
+        for partition, log in enumerate(logs):
+            for record in log.records:
+                check.take(partition, record, kept)
+    check.finish(outcome)
 
 
 def judge(committed: PartitionLog, uncommitted: PartitionLog | None = None, windows=None):

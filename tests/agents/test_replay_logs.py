@@ -39,6 +39,15 @@ def topic(broker: Broker) -> tuple[Kafka, str]:
     return Kafka(bootstrap=broker.bootstrap), name
 
 
+def test_a_stream_of_uncommitted_records_holds_aborted_ones_too(topic):
+    kafka, name = topic
+    (span,) = spans(kafka, name, 1)
+    seen: list[Any] = []
+    StreamLog(kafka, span, 9, committed=False, seen=seen.append).drain()
+    (whole,) = read_topic(kafka, name, 1, committed=False)
+    assert seen == whole.records and len(seen) == 60
+
+
 def through(log: StreamLog, most: int) -> list[Any]:
     """All records, as a shard asks for them: from where it is, sometimes without taking all."""
     taken: list[Any] = []
