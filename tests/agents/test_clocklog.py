@@ -80,3 +80,20 @@ def test_the_clock_log_drops_only_beats():
     log.restore(0, list(enumerate(records)))
     assert [place for place, _ in log.since(0)] == [0, 1, 2, 3, 4]
     assert log.end == 5
+
+
+@pytest.mark.parametrize("met", range(1, 10))
+def test_records_that_reading_again_has_met_first_are_taken_once(met):
+    """The follower brings them a moment later: a trigger twice would look like a gap."""
+    topic = logged(["beat", "trigger", "trigger", "beat", "trigger", "trigger", "beat", "beat"])
+    whole = entries_of(topic, 0)
+    log = ClockLog({"p": 4})
+    for entry in whole[:met]:
+        log.append(*entry)
+    log.prune(2 * met)
+    log.restore(0, whole)  # more than the follower has brought
+    for entry in whole[met:]:
+        log.append(*entry)
+    assert log.since(0) == whole and log.end == whole[-1][0] + 1
+    assert log.timelines(99)["p"].floor == 1
+    assert vars(log.over("p")) == vars(ClockLog({"p": 4}, whole).over("p"))
