@@ -7,32 +7,24 @@ only point at which anything becomes true; RocksDB follows it and can always be 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from pathlib import Path
 from typing import Any
 
-import msgspec
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import IllegalOperation, ProducerFenced
 from faust.types import TP
-from hushstream.mechanisms.errors import EngineError
-from hushstream.topics.config_model import Kafka
 from hushstream.topics.records import Marker, encode
-from rocksdict import Cache
 
-from .kafka import Content, fill, read_to_end, stop_quietly, through_outages, transactional_producer
-from .metrics import OperatorMetrics
-from .rows import derived
+from .kafka import stop_quietly, through_outages, transactional_producer
+from .local_state import LocalState, Shared
 from .stages import Stage
-from .step import Out, Step
-from .store import MARKER, POSITION, Changes, RocksStore, discard
+from .step import Step
+from .store import MARKER
+from .transaction import transact
 from .transport import Interval
 
 log = logging.getLogger("hushstream.shard")
@@ -40,21 +32,6 @@ log = logging.getLogger("hushstream.shard")
 _OFFSET = attrgetter("offset")
 MOST = 60_000  # records waiting at one shard before its partition is paused
 FENCED_SECONDS = 3.0
-STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What the shards of one worker have in common."""
-
-    kafka: Kafka
-    genesis: str
-    data_dir: Path
-    cache: Cache
-    write_buffer_bytes: int
-    executor: Executor
-    metrics: OperatorMetrics
-    transaction_timeout_ms: int
 
 
 class Shard:
@@ -93,15 +70,12 @@ class Shard:
         self._on_flow = on_flow
         self._on_seek = on_seek
         self._on_failure = on_failure
-        self._path = shared.data_dir / shared.genesis / changelog / str(tp.partition)
         self._records: list[Any] = []
         self._wake = asyncio.Event()
         self._paused = False
         self._task: asyncio.Task[None] | None = None
-        self._store: RocksStore | None = None
-        self._restoring: RocksStore | None = None  # to be closed if opening is cancelled
         self._producer: Any = None
-        self._hold = hold
+        self._state = LocalState(shared, changelog, tp.partition, hold)
         self._on_open = on_open
         self._guard = threading.Lock()
         self._closing = False
@@ -133,64 +107,12 @@ class Shard:
             self._shared.kafka, self._transactional_id, self._shared.transaction_timeout_ms
         )
         await self._producer.start()  # returns once an earlier owner's leftovers are aborted
-        self._store, self._restoring = await self._restore(), None
-        (row,) = self._store.get_many([MARKER])
-        self.marker = self._begin if row is None else msgspec.json.decode(row, type=Marker)
+        self.marker = await self._state.open() or self._begin
         if self._on_open is not None:
             await self._on_open(self.marker)
-        self._stage.open(self._store, self.marker)
+        self._stage.open(self._state.table, self.marker)
         self._records.clear()
         self._fetched = max(self.marker.applied, 0)
-
-    async def _restore(self) -> RocksStore:
-        """Local state brought up to the end of the changelog; from nothing where in doubt."""
-        store = self._open_store()
-        start = self._known(store)
-        if start is None and store.get_many([MARKER]) != [None]:
-            store.close()
-            discard(self._path)
-            store = self._open_store()
-        name = f"{self._changelog}-{self.tp.partition}"
-        remaining = self._shared.metrics.recovery.labels(store=name)
-        try:
-            lists = read_to_end(self._shared.kafka, self._changelog, self.tp.partition, start)
-            async for records, position, end in lists:
-                self._apply(store, records, position)
-                remaining.set(max(end - position, 0))
-        except EngineError:  # compacted or trimmed below what we have: begin again
-            store.close()
-            discard(self._path)
-            store = self._open_store()
-            lists = read_to_end(self._shared.kafka, self._changelog, self.tp.partition)
-            async for records, position, _ in lists:
-                self._apply(store, records, position)
-        return store
-
-    def _open_store(self) -> RocksStore:
-        shared = self._shared
-        self._restoring = RocksStore(
-            self._path, shared.cache, shared.write_buffer_bytes, self._hold
-        )
-        return self._restoring
-
-    def _known(self, store: RocksStore) -> int | None:
-        """The changelog offset that local state reaches; None if it cannot be trusted."""
-        position, marker = store.get_many([POSITION, MARKER])
-        if position is None or marker is None:
-            return None
-        known = json.loads(position)
-        mine = msgspec.json.decode(marker, type=Marker).genesis == self._shared.genesis
-        fresh = 0 <= time.time() - known["time"] < STALE_SECONDS
-        return int(known["offset"]) if mine and fresh else None
-
-    def _apply(self, store: RocksStore, records: Sequence[Any], position: int) -> None:
-        changes: Changes = {}
-        for record in records:
-            changes[record.key] = record.value
-            changes.update(derived(record.key, record.value))
-        if records:
-            changes[POSITION] = _position(position)
-            store.write(changes)
 
     # -- input --------------------------------------------------------------------------------
 
@@ -259,7 +181,7 @@ class Shard:
         records, fetched = list(self._records), self._fetched
         with self._shared.metrics.step.labels(stage="compute").time():
             step: Step | None = await self._in_thread(
-                lambda: self._stage.step(self._table, self.marker, records, fetched)
+                lambda: self._stage.step(self._state.table, self.marker, records, fetched)
             )
             return step
 
@@ -271,12 +193,6 @@ class Shard:
                 return work()
 
         return await asyncio.get_running_loop().run_in_executor(self._shared.executor, guarded)
-
-    @property
-    def _table(self) -> RocksStore:
-        if self._store is None:
-            raise EngineError(f"the state of {self.tp} is closed")
-        return self._store
 
     def _release_records(self) -> None:
         """Let go of what the stage has taken."""
@@ -294,37 +210,15 @@ class Shard:
     async def _transact(self, step: Step) -> None:
         """2. ONE transaction: records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
-            await self._producer.begin_transaction()
-            for (topic, partition), outs in _grouped(step.out).items():
-                await self._send(topic, partition, [out[2:] for out in outs])
-            rows: list[Content] = [(key, value, None, ()) for key, value in step.rows.items()]
-            rows.append((MARKER, encode(step.marker), None, ()))
-            last = await self._send(self._changelog, self.tp.partition, rows)
-            await self._producer.commit_transaction()
-            metadata = await last
-        self._reached = metadata.offset  # of the last batch: reading some rows again is harmless
-
-    async def _send(self, topic: str, partition: int, records: Sequence[Content]) -> Any:
-        """Send records in batches; returns the future of the last one."""
-        future, sent = None, 0
-        while sent < len(records):
-            batch = self._producer.create_batch()
-            begun, sent = sent, fill(batch, records, sent)
-            if sent == begun:
-                raise EngineError(f"a record for {topic} is too large for one batch")
-            future = await self._flush(batch, topic, partition)
-        return future
-
-    async def _flush(self, batch: Any, topic: str, partition: int) -> Any:
-        return await self._producer.send_batch(batch, topic, partition=partition)
+            producer, partition = self._producer, self.tp.partition
+            self._reached = await transact(producer, step, self._changelog, partition)
 
     async def _follow(self, step: Step) -> None:
         """3. ONE write batch after the commit. 4. From here on it is applied."""
         changes = {**step.rows, **step.local}
         changes[MARKER] = encode(step.marker)
-        changes[POSITION] = _position(self._reached)
         with self._shared.metrics.step.labels(stage="store").time():
-            await self._in_thread(lambda: self._table.write(changes))
+            await self._in_thread(lambda: self._state.write(changes, self._reached))
         self.marker = step.marker
         self._report(step)
 
@@ -350,21 +244,13 @@ class Shard:
 
     async def measure(self) -> None:
         """Size of the local state, for the operator; what is held goes to disk."""
-        if self._store is not None:
-            size = await self._in_thread(self._flushed_size)
-            name = f"{self._changelog}-{self.tp.partition}"
-            self._shared.metrics.state.labels(store=name).set(size)
-
-    def _flushed_size(self) -> int:
-        if self._store is None:
-            return 0
-        self._store.flush()
-        return self._store.size()
+        size = await self._in_thread(self._state.size)
+        self._shared.metrics.state.labels(store=self._state.name).set(size)
 
     async def _reopen(self, error: Exception) -> None:
         """After any failed transaction: a new producer, and the state as it was committed."""
         log.warning("%s: a transaction failed (%s); reopening", self.tp, type(error).__name__)
-        if isinstance(error, ProducerFenced):
+        if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
             # Somebody else owns this shard now; a rebalance will say so and close this one.
             await asyncio.sleep(FENCED_SECONDS)
         if self._closing:
@@ -391,24 +277,7 @@ class Shard:
         if self._producer is not None:
             await stop_quietly(self._producer)
             self._producer = None
-        await self._in_thread(self._close_store)
-
-    def _close_store(self) -> None:
-        for store in (self._store, self._restoring):
-            if store is not None:
-                store.close()
-        self._store = self._restoring = None
-
-
-def _position(offset: int) -> bytes:
-    return json.dumps({"offset": offset, "time": time.time()}).encode()
-
-
-def _grouped(outs: Sequence[Out]) -> dict[tuple[str, int], list[Out]]:
-    groups: dict[tuple[str, int], list[Out]] = {}
-    for out in outs:
-        groups.setdefault((out.topic, out.partition), []).append(out)
-    return groups
+        await self._in_thread(self._state.close)
 
 
 def _consume_exception(task: asyncio.Future[None]) -> None:

@@ -28,9 +28,10 @@ from .clocklog import ClockLog
 from .discreet import told, traced
 from .feedback import Feedback, needed_from
 from .ledger import Ledger
+from .local_state import Shared
 from .metrics import OperatorMetrics, PublicMetrics, code_version
 from .model import Deployment, Input, Pipeline
-from .shard import Shard, Shared
+from .shard import Shard
 from .stages import AggregateShard, IngestShard, UnitsShard, bound_upstreams
 from .transport import Interval
 from .trim import Trimmer

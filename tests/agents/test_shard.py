@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hushstream.agents.local_state as local_state
 import hushstream.agents.shard as shard_module
 import pytest
 from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
+from hushstream.agents.local_state import STALE_SECONDS, Shared
 from hushstream.agents.logs import read_topic
 from hushstream.agents.metrics import OperatorMetrics
-from hushstream.agents.shard import Shard, Shared
+from hushstream.agents.shard import Shard
 from hushstream.agents.step import Out, Step
 from hushstream.agents.store import MARKER, POSITION, RocksStore
 from hushstream.agents.transport import Interval
@@ -210,7 +212,7 @@ def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
         await again.close()
         other = bench.shard("two")  # an empty folder: all of it comes from the changelog
         await other.open()
-        assert (other.applied, other._table.get_many([b"n"])) == (9, [b"9"])
+        assert (other.applied, other._state.table.get_many([b"n"])) == (9, [b"9"])
         await other.close()
 
     asyncio.run(run())
@@ -246,14 +248,14 @@ def test_the_table_changes_only_after_the_commit(bench):
         seen: list[list[bytes | None]] = []
 
         async def fails() -> None:
-            seen.append(shard._table.get_many([b"n"]))
+            seen.append(shard._state.table.get_many([b"n"]))
             raise KafkaError("the broker went away")
 
         producer.commit_transaction = fails
         shard.deliver(interval(2, 6))
         await until(lambda: bench.seeks == [2])  # reopened, and asks for them again
         assert seen == [[b"2"]]
-        assert shard._table.get_many([b"n"]) == [b"2"]
+        assert shard._state.table.get_many([b"n"]) == [b"2"]
         assert shard._producer is not producer
         assert (shard.applied, shard.wanted) == (2, 2)
         shard.deliver(interval(2, 6))
@@ -277,12 +279,12 @@ def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
         owner = bench.shard("two")
         await owner.open()
         assert owner.applied == 3
-        before = zombie._table.get_many([b"n"])
+        before = zombie._state.table.get_many([b"n"])
         zombie.deliver(interval(3, 9))
         owner.deliver(interval(3, 5))
         await applied(owner, 5)
         await asyncio.sleep(0.5)
-        assert zombie.applied == 3 and zombie._table.get_many([b"n"]) == before
+        assert zombie.applied == 3 and zombie._state.table.get_many([b"n"]) == before
         await zombie.close(patience=0.1)
         await owner.close()
 
@@ -313,7 +315,7 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
     async def reopen() -> None:
         other = bench.shard("two")
         await other.open()
-        assert (other.applied, other._table.get_many([b"n"])) == (2, [b"2"])
+        assert (other.applied, other._state.table.get_many([b"n"])) == (2, [b"2"])
         await other.close()
 
     asyncio.run(reopen())
@@ -321,7 +323,7 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
 
 @pytest.mark.parametrize(
     "genesis,age,offset",
-    [("another", 0.0, 0), ("abcdef", shard_module.STALE_SECONDS + 60, 0), ("abcdef", 0.0, 10_000)],
+    [("another", 0.0, 0), ("abcdef", STALE_SECONDS + 60, 0), ("abcdef", 0.0, 10_000)],
     ids=["another genesis", "too old", "ahead of the changelog"],
 )
 def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, offset):
@@ -334,7 +336,7 @@ def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, 
     async def run() -> None:
         shard = bench.shard()
         await shard.open()
-        assert (shard.applied, shard._table.get_many([b"n"])) == (0, [None])
+        assert (shard.applied, shard._state.table.get_many([b"n"])) == (0, [None])
         shard.deliver(interval(0, 1))
         await applied(shard, 1)
         await shard.close()
@@ -389,7 +391,7 @@ def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench
     async def run() -> None:
         shard = bench.shard()
         with monkeypatch.context() as slow:
-            slow.setattr(shard_module, "read_to_end", never)
+            slow.setattr(local_state, "read_to_end", never)
             opening = asyncio.create_task(shard.open())
             await until(bench.path().exists)
             await asyncio.sleep(0.2)
