@@ -13,7 +13,8 @@ from hushstream.mechanisms.noise import fingerprint
 from hushstream.topics.config import Config, load
 from hushstream.topics.config_secret import noise_key, write_new_key
 
-from .admin import Cluster, read_ledger, verify
+from .admin import read_ledger, verify
+from .cluster import Cluster
 from .compiled import compile_config
 from .metrics import code_version
 from .model import Deployment

@@ -11,7 +11,8 @@ from hushstream.topics.events import utc
 from rich.console import Console
 from rich.table import Table
 
-from .admin import Cluster, read_ledger
+from .admin import read_ledger
+from .cluster import Cluster
 from .compiled import compile_config
 from .ledger import Ledger, number, totals
 from .model import Pipeline

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from hushstream.mechanisms.errors import ConfigError
 from hushstream.topics.config_clients import librdkafka_options
 
-from .admin import Cluster
+from .cluster import Cluster
 from .options import config_options, read_config
 
 

@@ -12,7 +12,8 @@ from hushstream.topics.config import Config
 from hushstream.topics.names import Names, genesis_id
 from hushstream.topics.records import Request, encode
 
-from .admin import Cluster, begin, read_ledger
+from .admin import begin, read_ledger
+from .cluster import Cluster
 from .compiled import compile_config
 from .options import config_options, emit, json_option, read_config
 from .specs import TopicSpec, internal_topics, public_topics

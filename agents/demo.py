@@ -18,7 +18,8 @@ from hushstream.topics.records import Request, encode
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .admin import Cluster, read_ledger
+from .admin import read_ledger
+from .cluster import Cluster
 from .demo_plot import draw
 from .demo_report import Result, Show
 from .demo_site import Site

@@ -21,7 +21,8 @@ from hushstream.mechanisms.errors import EngineError
 from hushstream.topics.config import Config, load
 from hushstream.topics.names import Names
 
-from .admin import Cluster, begin, read_ledger
+from .admin import begin, read_ledger
+from .cluster import Cluster
 from .compiled import compile_config
 from .demo_workload import DATA
 from .model import Deployment

@@ -14,7 +14,7 @@ from hushstream.topics.config_clients import librdkafka_options
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, decode_clock
 
-from .admin import Cluster
+from .cluster import Cluster
 from .model import Deployment
 
 Rows = dict[str, dict[str, Any]]  # key -> released row

@@ -18,11 +18,13 @@ from hushstream.topics.config import Config
 from hushstream.topics.config_model import Kafka
 from hushstream.topics.events import Raw
 
-from .admin import Cluster, read_ledger
+from .admin import read_ledger
+from .cluster import Cluster
 from .ledger import Ledger
 from .logs import PartitionLog, read_topic
 from .memory import STEP, Engine
 from .model import Deployment, Pipeline
+from .plan import Plan, begin_of
 from .replay_clock import Clocked
 from .replay_compare import Outcome, ReleaseCheck, compare_dead_letters
 from .replay_logs import Span, StreamLog, frame, spans, timed
@@ -30,7 +32,6 @@ from .replay_units import Comparison
 from .run import prepare
 from .stages import FRAMES
 from .step import Out
-from .worker import Plan, begin_of
 
 AHEAD = 200_000  # events that a units log may be ahead of what is recomputed
 Report = Callable[[str, int, int], None]  # what is being done, how much of it, of how much

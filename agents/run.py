@@ -17,12 +17,14 @@ from hushstream.topics.config import Config
 from hushstream.topics.config_secret import noise_key
 from hushstream.topics.names import ledger_topic
 
-from .admin import Cluster, read_ledger, verify
+from .admin import read_ledger, verify
+from .cluster import Cluster
 from .compiled import compile_config
 from .discreet import on_loop_error
 from .ledger import Ledger
+from .plan import Plan
 from .web import health_page, metrics_page, serve
-from .worker import Plan, Worker
+from .worker import Worker
 
 log = logging.getLogger("hushstream")
 

@@ -8,16 +8,12 @@ import logging
 import time
 from collections.abc import AsyncIterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import faust
 from faust.types import TP
 from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.noise import fingerprint
-from hushstream.topics.config import Config
-from hushstream.topics.names import Names
 from hushstream.topics.records import ClockRecord, Marker, Skipped, Trigger
 from rocksdict import Cache
 
@@ -30,7 +26,8 @@ from .feedback import Feedback, needed_from
 from .ledger import Ledger
 from .local_state import Shared
 from .metrics import OperatorMetrics, PublicMetrics, code_version
-from .model import Deployment, Input, Pipeline
+from .model import Pipeline
+from .plan import Plan, begin_of, stages_of, topics_of
 from .shard import Shard
 from .stages import AggregateShard, IngestShard, UnitsShard, bound_upstreams
 from .transport import Interval
@@ -42,19 +39,6 @@ MEASURE_SECONDS = 30.0
 HELD = 40_000  # unit rows that a shard keeps in memory before it writes them
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything a worker was started with."""
-
-    config: Config
-    deployment: Deployment
-    names: Names
-    ledger: Ledger
-    secret: bytes
-    data_dir: Path
-    member: str
-
-
 class Worker:
     """One process of the consumer group."""
 
@@ -63,7 +47,9 @@ class Worker:
         engine = plan.config.engine
         self.public = PublicMetrics()
         self.operator = OperatorMetrics()
-        self._owners = {t: (s, p) for s, p in _stages(plan.deployment) for t in _topics(plan, s, p)}
+        self._owners = {
+            t: (s, p) for s, p in stages_of(plan.deployment) for t in topics_of(plan, s, p)
+        }
         horizons = {p.name: p.mechanism.horizon for p in plan.deployment.pipelines}
         self._feedback = {
             p.name: Feedback(p.cells_partitions)
@@ -379,25 +365,3 @@ class Worker:
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()
         await self._broadcast.close()
-
-
-def begin_of(ledger: Ledger, source: Input) -> list[int]:
-    """Where each partition of an input began when its first pipeline was declared."""
-    numbers = [ledger.pipelines[p.name] for p in source.pipelines if p.name in ledger.pipelines]
-    first = min(numbers, key=lambda body: body["number"], default={})
-    return first.get("begins") or [0] * source.partitions
-
-
-def _stages(deployment: Deployment) -> list[tuple[Input, Pipeline | None]]:
-    found: list[tuple[Input, Pipeline | None]] = []
-    for source in deployment.inputs:
-        found.append((source, None))
-        found += [(source, p) for p in source.pipelines]
-    return found
-
-
-def _topics(plan: Plan, source: Input, pipeline: Pipeline | None) -> list[str]:
-    if pipeline is None:
-        return [source.topic]
-    units = [] if pipeline.direct else [plan.names.units(pipeline.name)]
-    return [*units, plan.names.cells(pipeline.name)]

@@ -19,6 +19,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents import admin
+from hushstream.agents.cluster import Cluster
 from hushstream.agents.compiled import compile_config
 from hushstream.agents.logs import read_topic
 from hushstream.agents.model import Deployment
@@ -63,9 +64,9 @@ class Local:
         return load(self.toml, flags=own | flags, environ={})
 
     @property
-    def cluster(self) -> admin.Cluster:
+    def cluster(self) -> Cluster:
         """Administration of the broker."""
-        return admin.Cluster(self.config().kafka)
+        return Cluster(self.config().kafka)
 
     @property
     def deployment(self) -> Deployment:
@@ -86,7 +87,7 @@ class Local:
     def names(self) -> Names:
         """Names of all topics."""
         config = self.config()
-        ledger = admin.read_ledger(admin.Cluster(config.kafka), config.deployment.name)
+        ledger = admin.read_ledger(Cluster(config.kafka), config.deployment.name)
         return Names(config.deployment.name, ledger.genesis["genesis"])
 
     # -- workers ------------------------------------------------------------------------------

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka.admin import NewTopic
-from hushstream.agents.admin import Cluster, begin, read_ledger
+from hushstream.agents.admin import begin, read_ledger
+from hushstream.agents.cluster import Cluster
 from hushstream.agents.compiled import compile_config
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config import load

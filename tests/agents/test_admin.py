@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 from hushstream.agents import admin
 from hushstream.agents.cli import hush
+from hushstream.agents.cluster import Cluster
 from hushstream.agents.ledger import charge_body
 from hushstream.agents.run import prepare
 from hushstream.agents.worker import begin_of
@@ -269,7 +270,7 @@ def test_check_finds_topics_that_are_stamped_by_the_wrong_side(made, capsys):
     assert any(made.names.clock in text and kind in text for text in failed)
 
 
-class Overtaking(admin.Cluster):
+class Overtaking(Cluster):
     """A cluster on which somebody else begins the same deployment while we do."""
 
     other: Callable[[], Any] | None = None

@@ -248,7 +248,7 @@ def test_an_unknown_setting_in_the_file_names_the_line(folder):
 
 
 def test_no_cluster_is_an_engine_error_that_names_the_address(folder, monkeypatch):
-    monkeypatch.setattr("hushstream.agents.admin.Cluster.__init__.__defaults__", (0.1,))
+    monkeypatch.setattr("hushstream.agents.cluster.Cluster.__init__.__defaults__", (0.1,))
     address = f"127.0.0.1:{free_port()}"
     code, out, _ = typed("check", "--bootstrap", address, "--json")
     failed = [f["text"] for f in json.loads(out)["findings"] if f["level"] == "fail"]

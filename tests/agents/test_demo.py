@@ -13,7 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hushstream.agents.admin import Cluster, read_ledger
+from hushstream.agents.admin import read_ledger
+from hushstream.agents.cluster import Cluster
 from hushstream.agents.demo_workload import DAY, HOUR, START, clicks, trips
 from hushstream.agents.ledger import totals
 from hushstream.deploy.broker import Broker
