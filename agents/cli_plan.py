@@ -95,7 +95,9 @@ def _table(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_column(no_wrap=True)
     table.add_column()
     triggers = f"{body['triggers']} per window of {body['window']}"
-    table.add_row("releases", f"{triggers}; {body['windows_per_epoch']} windows per epoch")
+    table.add_row(
+        "releases", f"{triggers}; {_number(body['windows_per_epoch'], 'window')} per epoch"
+    )
     table.add_row("privacy unit", _unit(p, body))
     table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
     parts = f"μ²={body['mu2']:.6g}, pure ε={body['pure_epsilon']:.3g}"
@@ -107,7 +109,7 @@ def _table(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_row("over many epochs", _many(p))
     for name, stddev in body["noise"].items():
         table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
-    for name, value in _flat(body.get("histogram", {})):
+    for name, value in _histogram(body["histogram"], p.unit_name) if "histogram" in body else ():
         table.add_row(name, value)
     if "survey" in body:
         table.add_row("survey for devices", json.dumps(body["survey"]))
@@ -124,16 +126,43 @@ def _many(p: Pipeline) -> str:
     if p.limit_epsilon is None:
         return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
     most = math.floor(p.limit_epsilon / p.epsilon)
-    return f"at most {most} epochs are ever charged: ε={float(p.epsilon * most):g} in all"
+    return f"never more than {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in all"
 
 
-def _flat(body: dict[str, Any]) -> list[tuple[str, str]]:
-    rows = []
-    for name, value in body.items():
-        if isinstance(value, list | tuple) and len(value) > 4:
-            value = f"{_text(value[0])} at the first trigger … {_text(value[-1])} at the last"
-        rows.append((name.replace("_", " "), _text(value)))
-    return rows
+def _histogram(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
+    """What is decided and what to expect, in words."""
+    rows = [("contribution bound", _bound(body["bound"], unit))]
+    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
+    if first:
+        rows.append(("noise over time", f"±{_text(first)} at the first trigger … ±{_text(last)}"))
+    rows.append(("factorization", body["factorization"]))
+    if "adaptive_weight" in body["bound"]:
+        rows.append(
+            ("feedback", f"a public key is known {_number(body['delay'], 'trigger')} later")
+        )
+    if "threshold" not in body:
+        return rows
+    bars = body["threshold"]
+    rows.append(("threshold of a key", f"{bars[0]:.4g} at the first trigger … {bars[-1]:.4g}"))
+    if body["min_users"] > 1:
+        rows.append(("  and at least", f"{body['min_users']:,} records"))
+    half, nearly = math.ceil(body["users_50"]), math.ceil(body["users_95"])
+    chance = f"with {half:,} × {unit} in one case of two, with {nearly:,} in 19 of 20"
+    return [*rows, ("a key appears", f"{chance} (one record each, at the last trigger)")]
+
+
+def _bound(bound: dict[str, Any], unit: str) -> str:
+    most = f"at most {bound['most_records_per_key']:,} of one key"
+    if bound["kind"] == "records":
+        return f"{bound['budget']:,} records of a {unit}, {most}"
+    text = f"Σ m² ≤ {_text(bound['budget'])} for the m records of a {unit} in each key, {most}"
+    if "adaptive_weight" in bound:
+        text += f"; in a public key m² counts {bound['adaptive_weight']:.3g}² as much"
+    return text
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _text(value: Any) -> str:
