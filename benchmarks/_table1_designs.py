@@ -9,8 +9,7 @@ know an earlier one.
 
 `incremental` runs one on each micro-batch and adds up what was released. A user has one
 contribution bound for the whole day, in which a key counts anew in each micro-batch; then all
-releases together cost no more than a single one, and there is nothing to split. No private
-version of this baseline is more favourable to it.
+releases together cost no more than a single one, and there is nothing to split.
 """
 
 from __future__ import annotations
