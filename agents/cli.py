@@ -83,19 +83,33 @@ def main(args: list[str] | None = None) -> None:
             # Commands return nothing: a number is the code of a command that left early.
             code = hush.main(args, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except HushError as error:
-        click.echo(f"hush: {error}", err=True)
-        sys.exit(exit_code(error))
     except BrokenPipeError:
         sys.exit(0)
-    except Exception as error:
-        if discreet.quoting():
-            traceback.print_exception(error)
-        click.echo(f"hush: {discreet.told(error)}", err=True)
-        sys.exit(1)
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(_failed(error))
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong; the exit code."""
+    if _interrupted(error):
+        click.echo("interrupted", err=True)
+        return 130
+    if isinstance(error, click.ClickException):
+        error.show()
+        return 2
+    if isinstance(error, HushError):
+        click.echo(f"hush: {error}", err=True)
+        return exit_code(error)
+    if discreet.quoting():
+        traceback.print_exception(error)
+    click.echo(f"hush: {discreet.told(error)}", err=True)
+    return 1
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: it may strike inside a library, or while cleaning up."""
+    while error is not None:
+        if isinstance(error, click.Abort | KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

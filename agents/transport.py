@@ -32,6 +32,8 @@ ALIAS = "hush"
 MAX_RECORDS = 20_000
 POLL_SECONDS = 0.1
 
+GONE_SECONDS = 30.0
+
 Positions = Callable[[], Mapping[TP, int]]
 
 
@@ -47,9 +49,12 @@ class Interval(NamedTuple):
 class ConsumerThread(driver.AIOKafkaConsumerThread):
     """The consumer's own thread, fetching intervals."""
 
+    _gone: Gone
+
     async def on_start(self) -> None:
         """Start the consumer; a broker that is away just then is waited for."""
         self.time_started = time.monotonic()
+        self._gone = Gone()
         await through_outages("the consumer", self._open, self._let_go)
 
     async def _open(self) -> None:
@@ -81,17 +86,17 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
             if fetcher._subscriptions.reassignment_in_progress:
                 await fetcher._subscriptions.wait_for_assignment()
             wanted = self.consumer.positions
-            found = list(_take(fetcher, active, wanted))
+            found = list(_take(fetcher, active, wanted, self._gone))
             if not found:
                 waiter = fetcher._create_fetch_waiter()
                 await asyncio.wait([waiter], timeout=POLL_SECONDS)
                 if not waiter.done():
                     waiter.cancel()
-                found = list(_take(fetcher, active, wanted))
+                found = list(_take(fetcher, active, wanted, self._gone))
         return found
 
 
-def _take(fetcher: Any, active: set[TP], wanted: Positions) -> Iterator[Interval]:
+def _take(fetcher: Any, active: set[TP], wanted: Positions, gone: Gone) -> Iterator[Interval]:
     """What the fetcher holds for ``active``, as intervals; errors of the broker are raised."""
     for tp in list(fetcher._records):
         name = TP(tp.topic, tp.partition)
@@ -103,7 +108,7 @@ def _take(fetcher: Any, active: set[TP], wanted: Positions) -> Iterator[Interval
         if type(held) is not FetchResult:
             del fetcher._records[tp]
             fetcher._notify(fetcher._wait_consume_future)
-            _raise(held, wanted())
+            gone.check(held, wanted())
             continue
         assignment = held._assignment
         state = assignment.state_value(tp) if assignment.active else None
@@ -123,27 +128,47 @@ def _as_it_is(_: TopicPartition, record: Any) -> Any:
     return record
 
 
-def _raise(failed: Any, wanted: Mapping[TP, int]) -> None:
-    """Raise what a fetch reported, such as an offset out of range.
+class Gone:
+    """Positions that the broker no longer has.
 
-    A position is asked of the group as soon as a partition is assigned. That the group knows
-    none, or one that was trimmed since, is no error: a moment later the shard says where it stands.
+    Asking for one is no error at once. A position is asked of the group as soon as a partition
+    is assigned, and the group may know none, or one that was trimmed since: a moment later the
+    shard says where it stands. A worker that was asleep may have been overtaken by another one,
+    which has applied and trimmed more: a moment later it is told so. Only where a shard goes on
+    wanting what is gone, it is lost.
     """
-    try:
-        failed.check_raise()
-    except NoOffsetForPartitionError:
-        return
-    except OffsetOutOfRangeError as error:
-        asked = {TP(tp.topic, tp.partition): n for tp, n in error.args[0].items()}
-        gone = {tp: n for tp, n in asked.items() if n >= wanted.get(tp, 0)}
-        if not gone:
+
+    def __init__(self, patience: float = GONE_SECONDS) -> None:
+        self._patience = patience
+        self._since: dict[tuple[TP, int], float] = {}
+
+    def check(self, failed: Any, wanted: Mapping[TP, int]) -> None:
+        """Raise what a fetch reported, if it is a fault.
+
+        Raises:
+            EngineError: an open shard has wanted a position for some time that is gone.
+        """
+        try:
+            failed.check_raise()
+        except NoOffsetForPartitionError:
             return
-        places = ", ".join(f"{tp.topic}-{tp.partition} ({n})" for tp, n in gone.items())
-        raise EngineError(
-            f"the next record to read is gone: {places}; it was deleted before it was applied "
-            "(retention of the topic), or the topic was cut short: restore it, or begin a new "
-            "deployment (another deployment.name)"
-        ) from None
+        except OffsetOutOfRangeError as error:
+            asked = {(TP(tp.topic, tp.partition), n) for tp, n in error.args[0].items()}
+            self._judge({(tp, n) for tp, n in asked if n >= wanted.get(tp, n + 1)})
+
+    def _judge(self, missing: set[tuple[TP, int]]) -> None:
+        now = time.monotonic()
+        partitions = {tp for tp, _ in missing}
+        known = {one: t for one, t in self._since.items() if one[0] not in partitions}
+        self._since = known | {one: self._since.get(one, now) for one in missing}
+        lost = [one for one in missing if now - self._since[one] >= self._patience]
+        if lost:
+            places = ", ".join(f"{tp.topic}-{tp.partition} ({n})" for tp, n in lost)
+            raise EngineError(
+                f"the next record to read is gone: {places}; it was deleted before it was applied "
+                "(retention of the topic), or the topic was cut short: restore it, or begin a new "
+                "deployment (another deployment.name)"
+            ) from None
 
 
 class Consumer(driver.Consumer):

@@ -233,8 +233,8 @@ class Monkey:
     def _watch(self) -> None:
         for name, child in list(self.local.workers.items()):
             if child.returncode is not None:
-                tail = self.local.tail(name, 40)
-                self.died.append(f"worker {name} ended with {child.returncode}:\n{tail}")
+                said = self.local.errors(name)
+                self.died.append(f"worker {name} ended with {child.returncode}:\n{said}")
                 del self.local.workers[name]
                 self._start(name)
 

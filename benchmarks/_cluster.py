@@ -143,6 +143,12 @@ class Local:
         """The end of a worker's log."""
         return "\n".join(self.log(member).read_text(errors="replace").splitlines()[-lines:])
 
+    def errors(self, member: str) -> str:
+        """What a worker said of its end, and the end of its log."""
+        lines = self.log(member).read_text(errors="replace").splitlines()
+        said = [line for line in lines if " ERROR " in line or line.startswith("hush:")]
+        return "\n".join([*said[-8:], "...", *lines[-12:]])
+
     def close(self) -> None:
         """End all workers."""
         for member in list(self.workers):

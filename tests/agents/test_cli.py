@@ -319,3 +319,16 @@ def test_alerts_are_yaml_and_know_the_schedule(folder):
     assert "> 32400'" in out  # 1.5 times six hours
     code, as_json, _ = typed("alerts", "--json")
     assert code == 0 and yaml.safe_load(out) == json.loads(as_json)
+
+
+def test_an_interrupt_inside_a_library_or_a_clean_up_is_an_interrupt(monkeypatch, capsys):
+    def struck(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise SystemError("returned a result with an exception set")  # noqa: B904
+
+    monkeypatch.setattr(cli.hush, "main", struck)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 130 and capsys.readouterr().err == "interrupted\n"

@@ -46,13 +46,14 @@ async def intervals(broker: Broker, topic: str, start: int, end: int) -> list[In
     client = consumer(Kafka(bootstrap=broker.bootstrap))
     await client.start()
     found: list[Interval] = []
+    place, gone = TP(topic, 0), transport.Gone(patience=0.0)
     try:
         client.assign([TopicPartition(topic, 0)])
         client.seek(TopicPartition(topic, 0), start)
         until = time.monotonic() + 20
         while not found or found[-1].end < end:
             assert time.monotonic() < until, found
-            found += transport._take(client._fetcher, {TP(topic, 0)}, dict)
+            found += transport._take(client._fetcher, {place}, lambda: {place: start}, gone)
             await asyncio.sleep(0.02)
     finally:
         await client.stop()

@@ -61,8 +61,29 @@ def test_a_topic_that_cannot_be_trimmed_is_only_reported(broker, topic, caplog):
 
 
 def test_a_fetch_from_before_a_trim_is_no_loss_if_the_shard_stands_beyond_it():
+    place = TP("t", 0)
     failed = FetchError(error=OffsetOutOfRangeError({TopicPartition("t", 0): 2}), backoff=0)
-    transport._raise(failed, {TP("t", 0): 7})  # it was asked of the group before the shard spoke
-    for wanted in ({TP("t", 0): 2}, {}):
+    gone = transport.Gone(patience=0.0)
+    gone.check(failed, {place: 7})  # it was asked of the group before the shard spoke
+    gone.check(failed, {})  # nor is the shard open here
+    for wanted in ({place: 2}, {place: 1}):
         with pytest.raises(EngineError, match="restore it"):
-            transport._raise(failed, wanted)
+            gone.check(failed, wanted)
+
+
+def test_a_worker_that_was_overtaken_while_it_slept_has_time_to_hear_of_it(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(transport.time, "monotonic", lambda: now[0])
+    place, gone = TP("t", 0), transport.Gone(patience=30.0)
+
+    def ask(position: int, seconds: float) -> None:
+        now[0] += seconds
+        error = OffsetOutOfRangeError({TopicPartition("t", 0): position})
+        gone.check(FetchError(error=error, backoff=0), {place: position})
+
+    ask(2, 0)
+    ask(2, 29)
+    ask(5, 10)  # it stands elsewhere: what was missing is wanted no more
+    ask(5, 29)
+    with pytest.raises(EngineError, match=r"t-0 \(5\)"):
+        ask(5, 2)
