@@ -8,6 +8,7 @@ of this process: the same two logs always give the same slices.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from .store import Reader
 from .timeline import Timeline, advance
 from .unit_table import UnitTable
 
+_OFFSET = attrgetter("offset")
 Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
 
 
@@ -100,7 +102,7 @@ class Ingest:
         self, marker: Marker, records: Sequence[Raw], fetched: int, entries: Sequence[Entry]
     ) -> tuple[list[Segment], I64, int, int]:
         """Cut the list at clock records that change a timeline; beats only set times."""
-        offsets = np.fromiter((r.offset for r in records), np.int64, len(records))
+        offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
         times = np.zeros(len(records), np.int64)
         segments: list[Segment] = []
         low, row, applied, clock = 0, 0, marker.applied, marker.clock

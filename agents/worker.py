@@ -36,7 +36,7 @@ from .trim import Trimmer
 log = logging.getLogger("hushstream.worker")
 
 MEASURE_SECONDS = 30.0
-HELD = 40_000  # unit rows that a shard keeps in memory before it writes them
+HELD = 60_000  # unit rows that a shard keeps in memory before it writes them: some 15 MB
 
 
 class Worker:

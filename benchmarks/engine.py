@@ -184,7 +184,7 @@ def stock(bootstrap: str, topic: str, events: int, folder: Path) -> float:
     """Events per second of stock Faust on the same topic."""
     script = Path(__file__).with_name("_stock.py")
     done = subprocess.run(
-        [sys.executable, str(script), bootstrap, topic, str(events), str(folder / "stock")],
+        [sys.executable, str(script), bootstrap, topic, str(events), tempfile.mkdtemp(dir=folder)],
         capture_output=True,
         text=True,
         timeout=300,
@@ -214,7 +214,8 @@ def main() -> None:
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no worker is left behind
     n = args.events or (150_000 if args.quick else 1_000_000)
-    figures = run(n, args.only, 3_000 if args.quick else 20_000)
+    stock_events, rounds = (3_000, 1) if args.quick else (20_000, 2)
+    figures = run(n, args.only, stock_events, rounds)
     table = Table("variant", "events/s of one worker")
     for name, value in figures.items():
         table.add_row(name, f"{value:,}" if isinstance(value, int | float) else str(value))
@@ -223,7 +224,7 @@ def main() -> None:
         print(json.dumps(figures))
 
 
-def run(n: int, only: str | None, stock_events: int) -> dict[str, Any]:
+def run(n: int, only: str | None, stock_events: int, rounds: int) -> dict[str, Any]:
     """All figures of one run on one broker."""
     rng = np.random.default_rng(0)
     figures: dict[str, Any] = {}
@@ -237,17 +238,19 @@ def run(n: int, only: str | None, stock_events: int) -> dict[str, Any]:
                 time.sleep(0.5)
                 produce(cluster, law, users(law, n, rng), rng)
         exact = True
-        for name, (topic, partitioner, mechanism) in VARIANTS.items():
-            if only in (None, name):
-                with console.status(name):
-                    seconds, total = measure(cluster, folder, topic, partitioner, mechanism)
-                figures[name] = round(n / seconds)
-                exact &= total == n
-        if only in (None, "stock"):
-            with console.status("stock Faust"):
-                figures["stock"] = round(stock(broker.bootstrap, "uniform", stock_events, folder))
-            if "uniform" in figures:
-                figures["ratio"] = round(figures["uniform"] / figures["stock"], 1)
+        for number in range(rounds):
+            for name, (topic, partitioner, mechanism) in VARIANTS.items():
+                if only in (None, name):
+                    with console.status(f"{name}, round {number + 1}"):
+                        seconds, total = measure(cluster, folder, topic, partitioner, mechanism)
+                    figures[name] = max(figures.get(name, 0), round(n / seconds))
+                    exact &= total == n
+            if only in (None, "stock"):
+                with console.status(f"stock Faust, round {number + 1}"):
+                    rate = round(stock(broker.bootstrap, "uniform", stock_events, folder))
+                figures["stock"] = max(figures.get("stock", 0), rate)
+        if "uniform" in figures and "stock" in figures:
+            figures["ratio"] = round(figures["uniform"] / figures["stock"], 1)
         figures["exact"] = exact
     return figures
 
