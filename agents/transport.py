@@ -106,9 +106,10 @@ def _take(fetcher: Any, active: set[TP], wanted: Positions, gone: Gone) -> Itera
             continue
         held = fetcher._records[tp]
         if type(held) is not FetchResult:
-            del fetcher._records[tp]
-            fetcher._notify(fetcher._wait_consume_future)
             gone.check(held, wanted())
+            if held.calculate_backoff() == 0:  # else it would be asked for again at once
+                del fetcher._records[tp]
+                fetcher._notify(fetcher._wait_consume_future)
             continue
         assignment = held._assignment
         state = assignment.state_value(tp) if assignment.active else None
