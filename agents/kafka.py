@@ -91,7 +91,7 @@ async def read_to_end(
         end = (await client.end_offsets([tp]))[tp]
         position = begin if start is None else start
         if not begin <= position <= end:
-            raise EngineError(f"{topic}-{partition} does not hold offset {position}")
+            raise EngineError(f"{topic}-{partition} does not hold the position that is wanted")
         client.seek(tp, position)
         yield [], position, end
         while position < end:

@@ -164,7 +164,8 @@ class Gone:
         self._since = known | {one: self._since.get(one, now) for one in missing}
         lost = [one for one in missing if now - self._since[one] >= self._patience]
         if lost:
-            places = ", ".join(f"{tp.topic}-{tp.partition} ({n})" for tp, n in lost)
+            # No offset: in a raw topic it is an exact count.
+            places = ", ".join(sorted(f"{tp.topic}-{tp.partition}" for tp, _ in lost))
             raise EngineError(
                 f"the next record to read is gone: {places}; it was deleted before it was applied "
                 "(retention of the topic), or the topic was cut short: restore it, or begin a new "
