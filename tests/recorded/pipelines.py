@@ -1,0 +1,198 @@
+"""Pipelines of every mechanism over one small synthetic stream, and the digests of what they release.
+
+A recorded release is a promise to whoever holds releases of an earlier version: the same logs, key
+and configuration give the same bytes. Run ``python tests/recorded/pipelines.py`` only for
+a change that the changelog marks **noise**, **topics** or **guarantee**.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hushstream.agents.simulate import simulate
+from hushstream.topics.config import loads
+
+RECORDED = Path(__file__).with_name("releases.json")
+SECRET = bytes(range(32))
+HOUR = 3_600_000_000
+ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
+
+HEAD = """
+[deployment]
+name = "recorded"
+[engine]
+units_partitions = 2
+cells_partitions = 2
+[[input]]
+name = "trips"
+topic = "trips"
+unit = "user"
+partitioner = "{partitioner}"
+time = {{ field = "t", format = "epoch_us" }}
+"""
+COMMON = """
+[[pipeline]]
+name = "{name}"
+input = "trips"
+unit_name = "user"
+{window}
+budget = {{ epsilon = 4.0, delta = 1e-6 }}
+"""
+WINDOW = 'window = { length = "8h", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "2h" }'
+ARRIVAL = "window = { horizon = 4 }"
+EVERY = 'triggers = { every = "2h" }'
+KEYS = 'key = ["zone"]\n'
+SUMS = """aggregate = [
+  { kind = "count" }, { kind = "sum", field = "fare", low = 0, high = 100 },
+  { kind = "mean", field = "fare", low = 0, high = 100 },
+]
+"""
+SPATIAL = """
+inputs = {{ x = "at.x", y = "at.y" }}
+{more}
+[pipeline.mechanism]
+kind = "{kind}"
+{settings}
+[pipeline.mechanism.domain]
+depth = {depth}
+split = "{split}"
+axes = [{{ name = "x", low = 0, high = 2 }}, {{ name = "y", low = -1, high = 1 }}]
+"""
+VALUES = """
+inputs = {{ value = "fare" }}
+aggregate = [{{ kind = "sum", field = "fare", low = 0, high = 100 }}]
+[pipeline.mechanism]
+kind = "{kind}"
+slot = 3_600_000_000
+slots_per_trigger = 2
+origin = 1_551_398_400_000_000
+expected = 400
+{settings}
+"""
+MECHANISM = "[pipeline.mechanism]\n"
+HISTOGRAM = MECHANISM + 'kind = "histogram"\n'
+
+# name: what follows the pipeline's head; histograms with an arrival window stand apart below.
+SETTINGS: dict[str, str] = {
+    "histogram-plain": KEYS + HISTOGRAM,
+    "histogram-sums": KEYS + SUMS + HISTOGRAM + "budget = 6\n",
+    "histogram-public": KEYS + 'public_keys = [["z0"], ["z1"], ["z9"]]\n' + HISTOGRAM + "budget = 4\n",
+    "histogram-tree": KEYS + HISTOGRAM + 'factorization = "tree"\nadaptive_weight = 0\n',
+    "histogram-rounds": KEYS + HISTOGRAM + 'selection = "rounds"\n',
+    "histogram-debiased": KEYS + HISTOGRAM + "debias = true\ndebias_cap = 8\n",
+    "histogram-records": KEYS + HISTOGRAM + 'bound = "per-key"\nper_key = 2\nbudget = 6\n',
+    "histogram-users": KEYS + HISTOGRAM + "min_users = 3\n",
+    "phdstream": SPATIAL.format(
+        kind="phdstream", depth=3, split="all", more='sign = "gone"',
+        settings="bound = 2\ndeletions = true\nfloor = 2"),
+    "phdstream-tree": SPATIAL.format(
+        kind="phdstream", depth=3, split="all", more="", settings='counter = "tree"'),
+    "phdstream-matrix": SPATIAL.format(
+        kind="phdstream", depth=3, split="all", more="", settings='counter = "matrix"'),
+    "phdstream-private": SPATIAL.format(
+        kind="phdstream", depth=3, split="all", more="", settings='selection = "private"'),
+    "privhp": SPATIAL.format(kind="privhp", depth=8, split="binary", more="", settings="k = 16"),
+    "privhp-gauss": SPATIAL.format(
+        kind="privhp", depth=8, split="binary", more="", settings='k = 16\nnoise = "gauss"'),
+    "pak": VALUES.format(kind="pak", settings=""),
+    "pak-matrix": VALUES.format(kind="pak", settings='counter = "matrix"'),
+    "pak-smooth": VALUES.format(kind="pak", settings='threshold = "smooth"'),
+    "tops": VALUES.format(kind="tops", settings=""),
+}  # fmt: skip
+
+SURVEY = """
+[deployment]
+name = "recorded"
+[[input]]
+name = "trips"
+topic = "trips"
+unit = "user"
+time = { field = "slot", format = "epoch_s" }
+[[pipeline]]
+name = "topl"
+input = "trips"
+unit_name = "user"
+window = { length = "1d", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "6h" }
+epoch = "2d"
+budget = { epsilon = 8.0 }
+aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 400, grid = 0.01 }]
+mechanism = { kind = "topl", reports = 2, period = 172800, share = "1/4", buckets = 64 }
+"""
+
+
+def rows(n: int = 4000, seed: int = 7) -> list[dict[str, Any]]:
+    """Trips of two windows: Zipf users and zones, places in one corner, some of them deleted."""
+    draw = np.random.default_rng(seed)
+    user = np.minimum(draw.zipf(1.4, n), 300)
+    zone = np.minimum(draw.zipf(1.5, n), 200)
+    place = (draw.beta(1, 6, (n, 2)) * 2 - [0, 1]).round(6)
+    time = np.sort(draw.integers(0, 16 * HOUR, n)) + ORIGIN
+    fare = draw.exponential(12, n).round(2)
+    return [
+        {"user": f"u{u}", "zone": f"z{z}", "at": {"x": x, "y": y}, "t": t, "fare": f,
+         "gone": i % 9 == 8}
+        for i, (u, z, (x, y), t, f) in enumerate(
+            zip(user.tolist(), zone.tolist(), place.tolist(), time.tolist(), fare.tolist(),
+                strict=True))
+    ]  # fmt: skip
+
+
+def values(n: int = 3000, seed: int = 8) -> list[dict[str, Any]]:
+    """One value of each device, in two windows."""
+    draw = np.random.default_rng(seed)
+    slot = ORIGIN // 1_000_000 + draw.integers(0, 2 * 86_400, n)
+    minutes = draw.gamma(3, 4, n).round(3)
+    return [
+        {"user": f"u{i}", "slot": s, "minutes": m}
+        for i, (s, m) in enumerate(zip(slot.tolist(), minutes.tolist(), strict=True))
+    ]
+
+
+def cases() -> list[str]:
+    """Names of everything that is recorded."""
+    return [*SETTINGS, "histogram-direct", "histogram-arrival", "topl"]
+
+
+def released(case: str) -> list[bytes]:
+    """Every record that a case publishes, as one line each, in order."""
+    if case == "topl":
+        text, data = SURVEY, values()
+    else:
+        base = {"histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain"}
+        window = f"{ARRIVAL}\n{EVERY}" if case == "histogram-arrival" else WINDOW
+        partitioner = "crc32" if case == "histogram-direct" else "none"
+        text = HEAD.format(partitioner=partitioner)
+        text += COMMON.format(name=case, window=window) + SETTINGS[base.get(case, case)]
+        data = rows()
+    _, engine = simulate(loads(text, environ={}), data, "trips", SECRET)
+    found = engine.outs[f"hush.{case}.releases.v1"]
+    return [b"%d|%d|%b|%b" % (o.partition, o.timestamp or 0, o.key or b"", o.value or b"")
+            for o in found]  # fmt: skip
+
+
+def digests(case: str) -> dict[str, Any]:
+    """How many records a case publishes, and the digest of each hundred of them."""
+    lines = released(case)
+    parts = [b"\n".join(lines[i : i + 100]) for i in range(0, len(lines), 100)]
+    return {
+        "records": len(lines),
+        "manifests": sum(b"hush.manifest/1" in line for line in lines),
+        "sha256": [hashlib.sha256(part).hexdigest()[:16] for part in parts],
+    }
+
+
+def main() -> None:
+    """Record anew."""
+    made = {case: digests(case) for case in cases()}
+    RECORDED.write_text(json.dumps(made, indent=1) + "\n")
+    for case, found in made.items():
+        print(f"{case:24} {found['records']:6} records")
+
+
+if __name__ == "__main__":
+    main()
