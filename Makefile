@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := agents deploy mechanisms topics
+PACKAGES := agents client deploy mechanisms topics
 WORKERS ?= 2
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
@@ -23,9 +23,8 @@ lint: $(DEV) ## style and formatting
 	@$(BIN)/ruff format --check --quiet .
 
 types: $(DEV) ## strict type check under the one import name
-	@mkdir -p .build/hushstream
-	@for p in $(PACKAGES); do ln -sfn ../../$$p .build/hushstream/$$p; done
-	@MYPYPATH=.build $(BIN)/mypy $(addprefix -p hushstream.,$(PACKAGES))
+	@mkdir -p .build && ln -sfn .. .build/hushstream
+	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)

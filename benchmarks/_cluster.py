@@ -18,14 +18,14 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from hushstream.agents import admin
-from hushstream.agents.cluster import Cluster
-from hushstream.agents.compiled import compile_config
-from hushstream.agents.logs import read_topic
-from hushstream.agents.model import Deployment
+from hushstream.agents.clock import genesis as admin
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.model import Deployment
+from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.process import Child
-from hushstream.topics.config import Config, load
-from hushstream.topics.events import utc
+from hushstream.topics.config.load import Config, load
+from hushstream.topics.events.decode import utc
 from hushstream.topics.names import Names
 from hushstream.topics.records import Request, Trigger, decode_clock, encode
 
@@ -101,7 +101,7 @@ class Local:
             "engine.trim_interval": "1s",
         }
         words = [w for name, value in settings.items() for w in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "hushstream.agents", "-v", "worker", "-c", str(self.toml)]
+        command = [sys.executable, "-m", "hushstream", "-v", "worker", "-c", str(self.toml)]
         command += ["--bootstrap", self.bootstrap, "--member", member, *words]
         self.workers[member] = Child(command, self.log(member))
         return self.workers[member]

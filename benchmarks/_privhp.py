@@ -13,10 +13,10 @@ import numpy as np
 from hushstream.mechanisms.contract import Batch, Closed, Part, Setting, Units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
-from hushstream.mechanisms.privhp import PrivHP
-from hushstream.mechanisms.privhp_plan import PrivHPParameters, build
-from hushstream.mechanisms.privhp_sample import left_to_right
-from hushstream.mechanisms.spatial import Domain, bit_level
+from hushstream.mechanisms.privhp.mechanism import PrivHP
+from hushstream.mechanisms.privhp.sample import left_to_right
+from hushstream.mechanisms.privhp.settings import PrivHPParameters, build
+from hushstream.mechanisms.spatial.domain import Domain, bit_level
 
 DEPTH = 20
 FULL = (2 << DEPTH) - 1

@@ -8,11 +8,11 @@ from typing import ClassVar, cast
 
 import numpy as np
 from hushstream.mechanisms.contract import Batch, Closed, Mechanism, Part, Releases
-from hushstream.mechanisms.dense import DenseUnits
-from hushstream.mechanisms.histogram import Histogram
+from hushstream.mechanisms.histogram.dense_units import DenseUnits
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.play import Workload
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
-from hushstream.mechanisms.simulation import Workload
 
 
 def keyed(name: str, seed: int, window: str = "day") -> KeyedNoise:

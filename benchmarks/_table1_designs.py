@@ -19,19 +19,20 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from hushstream.mechanisms import accounting, selection
-from hushstream.mechanisms.calibration import Need, fit
+from hushstream.mechanisms import accounting
+from hushstream.mechanisms.accounting.calibration import Need, fit
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.histogram_plan import (
+from hushstream.mechanisms.factorization.prefix_noise import STEPS
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.settings import (
     HistogramParameters,
     build,
     rational,
     sensitivity2,
     threshold_of,
 )
-from hushstream.mechanisms.histogram_rounds import Rounds
-from hushstream.mechanisms.process import STEPS
+from hushstream.mechanisms.parts import key_selection as selection
 
 EPSILON, DELTA = Fraction(6), Fraction(1, 10**9)
 PARAMETERS: dict[str, dict[str, Any]] = {

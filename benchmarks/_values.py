@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from hushstream.mechanisms.errors import ParameterError
-from hushstream.mechanisms.hierarchy import Chunks, choose_height, choose_skip
+from hushstream.errors import ParameterError
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
-from hushstream.mechanisms.pak import RankQuantile
-from hushstream.mechanisms.pak_counter import TreeCounter
-from hushstream.mechanisms.pak_optimise import Choice, Problem, optimise
-from hushstream.mechanisms.threshold import (
+from hushstream.mechanisms.pak.counter import TreeCounter
+from hushstream.mechanisms.pak.mechanism import RankQuantile
+from hushstream.mechanisms.pak.optimise import Choice, Problem, optimise
+from hushstream.mechanisms.parts.clip_threshold import (
     exceedance_scores,
     geometric_thresholds,
     noise_penalty,
     noisy_max,
 )
-from hushstream.mechanisms.threshold_smooth import SmoothQuantile
+from hushstream.mechanisms.parts.hierarchy import Chunks, choose_height, choose_skip
+from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]

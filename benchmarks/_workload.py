@@ -15,11 +15,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from hushstream.mechanisms.contract import Closed, Noise, Releases, Rows
-from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.histogram_rounds import Rounds
+from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.play import Workload
+from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.process import STEPS, Process
-from hushstream.mechanisms.simulation import Workload
 from numpy.typing import NDArray
 
 USERS, KEYS = 10_000_000, 1_000_000
@@ -224,7 +224,7 @@ def cached(mechanism: Histogram, keys: int) -> Kept:
 
 
 class Playable(Protocol):
-    """A design over one day; see `hushstream.mechanisms.simulation.Run`."""
+    """A design over one day; see `hushstream.mechanisms.histogram.play.Run`."""
 
     mechanism: Histogram | Rounds
     work: Workload

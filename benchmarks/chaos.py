@@ -21,9 +21,9 @@ from typing import Any
 
 from _chaos import BROKER, PARTITIONS, TOML, Load, Monkey
 from _cluster import Local, local
-from hushstream.agents.admin import read_ledger
-from hushstream.agents.logs import read_topic
-from hushstream.agents.replay import replay
+from hushstream.agents.clock.genesis import read_ledger
+from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
 from hushstream.topics.records import Trigger
 from rich.console import Console

@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka.admin import NewTopic
-from hushstream.agents.admin import begin, read_ledger
-from hushstream.agents.cluster import Cluster
-from hushstream.agents.compiled import compile_config
+from hushstream.agents.clock.genesis import begin, read_ledger
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
-from hushstream.topics.config import load
-from hushstream.topics.config_model import Kafka
+from hushstream.topics.config.load import load
+from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names
 from hushstream.topics.records import Request, encode
 from rich.console import Console
@@ -121,7 +121,7 @@ def measure(cluster: Cluster, folder: Path, topic: str, partitioner: str, mechan
     log = open(folder / "worker.log", "ab")  # noqa: SIM115
     worker = subprocess.Popen(
         [
-            sys.executable, "-m", "hushstream.agents", "-v", "worker", "-c", str(path),
+            sys.executable, "-m", "hushstream", "-v", "worker", "-c", str(path),
             "--bootstrap", cluster.bootstrap,
             "--set", f"engine.data_dir={folder / config.deployment.name}",
             "--set", f"engine.operator_port={port}",

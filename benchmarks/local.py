@@ -30,12 +30,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from hushstream.mechanisms.client import Client, ReportStore, Survey
-from hushstream.mechanisms.client.survey import RANGE, VALUE
-from hushstream.mechanisms.local import simulate
+from hushstream.client import Client, ReportStore, Survey
+from hushstream.client.survey import RANGE, VALUE
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.runner import Memory, Trace
-from hushstream.mechanisms.topl import ToPL
+from hushstream.mechanisms.testing import Memory, Trace
+from hushstream.mechanisms.topl.fit import simulate
+from hushstream.mechanisms.topl.mechanism import ToPL
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import Progress

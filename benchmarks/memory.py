@@ -28,12 +28,12 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from hushstream.agents.bound import UNIT, UnitCodec, sortable
-from hushstream.agents.rows import RowTable
-from hushstream.agents.step import Step
-from hushstream.agents.store import RocksStore
+from hushstream.agents.stages.aggregate.key_rows import RowTable
+from hushstream.agents.stages.bound.stage import UNIT, UnitCodec, sortable
+from hushstream.agents.stages.step import Step
+from hushstream.agents.state.store import RocksStore
 from hushstream.mechanisms.contract import Mechanism, Rows, Setting, Units
-from hushstream.mechanisms.histogram_plan import HistogramParameters, build
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker
 from numpy.typing import NDArray

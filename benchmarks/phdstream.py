@@ -28,12 +28,12 @@ import matplotlib as mpl
 import numpy as np
 from _spatial import SIZES, Store, Stream, box_counts, boxes, circles, keyed, part_of
 from hushstream.mechanisms.contract import Releases, Setting
-from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
-from hushstream.mechanisms.phdstream_plan import build
-from hushstream.mechanisms.phdstream_tree import GRID
-from hushstream.mechanisms.spatial import Domain
-from hushstream.mechanisms.synthetic import range_counts, scatter
+from hushstream.mechanisms.phdstream.mechanism import PHDStream
+from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream.settings import build
+from hushstream.mechanisms.phdstream.tree import GRID
+from hushstream.mechanisms.spatial.domain import Domain
+from hushstream.mechanisms.spatial.synthetic import range_counts, scatter
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

@@ -42,8 +42,8 @@ from _privhp import (
     tail,
 )
 from hushstream.mechanisms.contract import Closed, merge
-from hushstream.mechanisms.privhp import PrivHP
-from hushstream.mechanisms.privhp_sample import sample
+from hushstream.mechanisms.privhp.mechanism import PrivHP
+from hushstream.mechanisms.privhp.sample import sample
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

@@ -26,12 +26,12 @@ import matplotlib as mpl
 import numpy as np
 from _spatial import Store, Stream, absorbed, keyed, part_of
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
-from hushstream.mechanisms.phdstream_plan import build
-from hushstream.mechanisms.privhp_plan import PrivHPParameters
-from hushstream.mechanisms.privhp_plan import build as build_privhp
-from hushstream.mechanisms.spatial import Domain
+from hushstream.mechanisms.phdstream.mechanism import PHDStream
+from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream.settings import build
+from hushstream.mechanisms.privhp.settings import PrivHPParameters
+from hushstream.mechanisms.privhp.settings import build as build_privhp
+from hushstream.mechanisms.spatial.domain import Domain
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

@@ -50,8 +50,8 @@ from _table1_report import (
 )
 from _workload import SHAPES, Errors, Workload, cached, checks, play, shaped
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.simulation import Run
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.play import Run
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

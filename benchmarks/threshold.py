@@ -47,9 +47,9 @@ from _values import (
     warm_sum_noise,
 )
 from hushstream.mechanisms.accounting import gdp_mu
-from hushstream.mechanisms.consistency import span_variance
-from hushstream.mechanisms.hierarchy import laplace_variance
-from hushstream.mechanisms.pak_counter import TreeCounter
+from hushstream.mechanisms.pak.counter import TreeCounter
+from hushstream.mechanisms.parts.consistency import span_variance
+from hushstream.mechanisms.parts.hierarchy import laplace_variance
 from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table

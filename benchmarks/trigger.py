@@ -23,9 +23,9 @@ from typing import NamedTuple
 import matplotlib as mpl
 import numpy as np
 from hushstream.mechanisms.contract import Closed, Part, Rows, Setting
-from hushstream.mechanisms.dense import DenseRows
-from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.histogram_plan import HistogramParameters, build
+from hushstream.mechanisms.histogram.dense_units import DenseRows
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
 from rich.console import Console

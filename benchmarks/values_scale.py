@@ -29,10 +29,10 @@ import numpy as np
 from _values import keyed
 from hushstream.mechanisms.contract import Batch, Closed, Part, Setting, empty_part, merge
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.runner import RowTable
-from hushstream.mechanisms.slots import split
-from hushstream.mechanisms.tops import Tops
-from hushstream.mechanisms.tops_plan import TopsParameters, build
+from hushstream.mechanisms.slots.slots import split
+from hushstream.mechanisms.testing import RowTable
+from hushstream.mechanisms.tops.mechanism import Tops
+from hushstream.mechanisms.tops.settings import TopsParameters, build
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

@@ -31,7 +31,7 @@ from typing import Literal, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from .errors import BrokerError
+from ..errors import BrokerError
 from .jars import fetch, read_lock
 from .java import find_java
 from .process import Child

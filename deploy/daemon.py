@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..errors import BrokerError
 from .broker import Broker, serves
-from .errors import BrokerError
 from .places import data_dir
 from .process import command_of, end_process
 from .settings import HOST, port_is_free

@@ -23,7 +23,7 @@ from jgo.maven import MavenContext, PythonResolver
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from .errors import BrokerError
+from ..errors import BrokerError
 from .places import cache_dir
 
 LOCK = Path(__file__).with_name("kafka.lock")

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import BrokerError
+from ..errors import BrokerError
 
 LEAST = 17
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from .errors import BrokerError
+from ..errors import BrokerError
 
 HOST = "127.0.0.1"
 

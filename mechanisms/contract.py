@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ContractError
+from ..errors import ContractError
 from .keys import Keys, concat
 
 I64 = NDArray[np.int64]

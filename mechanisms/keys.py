@@ -9,7 +9,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import ContractError
+from ..errors import ContractError
 
 Bytes = NDArray[np.uint8]
 Index = NDArray[np.intp]

@@ -1,24 +1,17 @@
 """The mechanisms that configuration, commands, contract tests and benchmarks know of.
 
-Adding one is a file beside this one, an entry here and a page in ``docs/mechanisms``.
+Adding one is a folder beside this file, an entry here and a page in ``docs/mechanisms``.
 """
 
 from __future__ import annotations
 
-from . import histogram_plan, pak_plan, phdstream_plan, privhp_plan, topl_plan, tops_plan
+from ..errors import ParameterError
+from . import histogram, pak, phdstream, privhp, topl, tops
 from .contract import Entry
-from .errors import ParameterError
 
-_ALL: tuple[Entry, ...] = (
-    histogram_plan.ENTRY,
-    pak_plan.ENTRY,
-    phdstream_plan.ENTRY,
-    privhp_plan.ENTRY,
-    topl_plan.ENTRY,
-    tops_plan.ENTRY,
-)
-
-ENTRIES: dict[str, Entry] = {entry.name: entry for entry in _ALL}
+ENTRIES: dict[str, Entry] = {
+    family.ENTRY.name: family.ENTRY for family in (histogram, pak, phdstream, privhp, topl, tops)
+}
 
 
 def find(name: str) -> Entry:

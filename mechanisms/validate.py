@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import TypeVar
 
-from .errors import ParameterError
+from ..errors import ParameterError
 
 Number = TypeVar("Number", int, float, Fraction)
 

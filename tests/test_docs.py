@@ -10,10 +10,10 @@ from urllib.parse import urlparse
 
 import click
 import pytest
-from hushstream.agents.cli import hush
-from hushstream.agents.metrics import OperatorMetrics, PublicMetrics
+from hushstream.agents.cli.group import hush
+from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.mechanisms.registry import ENTRIES
-from hushstream.topics.config import loads
+from hushstream.topics.config.load import loads
 from prometheus_client import CollectorRegistry
 
 ROOT = Path(__file__).parents[1]
@@ -158,7 +158,7 @@ def _rows_of_names() -> Iterator[tuple[list[str], str]]:
     """Names and module of each row in the table of names."""
     for line in _text(ROOT / "mechanisms" / "README.md").splitlines():
         cells = line.split("|")
-        if len(cells) == 6 and (module := re.search(r"`(\w+\.py)`", cells[3])):
+        if len(cells) == 6 and (module := re.search(r"`([\w/]+\.py)`", cells[3])):
             yield re.findall(r"`(\w+)`", cells[1]), module[1]
 
 
@@ -175,7 +175,7 @@ def test_names_stand_in_the_modules_that_the_table_gives() -> None:
 
 
 def test_files_that_are_named_exist() -> None:
-    folders = "agents|benchmarks|deploy|docs|examples|mechanisms|tests|topics"
+    folders = "agents|benchmarks|client|deploy|docs|examples|mechanisms|tests|topics"
     path = re.compile(rf"`((?:{folders})/[\w./-]+|docker-compose\.yml)`")
     named = {name for page in PAGES for name in path.findall(_text(page))}
     assert named

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-from hushstream.mechanisms.contract import I64, Part
-from hushstream.mechanisms.errors import EngineError
-from hushstream.mechanisms.keys import Keys
 from numpy.typing import NDArray
 
+from ..errors import EngineError
+from ..mechanisms.contract import I64, Part
+from ..mechanisms.keys import Keys
 from .records import Trigger, encode
 
 VERSION = b"1"

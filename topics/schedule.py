@@ -16,10 +16,10 @@ from typing import Protocol
 
 import numpy as np
 from cronsim import CronSim, CronSimError
-from hushstream.mechanisms.errors import ConfigError
 from numpy.typing import NDArray
 
-from .config_pipeline import Pipeline
+from ..errors import ConfigError
+from .config.pipeline import Pipeline
 
 I64 = NDArray[np.int64]
 

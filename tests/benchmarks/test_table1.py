@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.simulation import Run, Workload
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.play import Run, Workload
 
 ROOT = Path(__file__).parents[2]
 

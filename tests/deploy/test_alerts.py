@@ -6,9 +6,9 @@ import re
 
 import pytest
 import yaml
-from hushstream.agents.cli_alerts import gaps
+from hushstream.agents.cli.alerts import gaps
 from hushstream.deploy.alerts import limit, rules, text
-from hushstream.topics.config import loads
+from hushstream.topics.config.load import loads
 from hypothesis import given
 from hypothesis import strategies as st
 

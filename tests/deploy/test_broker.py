@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.deploy.broker import Broker, serves
-from hushstream.deploy.errors import BrokerError
 from hushstream.deploy.process import command_of
+from hushstream.errors import BrokerError
 
 
 def _create(bootstrap: str, topic: str) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from hushstream.deploy import daemon
-from hushstream.deploy.errors import BrokerError
 from hushstream.deploy.process import command_of
 from hushstream.deploy.settings import free_port
+from hushstream.errors import BrokerError
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.deploy import jars
-from hushstream.deploy.errors import BrokerError
+from hushstream.errors import BrokerError
 
 COORDINATE = "org.example:kafka_2.13:1.0"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.deploy import java
-from hushstream.deploy.errors import BrokerError
+from hushstream.errors import BrokerError
 
 
 def _fake(folder: Path, version: str) -> Path:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hushstream.agents.cli_alerts import gaps
-from hushstream.agents.metrics import OperatorMetrics, PublicMetrics
+from hushstream.agents.cli.alerts import gaps
+from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.jars import kafka_version, read_lock
-from hushstream.topics.config import load
+from hushstream.topics.config.load import load
 from prometheus_client import CollectorRegistry
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from hushstream.mechanisms.contract import Mechanism, Part, Releases
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.runner import Trace
+from hushstream.mechanisms.testing import Trace
 
 
 class Case(NamedTuple):

@@ -15,7 +15,7 @@ from hushstream.mechanisms.contract import Mechanism, Part, Releases, empty_part
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
 from hushstream.mechanisms.registry import ENTRIES
-from hushstream.mechanisms.runner import Memory, Trace, run, seed
+from hushstream.mechanisms.testing import Memory, Trace, run, seed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.errors import ContractError
+from hushstream.errors import ContractError
 from hushstream.mechanisms.keys import Keys, concat
 from hypothesis import given
 from hypothesis import strategies as st

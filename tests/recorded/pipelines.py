@@ -1,4 +1,4 @@
-"""Pipelines of every mechanism over one small synthetic stream, and the digests of what they release.
+"""Pipelines of every mechanism over one small stream, and the digests of what they release.
 
 A recorded release is a promise to whoever holds releases of an earlier version: the same logs, key
 and configuration give the same bytes. Run ``python tests/recorded/pipelines.py`` only for
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hushstream.agents.simulate import simulate
-from hushstream.topics.config import loads
+from hushstream.agents.offline.simulate import simulate
+from hushstream.topics.config.load import loads
 
 RECORDED = Path(__file__).with_name("releases.json")
 SECRET = bytes(range(32))
@@ -80,7 +80,8 @@ HISTOGRAM = MECHANISM + 'kind = "histogram"\n'
 SETTINGS: dict[str, str] = {
     "histogram-plain": KEYS + HISTOGRAM,
     "histogram-sums": KEYS + SUMS + HISTOGRAM + "budget = 6\n",
-    "histogram-public": KEYS + 'public_keys = [["z0"], ["z1"], ["z9"]]\n' + HISTOGRAM + "budget = 4\n",
+    "histogram-public": KEYS + 'public_keys = [["z0"], ["z1"], ["z9"]]\n'
+    + HISTOGRAM + "budget = 4\n",
     "histogram-tree": KEYS + HISTOGRAM + 'factorization = "tree"\nadaptive_weight = 0\n',
     "histogram-rounds": KEYS + HISTOGRAM + 'selection = "rounds"\n',
     "histogram-debiased": KEYS + HISTOGRAM + "debias = true\ndebias_cap = 8\n",

@@ -6,8 +6,8 @@ import hushstream.topics.frames as frames
 import numpy as np
 import pyarrow as pa
 import pytest
+from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Part, merge
-from hushstream.mechanisms.errors import EngineError
 from hushstream.mechanisms.keys import Keys, concat
 from hushstream.topics.frames import Barrier, Cells, Events, Slice
 from hushstream.topics.records import Trigger

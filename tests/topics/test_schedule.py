@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.errors import ConfigError
-from hushstream.topics.config_values import format_duration, parse_duration, parse_instant
+from hushstream.errors import ConfigError
+from hushstream.topics.config.values import format_duration, parse_duration, parse_instant
 from hushstream.topics.schedule import Due, Schedule
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.mechanisms.contract import Part, Releases, Setting
-from hushstream.mechanisms.histogram import Histogram
-from hushstream.mechanisms.histogram_plan import HistogramParameters, build, sensitivity2
-from hushstream.mechanisms.histogram_rounds import Rounds
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.runner import Trace
+from hushstream.mechanisms.testing import Trace
 
 from ..case import Case
 

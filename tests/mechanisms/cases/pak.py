@@ -8,12 +8,12 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.mechanisms.contract import Releases
-from hushstream.mechanisms.pak import Pak, RankQuantile
-from hushstream.mechanisms.pak_plan import PakParameters
+from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
+from hushstream.mechanisms.pak.settings import PakParameters
+from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile, exact_bound, sorted_runs
 from hushstream.mechanisms.registry import find
-from hushstream.mechanisms.runner import Trace
-from hushstream.mechanisms.slots import Slots
-from hushstream.mechanisms.threshold_smooth import SmoothQuantile, exact_bound, sorted_runs
+from hushstream.mechanisms.slots.slots import Slots
+from hushstream.mechanisms.testing import Trace
 
 from ..case import Case
 from .tops import SETTING, distance, exact_sums, trace_for

@@ -8,15 +8,15 @@ from fractions import Fraction
 import numpy as np
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.phdstream import PHDStream
-from hushstream.mechanisms.phdstream_plan import PHDStreamParameters as Parameters
-from hushstream.mechanisms.phdstream_plan import build
-from hushstream.mechanisms.phdstream_tree import GRID
-from hushstream.mechanisms.runner import Trace
-from hushstream.mechanisms.spatial import Domain
+from hushstream.mechanisms.phdstream.mechanism import PHDStream
+from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream.settings import build
+from hushstream.mechanisms.phdstream.tree import GRID
+from hushstream.mechanisms.spatial.domain import Domain
+from hushstream.mechanisms.testing import Trace
 
+from ...oracles.phdstream import accepted, definition, live_counts, scheduled
 from ..case import Case
-from ..phdstream_oracle import accepted, definition, live_counts, scheduled
 
 HORIZON = 10
 EPSILON = Fraction(3, 2)

@@ -10,15 +10,15 @@ import numpy as np
 from hushstream.mechanisms.accounting import tree_levels
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.privhp import PrivHP
-from hushstream.mechanisms.privhp_noise import TreeNoise
+from hushstream.mechanisms.parts.sketch import Sketch
+from hushstream.mechanisms.privhp.mechanism import PrivHP
+from hushstream.mechanisms.privhp.noise import TreeNoise
 from hushstream.mechanisms.registry import find
-from hushstream.mechanisms.runner import Trace
-from hushstream.mechanisms.sketch import Sketch
-from hushstream.mechanisms.spatial import Axis, Domain, bit_level
+from hushstream.mechanisms.spatial.domain import Axis, Domain, bit_level
+from hushstream.mechanisms.testing import Trace
 
+from ...oracles.privhp import accepted, node_counts
 from ..case import Case
-from ..privhp_oracle import accepted, node_counts
 
 WIDE = 4096
 

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms import topl, topl_plan
-from hushstream.mechanisms.client.survey import RANGE, VALUE, Survey
+from hushstream.client.survey import RANGE, VALUE, Survey
 from hushstream.mechanisms.contract import Part, Releases, Setting
-from hushstream.mechanisms.local import choose_threshold, fit, worst_variance
 from hushstream.mechanisms.registry import find
-from hushstream.mechanisms.runner import Trace
+from hushstream.mechanisms.testing import Trace
+from hushstream.mechanisms.topl import mechanism as topl
+from hushstream.mechanisms.topl import settings as topl_plan
+from hushstream.mechanisms.topl.fit import choose_threshold, fit, worst_variance
 
 from ..case import Case
 

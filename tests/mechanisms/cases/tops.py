@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.registry import find
-from hushstream.mechanisms.runner import Trace
-from hushstream.mechanisms.slots import Slots
-from hushstream.mechanisms.tops import Tops
-from hushstream.mechanisms.tops_plan import TopsParameters
+from hushstream.mechanisms.slots.slots import Slots
+from hushstream.mechanisms.testing import Trace
+from hushstream.mechanisms.tops.mechanism import Tops
+from hushstream.mechanisms.tops.settings import TopsParameters
 
 from ..case import Case
 

@@ -1,0 +1,90 @@
+"""Hushstream: differentially private releases from unbounded Kafka streams.
+
+The public names of the product. They are imported when they are first used, so that
+``import hushstream`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .agents.deployment.compile import compile_config
+    from .agents.offline.simulate import simulate
+    from .client import Client, ReportStore, Survey
+    from .errors import (
+        BrokerError,
+        BudgetError,
+        ConfigError,
+        ContractError,
+        EngineError,
+        HushError,
+        LedgerError,
+        ParameterError,
+        RecordError,
+    )
+    from .mechanisms.contract import Entry, Mechanism, Noise, Setting
+    from .mechanisms.noise import KeyedNoise
+    from .topics.config.load import load, loads
+
+_WHERE = {
+    "BrokerError": ".errors",
+    "BudgetError": ".errors",
+    "Client": ".client",
+    "ConfigError": ".errors",
+    "ContractError": ".errors",
+    "EngineError": ".errors",
+    "Entry": ".mechanisms.contract",
+    "HushError": ".errors",
+    "KeyedNoise": ".mechanisms.noise",
+    "LedgerError": ".errors",
+    "Mechanism": ".mechanisms.contract",
+    "Noise": ".mechanisms.contract",
+    "ParameterError": ".errors",
+    "RecordError": ".errors",
+    "ReportStore": ".client",
+    "Setting": ".mechanisms.contract",
+    "Survey": ".client",
+    "compile_config": ".agents.deployment.compile",
+    "load": ".topics.config.load",
+    "loads": ".topics.config.load",
+    "simulate": ".agents.offline.simulate",
+}
+
+__all__ = [
+    "BrokerError",
+    "BudgetError",
+    "Client",
+    "ConfigError",
+    "ContractError",
+    "EngineError",
+    "Entry",
+    "HushError",
+    "KeyedNoise",
+    "LedgerError",
+    "Mechanism",
+    "Noise",
+    "ParameterError",
+    "RecordError",
+    "ReportStore",
+    "Setting",
+    "Survey",
+    "compile_config",
+    "load",
+    "loads",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when somebody asks for it."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_WHERE[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

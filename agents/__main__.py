@@ -1,5 +1,0 @@
-"""``python -m hushstream.agents`` is ``hush``."""
-
-from .cli import main
-
-main()

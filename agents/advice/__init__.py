@@ -1,0 +1,1 @@
+"""What to configure: proposals from public or synthetic samples, and from stated shapes."""

@@ -1,0 +1,58 @@
+"""``hush broker start | stop | status``: a local Kafka for any client, without Docker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from ...deploy import daemon
+from .options import emit, json_option
+
+data_option = click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")
+
+
+@click.group()
+def broker() -> None:
+    """Run a local Apache Kafka on the loopback."""
+
+
+@broker.command()
+@data_option
+@click.option("--port", type=click.IntRange(1, 65535), help="Port for clients; at first 9092.")
+@json_option
+def start(data: Path | None, port: int | None, as_json: bool) -> None:
+    """Start it, fetching it the first time, and wait until it serves."""
+    _say(daemon.start(data, port), as_json)
+
+
+@broker.command()
+@data_option
+@click.option("--delete", is_flag=True, help="Delete all its topics too.")
+def stop(data: Path | None, delete: bool) -> None:
+    """Stop it; its topics stay for the next start."""
+    if delete:
+        daemon.remove(data)
+        click.echo("stopped and deleted")
+    else:
+        click.echo("stopped" if daemon.stop(data) else "it was not running")
+
+
+@broker.command()
+@data_option
+@json_option
+def status(data: Path | None, as_json: bool) -> None:
+    """Say whether it runs, and where."""
+    _say(daemon.status(data), as_json)
+
+
+def _say(state: daemon.BrokerState, as_json: bool) -> None:
+    if as_json:
+        emit(msgspec.to_builtins(state))
+        return
+    where = f" at {state.bootstrap} (process {state.pid}, log {state.log})" if state.pid else ""
+    click.echo(f"{state.state}{where}; data in {state.data}")
+
+
+COMMANDS: list[click.Command] = [broker]

@@ -1,0 +1,58 @@
+"""``hush demo``: private releases on the screen, from nothing but Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave everything running; says how to stop it.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    default=Path("hush-demo.png"),
+    show_default=True,
+    help="Where the picture goes.",
+)
+@click.option(
+    "--users",
+    type=click.IntRange(1_000, 2_000_000),
+    default=200_000,
+    show_default=True,
+    help="Users of the clicks pipeline.",
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Worker processes."
+)
+@click.option("--bootstrap", metavar="HOST:PORT", help="Kafka to use; by default one is started.")
+@click.option(
+    "--stop",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Stop what --keep left running in this folder.",
+)
+def demo(
+    keep: bool, out: Path, users: int, workers: int, bootstrap: str | None, stop: Path | None
+) -> None:
+    """Show three private pipelines on a real Kafka: replay, releases, budget, a picture.
+
+    Needs nothing running. It ends by itself and leaves nothing behind but the picture.
+    """
+    from ..demo.run import run
+    from ..demo.site import site, stop_kept
+
+    if stop is not None:
+        if not stop_kept(stop.resolve()):
+            raise click.UsageError(f"{stop} is no folder of a kept demo")
+        click.echo("stopped, and removed its folder")
+        return
+    if not out.resolve().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {out.resolve().parent}", param_hint="--out")
+    with site(bootstrap, keep) as place:
+        run(place, users, workers, out.resolve(), Console(highlight=False))
+
+
+COMMANDS: list[click.Command] = [demo]

@@ -1,0 +1,109 @@
+"""The command line: ``hush``. Exit codes: 0 done, 1 unexpected, 2 usage or configuration,
+3 ledger or budget, 4 engine or cluster, 130 interrupted."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import traceback
+
+import click
+
+from ...errors import BudgetError, ConfigError, HushError, LedgerError, ParameterError
+from ..worker import redaction as discreet
+
+COMMANDS = {  # in the order of the help
+    "init": "init",
+    "check": "init",
+    "plan": "plan",
+    "simulate": "plan",
+    "topics": "topics",
+    "worker": "worker",
+    "trigger": "topics",
+    "releases": "releases",
+    "ledger": "ledger",
+    "replay": "replay",
+    "alerts": "alerts",
+    "broker": "broker",
+    "demo": "demo",
+    "version": "init",
+}
+
+
+class Group(click.Group):
+    """Loads the module of a command when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"{__package__}.{COMMANDS[name]}")
+        found: dict[str | None, click.Command] = {c.name: c for c in module.COMMANDS}
+        return found[name]
+
+
+@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Say more, whole error texts included: they may quote records.",
+)
+def hush(verbose: bool) -> None:
+    """Differentially private releases from Kafka streams, under one guarantee.
+
+    Begin with `hush demo`, or with `hush init` for a deployment of your own.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(discreet.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    logging.getLogger("hushstream").setLevel(logging.DEBUG if verbose else logging.NOTSET)
+
+
+def exit_code(error: HushError) -> int:
+    """The documented exit code of an error."""
+    if isinstance(error, ConfigError | ParameterError):
+        return 2
+    return 3 if isinstance(error, LedgerError | BudgetError) else 4
+
+
+def main(args: list[str] | None = None) -> None:
+    """Entry point of ``hush``."""
+    try:
+        with discreet.hooks():
+            # Commands return nothing: a number is the code of a command that left early.
+            code = hush.main(args, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except BrokenPipeError:
+        sys.exit(0)
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(_failed(error))
+
+
+def _failed(error: BaseException) -> int:
+    """Say what went wrong; the exit code."""
+    if _interrupted(error):
+        click.echo("interrupted", err=True)
+        return 130
+    if isinstance(error, click.ClickException):
+        error.show()
+        return 2
+    if isinstance(error, HushError):
+        click.echo(f"hush: {error}", err=True)
+        return exit_code(error)
+    if discreet.quoting():
+        traceback.print_exception(error)
+    click.echo(f"hush: {discreet.told(error)}", err=True)
+    return 1
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: it may strike inside a library, or while cleaning up."""
+    while error is not None:
+        if isinstance(error, click.Abort | KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

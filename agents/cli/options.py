@@ -1,0 +1,53 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ...topics.config.load import Config, load
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_options(command: F) -> F:
+    """``--config``, ``--bootstrap`` and ``--set`` for commands that read a deployment."""
+    for option in (
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="SETTING=VALUE",
+            help="Override a setting, for example engine.data_dir=/data.",
+        ),
+        click.option("--bootstrap", metavar="HOST:PORT", help="Kafka to use."),
+        click.option(
+            "-c", "--config", "path", default="hush.toml", show_default=True, help="Configuration."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> Config:
+    """The configuration with overrides from flags."""
+    flags: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {setting}: write SETTING=VALUE")
+        flags[name.strip()] = value.strip()
+    if bootstrap:
+        flags["kafka.bootstrap"] = bootstrap
+    return load(path, flags=flags)
+
+
+def emit(body: object) -> None:
+    """Print one JSON object."""
+    click.echo(json.dumps(body, default=str))

@@ -1,0 +1,257 @@
+"""``hush plan`` and ``hush simulate``: know what a configuration gives before it is spent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ...mechanisms.histogram.mechanism import Histogram
+from ...mechanisms.histogram.report import plan as histogram_plan
+from ...mechanisms.topl.mechanism import ToPL
+from ...topics.config.values import format_duration
+from ..deployment import statement
+from ..deployment.compile import compile_config
+from ..deployment.model import Pipeline
+from ..offline.simulate import Report, read_file
+from ..offline.simulate import simulate as run_simulation
+from .advise import advice, advice_options, check, request
+from .advise_table import show
+from .options import config_options, emit, json_option, read_config
+
+
+def describe(p: Pipeline) -> dict[str, Any]:
+    """Everything that is known of a pipeline before it sees a record; public parameters alone."""
+    m, schedule = p.mechanism, p.windows
+    cost = m.cost()
+    error = m.error(m.horizon).tolist()
+    body: dict[str, Any] = {
+        "pipeline": p.name,
+        "mechanism": p.config["mechanism"]["kind"],
+        "unit": p.unit_name,
+        "window": format_duration(schedule.length),
+        "windows_per_epoch": schedule.per_epoch,
+        "triggers": m.horizon,
+        "epsilon": float(p.epsilon),
+        "delta": float(p.delta),
+        "mu2": float(cost.mu2),
+        "pure_epsilon": float(cost.epsilon),
+        "coupling_delta": float(cost.delta),
+        "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
+        "epsilon_every_window": float(p.epsilon),
+        "definition": statement.definition(m),
+    } | {name: statement.plain(value) for name, value in statement.stated(m).items()}
+    if isinstance(m, ToPL):
+        body |= {"survey": json.loads(m.survey.to_json())}
+    if isinstance(m, Histogram):
+        body |= {"histogram": histogram_plan(m)}
+    return body
+
+
+@click.command()
+@config_options
+@advice_options
+@json_option
+def plan(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print bounds, noise, thresholds and cost, before anything is spent.
+
+    With --sample or --shape also propose the settings of a histogram. Streams of values (pak,
+    tops) always come with what to expect and a proposal.
+    """
+    config = read_config(path, bootstrap, settings)
+    deployment, asked = compile_config(config), request(**options)
+    check(config, deployment, asked)
+    bodies = [describe(p) for p in deployment.pipelines]
+    console = Console()
+    if not as_json:
+        for p, body in zip(deployment.pipelines, bodies, strict=True):
+            console.print(_table(p, body))
+        _together(console, config.input, deployment.pipelines)
+    advised = advice(config, deployment, asked, as_json)
+    if as_json:
+        emit({"pipelines": [b | {"advice": advised.get(b["pipeline"])} for b in bodies]})
+        return
+    for p in deployment.pipelines:
+        if p.name in advised:
+            show(console, p, advised[p.name])
+
+
+def _table(p: Pipeline, body: dict[str, Any]) -> Table:
+    table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column()
+    triggers = f"{body['triggers']} per window of {body['window']}"
+    table.add_row(
+        "releases", f"{triggers}; {_number(body['windows_per_epoch'], 'window')} per epoch"
+    )
+    table.add_row("privacy unit", _unit(p, body))
+    table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
+    parts = f"μ²={body['mu2']:.6g}, pure ε={body['pure_epsilon']:.3g}"
+    table.add_row("  of which", f"{parts}, couplings δ={body['coupling_delta']:.3g}")
+    if "epsilon_report" in body:
+        one, most = body["epsilon_report"], body["reports"]
+        each = f"ε={one:g} per report, at most {most} reports of one {p.unit_name} and epoch"
+        table.add_row("  of which", each)
+    table.add_row("over many epochs", _many(p))
+    for name, stddev in body["noise"].items():
+        table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
+    for name, value in _histogram(body["histogram"], p.unit_name) if "histogram" in body else ():
+        table.add_row(name, value)
+    if "survey" in body:
+        table.add_row("survey for devices", json.dumps(body["survey"]))
+    return table
+
+
+def _unit(p: Pipeline, body: dict[str, Any]) -> str:
+    if body["definition"] == "local":
+        return f"values that one {p.unit_name} reports; local: nobody else ever sees them"
+    return f"one {p.unit_name}, added or removed with all its records"
+
+
+def _many(p: Pipeline) -> str:
+    if p.limit_epsilon is None:
+        return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
+    most = math.floor(p.limit_epsilon / p.epsilon)
+    return f"never more than {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in all"
+
+
+def _histogram(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
+    """What is decided and what to expect, in words."""
+    rows = [("contribution bound", _bound(body["bound"], unit))]
+    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
+    if first:
+        rows.append(("noise over time", f"±{_text(first)} at the first trigger … ±{_text(last)}"))
+    rows.append(("factorization", body["factorization"]))
+    if "adaptive_weight" in body["bound"]:
+        rows.append(
+            ("feedback", f"a public key is known {_number(body['delay'], 'trigger')} later")
+        )
+    if "threshold" not in body:
+        return rows
+    bars = body["threshold"]
+    rows.append(("threshold of a key", f"{bars[0]:.4g} at the first trigger … {bars[-1]:.4g}"))
+    if body["min_users"] > 1:
+        rows.append(("  and at least", f"{body['min_users']:,} records"))
+    half, nearly = math.ceil(body["users_50"]), math.ceil(body["users_95"])
+    chance = f"with {half:,} × {unit} in one case of two, with {nearly:,} in 19 of 20"
+    return [*rows, ("a key appears", f"{chance} (one record each, at the last trigger)")]
+
+
+def _bound(bound: dict[str, Any], unit: str) -> str:
+    most = f"at most {bound['most_records_per_key']:,} of one key"
+    if bound["kind"] == "records":
+        return f"{bound['budget']:,} records of a {unit}, {most}"
+    text = f"Σ m² ≤ {_text(bound['budget'])} for the m records of a {unit} in each key, {most}"
+    if "adaptive_weight" in bound:
+        text += f"; in a public key m² counts {bound['adaptive_weight']:.3g}² as much"
+    return text
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(v) for v in value)
+    return str(value)
+
+
+def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) -> None:
+    for source in inputs:
+        mine = [p for p in pipelines if p.config["input"]["name"] == source.name]
+        if len(mine) > 1:
+            total = sum(float(p.epsilon) for p in mine)
+            names = " and ".join(p.name for p in mine)
+            console.print(
+                f"{names} read the same input: together they charge a unit at most ε={total:g} "
+                "for each set of epochs that it is in"
+            )
+
+
+@click.command()
+@config_options
+@json_option
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--input", "source", help="Which input the file stands for; default: the first.")
+@click.option("--seed", help="Repeatable noise.")
+def simulate(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    file: Path,
+    source: str | None,
+    seed: str | None,
+) -> None:
+    """Run the pipelines on FILE (CSV, JSON lines, Arrow) and compare with the truth.
+
+    For public or synthetic data: the report shows exact figures.
+    """
+    config = read_config(path, bootstrap, settings)
+    rows = read_file(file)
+    secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
+    name = source or config.input[0].name
+    pipelines = sum(1 for p in config.pipeline if p.input == name)
+    columns = (TextColumn("simulating"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+        task = bar.add_task("", total=len(rows) * max(pipelines, 1))
+        reports, _ = run_simulation(config, rows, name, secret, lambda n: bar.advance(task, n))
+    if as_json:
+        emit({p: _figures(r) for p, r in reports.items()})
+        return
+    console = Console()
+    for report in reports.values():
+        console.print(_report(report))
+        console.print(", ".join(f"{name} {number}" for name, number in report.counts.items()))
+        if report.note:
+            console.print(report.note)
+
+
+def _figures(report: Report) -> dict[str, Any]:
+    note = {"note": report.note} if report.note else {}
+    return {"windows": report.windows, "counts": report.counts} | note
+
+
+def _report(report: Report) -> Table:
+    names: tuple[str, ...] = (
+        "window",
+        "keys",
+        "released",
+        "records",
+        "covered",
+        "l1",
+        "l2",
+        "linf",
+        "values",
+        "mean",
+        "stddev",
+        "truth",
+    )
+    # Streams of points and values have no exact answer per key to stand beside.
+    names = tuple(name for name in names if any(name in w for w in report.windows))
+    table = Table(*names, title=f"{report.pipeline}, last trigger of each window")
+    for window in report.windows:
+        table.add_row(*(_text(window.get(name, "")) for name in names))
+    return table
+
+
+COMMANDS: list[click.Command] = [plan, simulate]

@@ -1,0 +1,186 @@
+"""The ledger: one hash-chained, never compacted topic that says what was declared and spent.
+
+Records are canonical JSON. Each holds the SHA-256 of the one before it; the first is the
+genesis. Only whoever owns the clock's transactional id writes, so that a charge and its trigger
+are one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from ...errors import LedgerError
+from ..deployment.model import Pipeline
+from ..deployment.statement import stated
+
+ZERO = "0" * 64
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=False):
+    """One line of the ledger; ``body`` depends on ``kind``.
+
+    Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
+    ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
+    not be paid for).
+    """
+
+    seq: int
+    prev_hash: str
+    kind: str
+    time: int
+    body: dict[str, Any]
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return msgspec.json.encode(self, order="deterministic")
+
+    def hash(self) -> str:
+        """What the next record, and every noise label of a charge, contains."""
+        return hashlib.sha256(self.encode()).hexdigest()
+
+
+@dataclass
+class Ledger:
+    """The ledger as read so far; verified record by record.
+
+    Attributes:
+        records: all of them.
+        genesis: body of the first.
+        pipelines: body of each declared pipeline.
+        charges: (pipeline, epoch) -> record.
+        refused: (pipeline, epoch) pairs that were refused.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    genesis: dict[str, Any] = field(default_factory=dict)
+    pipelines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    charges: dict[tuple[str, int], Record] = field(default_factory=dict)
+    refused: set[tuple[str, int]] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, values: Iterable[bytes]) -> Ledger:
+        """Verify and index raw records.
+
+        Raises:
+            LedgerError: the chain is broken; the message names the place.
+        """
+        ledger = cls()
+        for value in values:
+            ledger.take(value)
+        return ledger
+
+    def take(self, value: bytes) -> Record:
+        """Verify and index the next raw record."""
+        place = len(self.records)
+        try:
+            record = msgspec.json.decode(value, type=Record)
+        except msgspec.MsgspecError as error:
+            raise LedgerError(f"ledger record {place} is not a ledger record: {error}") from None
+        if record.encode() != value:
+            raise LedgerError(f"ledger record {place} is not in canonical form")
+        if record.seq != place or record.prev_hash != self.head:
+            raise LedgerError(
+                f"the ledger's chain is broken at record {place}: restore the topic from its "
+                "backup; nothing is released without a whole ledger"
+            )
+        self._index(record)
+        return record
+
+    def _index(self, record: Record) -> None:
+        if (record.kind == "genesis") != (not self.records):
+            raise LedgerError(f"ledger record {record.seq}: a genesis must be first, and alone")
+        self.records.append(record)
+        body = record.body
+        if record.kind == "genesis":
+            self.genesis = body
+        elif record.kind == "pipeline":
+            self.pipelines[body["pipeline"]] = body
+        elif record.kind == "charge":
+            place = body["pipeline"], body["epoch"]
+            if place in self.charges:
+                raise LedgerError(f"ledger record {record.seq} charges {place} a second time")
+            self.charges[place] = record
+        elif record.kind == "refused":
+            self.refused.add((body["pipeline"], body["epoch"]))
+
+    @property
+    def head(self) -> str:
+        """Hash of the last record."""
+        return self.records[-1].hash() if self.records else ZERO
+
+    def next(self, kind: str, time: int, body: dict[str, Any]) -> Record:
+        """The record that would come next; `take` its encoding once it is committed."""
+        return Record(len(self.records), self.head, kind, time, body)
+
+    def epochs(self, pipeline: str) -> int:
+        """How many epochs of a pipeline have been charged."""
+        return sum(1 for name, _ in self.charges if name == pipeline)
+
+    def affordable(self, pipeline: Pipeline) -> bool:
+        """Whether one more epoch stays within the pipeline's limits: exact rationals."""
+        epochs = self.epochs(pipeline.name) + 1
+        epsilon, delta = pipeline.limit_epsilon, pipeline.limit_delta
+        return (epsilon is None or pipeline.epsilon * epochs <= epsilon) and (
+            delta is None or pipeline.delta * epochs <= delta
+        )
+
+
+def charge_body(
+    pipeline: Pipeline, epoch: int, code_version: str, key_fingerprint: str
+) -> dict[str, Any]:
+    """The body of a charge: exact cost, configuration and code, before anything is released."""
+    cost = pipeline.mechanism.cost()
+    return {
+        "pipeline": pipeline.name,
+        "epoch": epoch,
+        "mechanism": pipeline.config["mechanism"]["kind"],
+        "unit": pipeline.unit_name,
+        "neighbouring": getattr(pipeline.mechanism, "neighbouring", "add_remove"),
+        "definition": getattr(pipeline.mechanism, "definition", "approximate"),
+        "mu2": text(cost.mu2),
+        "pure_epsilon": text(cost.epsilon),
+        "coupling_delta": text(cost.delta),
+        "epsilon": text(pipeline.epsilon),
+        "delta": text(pipeline.delta),
+        "config": pipeline.config,
+        "config_hash": pipeline.config_hash,
+        "code_version": code_version,
+        "key_fingerprint": key_fingerprint,
+        **{name: text(value) for name, value in stated(pipeline.mechanism).items()},
+    }
+
+
+def limits(pipeline: Pipeline) -> tuple[str, str]:
+    """The most ε and δ that a pipeline may charge in all, as texts; empty where there is none."""
+    found = pipeline.limit_epsilon, pipeline.limit_delta
+    epsilon, delta = ("" if limit is None else text(limit) for limit in found)
+    return epsilon, delta
+
+
+def text(value: Fraction) -> str:
+    """An exact rational as text."""
+    return (
+        f"{value.numerator}/{value.denominator}" if value.denominator != 1 else str(value.numerator)
+    )
+
+
+def number(value: str) -> Fraction:
+    """The rational behind `text`."""
+    return Fraction(value)
+
+
+def totals(ledger: Ledger, pipelines: Sequence[str]) -> dict[str, tuple[Fraction, Fraction, int]]:
+    """Per pipeline: ε and δ of somebody active in every charged epoch, and the epochs."""
+    out = {}
+    for name in pipelines:
+        bodies = [r.body for (p, _), r in ledger.charges.items() if p == name]
+        epsilon = sum((number(b["epsilon"]) for b in bodies), Fraction(0))
+        delta = sum((number(b["delta"]) for b in bodies), Fraction(0))
+        out[name] = (epsilon, delta, len(bodies))
+    return out

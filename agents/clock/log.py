@@ -1,0 +1,107 @@
+"""The clock log as one worker, or a replay, knows it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...errors import EngineError
+from ...topics.records import Beat, ClockRecord, decode_clock, is_beat
+from .timeline import Over, Timeline, fold
+
+Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
+RECENT = 256  # beats at the end of the log that are read at once; older ones when they are wanted
+
+
+def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
+    """Records of the clock topic, decoded; beats below ``beats_from`` are passed over.
+
+    There are several beats a second, for ever, and few of all others. The last one of a list is
+    decoded in any case: it says how far the log had come.
+    """
+    beats = [place for place, r in enumerate(records) if is_beat(r.value)]
+    passed = {place for place in beats[:-1] if records[place].offset < beats_from}
+    kept = [r for place, r in enumerate(records) if place not in passed]
+    return [(r.offset, decode_clock(r.value)) for r in kept]
+
+
+class ClockLog:
+    """Records of the clock topic in order.
+
+    Beats that every shard of this worker has passed are dropped; all other records are kept,
+    since they say where each pipeline stands.
+    """
+
+    def __init__(self, horizons: dict[str, int], entries: Iterable[Entry] = ()) -> None:
+        self._horizons = horizons
+        self._entries: list[Entry] = list(entries)
+        self._over = self._overs()
+        self._base = 0  # beats below it may be missing
+        self.end = self._entries[-1][0] + 1 if self._entries else 0
+
+    def append(self, place: int, record: ClockRecord) -> None:
+        """Take the next record of the topic."""
+        if place < self.end:
+            return
+        self._entries.append((place, record))
+        self.end = place + 1
+        self._note(self._over, record)
+
+    def since(self, place: int, most: int | None = None) -> list[Entry]:
+        """Entries at or above ``place``, the first ``most`` of them.
+
+        Raises:
+            EngineError: beats above ``place`` were dropped; the log must be read again.
+        """
+        if place < self._base:
+            raise EngineError("the clock log was dropped below this position; it is read again")
+        begin = bisect_left(self._entries, place, key=lambda e: e[0])
+        return self._entries[begin:] if most is None else self._entries[begin : begin + most]
+
+    def timelines(self, place: int) -> dict[str, Timeline]:
+        """Where every pipeline stands just before ``place``."""
+        before = self._entries[: bisect_left(self._entries, place, key=lambda e: e[0])]
+        return fold((record for _, record in before), self._horizons)
+
+    def prune(self, place: int) -> None:
+        """Drop beats below ``place``."""
+        if place <= self._base:
+            return
+        self._base = place
+        self._entries = [e for e in self._entries if e[0] >= place or not isinstance(e[1], Beat)]
+
+    def skip(self, place: int) -> None:
+        """Say that beats below ``place`` were passed over."""
+        self._base = max(self._base, place)
+
+    def restore(self, place: int, entries: Iterable[Entry]) -> None:
+        """Take the log from ``place`` on anew, beats included; what came meanwhile is kept."""
+        fresh = list(entries)
+        end = fresh[-1][0] + 1 if fresh else place
+        before = [e for e in self._entries if e[0] < place]
+        for _, record in (e for e in fresh if e[0] >= self.end):
+            self._note(self._over, record)  # what follows the log has not brought it yet
+        self._entries = before + fresh + [e for e in self._entries if e[0] >= end]
+        self._base = min(self._base, place)
+        self.end = max(self.end, end)
+
+    def over(self, pipeline: str) -> Over:
+        """Which windows of a pipeline are over."""
+        return self._over[pipeline]
+
+    def _overs(self) -> dict[str, Over]:
+        overs = {name: Over() for name in self._horizons}
+        for _, record in self._entries:
+            self._note(overs, record)
+        return overs
+
+    def _note(self, overs: dict[str, Over], record: ClockRecord) -> None:
+        name = getattr(record, "pipeline", None)
+        if name in overs:
+            overs[name].apply(record)
+
+    @property
+    def base(self) -> int:
+        """Beats are complete from here on."""
+        return self._base

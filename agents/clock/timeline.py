@@ -1,0 +1,121 @@
+"""Where each pipeline stands at a point of the clock log: a fold over its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...errors import EngineError
+from ...topics.records import ClockRecord, Skipped, Start, Trigger
+
+
+@dataclass
+class Timeline:
+    """Triggers of one pipeline so far.
+
+    Attributes:
+        horizon: triggers per window.
+        first: the first window that is served; None before the pipeline has started.
+        ordinal: number of the last trigger.
+        done: triggers so far of each open window.
+        closed: windows that had their last trigger or were skipped, at or above ``floor``.
+        floor: every window below it is closed.
+    """
+
+    horizon: int
+    first: int | None = None
+    ordinal: int = 0
+    done: dict[int, int] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+    floor: int = 0
+
+    def apply(self, record: ClockRecord) -> None:
+        """Advance by one record of this pipeline."""
+        if isinstance(record, Start):
+            self.first = self.floor = record.window
+        elif isinstance(record, Skipped):
+            for window in range(record.window, record.end):
+                self._close(window)
+        elif isinstance(record, Trigger):
+            self._trigger(record)
+
+    def _trigger(self, record: Trigger) -> None:
+        expected = self.done.get(record.window, 0) + 1
+        if record.ordinal != self.ordinal + 1 or record.index != expected:
+            raise EngineError(f"the clock log of pipeline {record.pipeline!r} has a gap")
+        self.ordinal = record.ordinal
+        self.done[record.window] = record.index
+        if record.final:
+            self._close(record.window)
+
+    def _close(self, window: int) -> None:
+        self.done.pop(window, None)
+        self.closed.add(window)
+        while self.floor in self.closed:
+            self.closed.discard(self.floor)
+            self.floor += 1
+
+    def batch(self, window: int) -> int:
+        """The open micro-batch of a window, from 1; 0 if the window takes no more records."""
+        if self.first is None or window < self.floor or window in self.closed:
+            return 0
+        return self.done.get(window, 0) + 1
+
+
+class Over:
+    """Which windows of one pipeline are over for a shard that has closed so many triggers.
+
+    Unlike a `Timeline`, it may know more of the clock log than the shard has met. Of that,
+    refused windows alone count: nothing of them will ever be released, wherever a shard stands.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0  # grows whenever an answer may change
+        self._first: int | None = None
+        self._final: dict[int, int] = {}  # window -> ordinal of its last trigger
+        self._refused: dict[int, int] = {}  # window -> end of its refused epoch
+
+    def apply(self, record: ClockRecord) -> None:
+        """Take one record of this pipeline."""
+        if isinstance(record, Start):
+            self._first = record.window
+        elif isinstance(record, Skipped):
+            self._refused[record.window] = record.end
+        elif isinstance(record, Trigger) and record.final:
+            self._final[record.window] = record.ordinal
+        else:
+            return
+        self.version += 1
+
+    def floor(self, ordinal: int, since: int | None = None) -> int | None:
+        """The first window that is not over; None before the pipeline has started.
+
+        Args:
+            ordinal: the last trigger that the shard has closed.
+            since: an earlier answer for a smaller ordinal, where to begin.
+        """
+        if self._first is None:
+            return None
+        window = self._first if since is None else since
+        while True:
+            if self._final.get(window, ordinal + 1) <= ordinal:
+                window += 1
+            elif window in self._refused:
+                window = self._refused[window]
+            else:
+                return window
+
+
+def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, Timeline]:
+    """Timelines of all pipelines after ``records``."""
+    timelines = {name: Timeline(horizon) for name, horizon in horizons.items()}
+    for record in records:
+        advance(timelines, record)
+    return timelines
+
+
+def advance(timelines: dict[str, Timeline], record: ClockRecord) -> None:
+    """Apply one clock record to the pipeline that it belongs to."""
+    name = getattr(record, "pipeline", None)
+    if name in timelines:
+        timelines[name].apply(record)

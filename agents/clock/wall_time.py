@@ -1,0 +1,74 @@
+"""The clock owner's time: it follows the monotonic clock, and is held against the broker's."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from ...errors import EngineError
+
+log = logging.getLogger("hushstream.clock")
+
+JUMP_SECONDS = 5.0
+APPENDED = 1  # the timestamp type of a topic whose broker stamps records
+
+
+class WallClock:
+    """Wall-clock time that neither jumps nor goes back while this process runs.
+
+    It follows the monotonic clock from where it started; a wall clock that was set is followed
+    slowly forwards and never backwards.
+    """
+
+    def __init__(self, floor: int = 0) -> None:
+        self._wall = max(time.time(), floor / 1e6)
+        self._tick = time.monotonic()
+
+    def now(self) -> int:
+        """Microseconds since 1970."""
+        tick = time.monotonic()
+        self._wall += tick - self._tick
+        self._tick = tick
+        ahead = time.time() - self._wall
+        if 0 < ahead < JUMP_SECONDS:
+            self._wall += ahead * 0.1
+        return int(self._wall * 1e6)
+
+
+class Witness:
+    """Compares a clock record's time with the time at which the broker appended it.
+
+    The record was made before it was appended, so however slow the way was, a positive
+    difference is a clock ahead of the broker's. A clock behind only delays triggers.
+
+    Args:
+        most_ahead: microseconds.
+    """
+
+    def __init__(self, topic: str, most_ahead: int) -> None:
+        self._topic = topic
+        self._most = most_ahead
+        self._warned = False
+
+    def check(self, made: int, metadata: Any) -> None:
+        """Take what the broker answered to a record that was made at ``made``, microseconds.
+
+        Raises:
+            EngineError: the clock is ahead, or the topic does not say what time it is.
+        """
+        if metadata.timestamp_type != APPENDED:
+            raise EngineError(
+                f"topic {self._topic} must have message.timestamp.type=LogAppendTime: without the "
+                "broker's time a wrong clock here would go unnoticed; alter the topic and restart"
+            )
+        ahead = made - metadata.timestamp * 1000
+        if ahead > self._most:
+            raise EngineError(
+                f"the clock of this machine is {ahead / 1e6:.1f} s ahead of the broker's, or the "
+                "clock log is: no trigger is fired before its time; synchronise the clocks (NTP) "
+                "of workers and brokers, then restart. engine.max_clock_lead is what is tolerated"
+            )
+        if ahead < -self._most and not self._warned:
+            self._warned = True
+            log.warning("triggers are late: this clock is behind the broker's, or it is slow")

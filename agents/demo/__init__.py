@@ -1,0 +1,1 @@
+"""A private release on a screen, from nothing but Python: broker, workload, worker, report."""

@@ -1,0 +1,211 @@
+"""Everything that the demo starts, and how all of it ends again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ...deploy.broker import Broker
+from ...deploy.process import Child, end_process
+from ...errors import EngineError
+from ...topics.config.load import Config, load
+from ...topics.names import Names
+from ..clock.genesis import begin, read_ledger
+from ..deployment.compile import compile_config
+from ..deployment.model import Deployment
+from ..deployment.topic_specs import ANY_TIME, TopicSpec, public_topics
+from ..kafka.cluster import Cluster
+from .workload import DATA
+
+PARTITIONS = {"trips": 2, "clicks": 4}
+STATE = "demo.json"
+
+
+class Site:
+    """A folder, a broker and workers.
+
+    Args:
+        folder: made by `folder`; holds configuration, key, tables and logs.
+        bootstrap: a cluster that exists already; otherwise one is started here.
+        keep: let everything run on when this process ends.
+    """
+
+    def __init__(self, folder: Path, bootstrap: str | None, keep: bool) -> None:
+        self.folder = folder
+        self.keep = keep
+        self.bootstrap = bootstrap or ""
+        self._broker: Broker | None = None
+        self._workers: list[Child] = []
+        self._owned: tuple[list[str], str] | None = None
+        self.topics: list[str] = []
+
+    @property
+    def config_path(self) -> Path:
+        """The configuration of this run."""
+        return self.folder / "hush.toml"
+
+    def start_broker(self) -> None:
+        """Fetch Kafka the first time, and start it, unless a cluster was named."""
+        if not self.bootstrap:
+            self._broker = Broker(self.folder / "broker", detached=self.keep, quiet=False)
+            self._broker.start()
+            self.bootstrap = self._broker.bootstrap
+        text = (DATA / "hush.toml").read_text("utf-8")
+        kafka = f'[kafka]\nbootstrap = "{self.bootstrap}"\n\n[engine]'
+        self.config_path.write_text(text.replace("[engine]", kafka, 1), "utf-8")
+        key = self.folder / "hush.key"
+        key.touch(0o600)
+        key.write_text(secrets.token_hex(32), "utf-8")
+
+    def create_topics(self) -> tuple[Config, Deployment, Names]:
+        """Input topics, then the deployment's own and its ledger."""
+        config = load(self.config_path, environ={})
+        cluster = Cluster(config.kafka)
+        cluster.wait()
+        deployment = compile_config(config, PARTITIONS)
+        specs = [TopicSpec(n, p, ANY_TIME, True, "raw events") for n, p in PARTITIONS.items()]
+        self._claim(cluster, [*specs, *public_topics(deployment)], deployment.name)
+        replication = -1 if self._broker is None else 1
+        self.topics = cluster.create(specs, replication)
+        self.topics += begin(cluster, deployment, replication, int(time.time() * 1e6))
+        genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
+        return config, deployment, Names(deployment.name, genesis)
+
+    def _claim(self, cluster: Cluster, specs: list[TopicSpec], prefix: str) -> None:
+        """Refuse a cluster that has such topics already: the demo deletes its own at the end."""
+        names = {spec.name for spec in specs}
+        taken = [t for t in cluster.topics() if t in names or t.startswith(f"{prefix}.")]
+        if taken:
+            raise EngineError(
+                f"{self.bootstrap} has topics that the demo would use: {', '.join(sorted(taken))}; "
+                "delete them if they are those of an earlier demo, or use another cluster"
+            )
+        self._owned = sorted(names), f"{prefix}."
+
+    def start_workers(self, number: int) -> None:
+        """Processes of ``hush worker``, which end with this one unless they are to be kept."""
+        for place in range(number):
+            command = [sys.executable, "-m", "hushstream", "worker"]
+            command += ["-c", str(self.config_path), "--member", f"worker-{place + 1}"]
+            log = self.folder / f"worker-{place + 1}.log"
+            self._workers.append(Child(command, log, tied=not self.keep))
+
+    def check(self) -> None:
+        """Raise if something has ended that should run.
+
+        Raises:
+            EngineError: with the end of its log.
+        """
+        for place, worker in enumerate(self._workers):
+            if worker.returncode is not None:
+                log = self.folder / f"worker-{place + 1}.log"
+                last = "\n".join(log.read_text("utf-8", "replace").splitlines()[-12:])
+                raise EngineError(f"worker {place + 1} ended ({worker.returncode}):\n{last}")
+        if self._broker is not None and self._broker.pid is None:
+            raise EngineError(f"the broker ended:\n{self._broker.tail()}")
+
+    def remember(self) -> None:
+        """Write down what runs, for `stop_kept`."""
+        state = {
+            "workers": [w.pid for w in self._workers],
+            "broker": self._broker.pid if self._broker else None,
+            "bootstrap": self.bootstrap,
+            "owned": self._owned,
+        }
+        (self.folder / STATE).write_text(json.dumps(state), "utf-8")
+
+    def stop(self) -> None:
+        """End workers, then the broker, and remove the folder."""
+        for worker in self._workers:
+            worker.send(signal.SIGTERM)
+        for worker in self._workers:
+            if not worker.wait(10):
+                worker.send(signal.SIGKILL)
+                worker.wait(5)
+        if self._broker is not None:
+            self._broker.stop(timeout=10)
+        elif self._owned is not None:
+            _delete_topics(self.bootstrap, *self._owned)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
+    """A site that ends with the block, whatever happens in it; kept only if all went well."""
+    with _terminable():
+        made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
+        ended_well = False
+        try:
+            yield made
+            ended_well = True
+        finally:
+            with _undisturbed():
+                if keep and ended_well:
+                    made.remember()
+                else:
+                    made.stop()
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the block in order, as Ctrl-C does."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, leave)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C does not stop the cleaning up; it takes seconds at most."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def stop_kept(folder: Path) -> bool:
+    """Stop what ``hush demo --keep`` left running in ``folder`` and remove the folder."""
+    record = folder / STATE
+    if not record.is_file():
+        return False
+    state = json.loads(record.read_text("utf-8"))
+    for pid in state["workers"]:
+        end_process(pid, str(folder / "hush.toml"), 10)
+    if state["broker"]:
+        end_process(state["broker"], str(folder), 20)
+    elif state["owned"]:
+        _delete_topics(state["bootstrap"], *state["owned"])
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
+
+
+def _delete_topics(bootstrap: str, names: list[str], prefix: str) -> None:
+    """Delete the demo's topics from a cluster that goes on; best effort, for it may be gone."""
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    with contextlib.suppress(KafkaException):
+        existing = client.list_topics(timeout=10).topics
+        mine = [t for t in existing if t in names or t.startswith(prefix)]
+        for done in (client.delete_topics(mine) if mine else {}).values():
+            done.result(10)

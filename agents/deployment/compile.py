@@ -1,0 +1,282 @@
+"""A configuration compiled to a deployment: mechanisms built, hashes taken, names resolved."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from ...errors import ConfigError, ParameterError
+from ...mechanisms.contract import Mechanism, Setting
+from ...mechanisms.factorization import Factorization
+from ...mechanisms.factorization.prefix_noise import Process
+from ...mechanisms.noise import SAMPLER_VERSION
+from ...mechanisms.pak.counter import MatrixCounter
+from ...mechanisms.registry import find
+from ...topics.config import model as config_model
+from ...topics.config import pipeline as config_pipeline
+from ...topics.config.canonical import config_hash, privacy_settings
+from ...topics.config.load import Config
+from ...topics.config.pipeline import Count, Mean, Sum
+from ...topics.config.values import format_duration
+from ...topics.events.decode import Column, InputFields, PipelineFields
+from ...topics.events.keys import encode_key
+from ...topics.names import dead_letter_topic, late_topic
+from ...topics.schedule import Schedule
+from .model import Deployment, Input, Pipeline
+
+SEMANTICS = "2"
+"""What is released for the same logs: whatever changes it must change this."""
+
+
+def compile_config(
+    config: Config,
+    partitions: Mapping[str, int] | None = None,
+    numbers: Mapping[str, int] | None = None,
+) -> Deployment:
+    """Compile every input and pipeline.
+
+    Args:
+        partitions: of each raw topic; 1 where nothing is known of it yet.
+        numbers: of each pipeline in the ledger; by order in the file where not declared yet.
+
+    Raises:
+        ConfigError: a mechanism refuses its parameters; the message names the pipeline.
+    """
+    inputs = []
+    place = {p.name: i for i, p in enumerate(config.pipeline)}
+    for source in config.input:
+        pipelines = tuple(
+            _pipeline(config, source, p, (numbers or place)[p.name])
+            for p in config.pipeline
+            if p.input == source.name
+        )
+        inputs.append(_input(source, (partitions or {}).get(source.topic, 1), pipelines))
+    return Deployment(config.deployment.name, tuple(inputs))
+
+
+def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipeline]) -> Input:
+    fields = InputFields(
+        source.time.field,
+        source.time.format,
+        source.time.zone,
+        source.unit,
+        source.max_record_bytes,
+    )
+    return Input(
+        source.name,
+        source.topic,
+        partitions,
+        fields,
+        source.partitioner,
+        source.format == "frame",
+        tuple(pipelines),
+    )
+
+
+def _pipeline(
+    config: Config, source: config_model.Input, p: config_pipeline.Pipeline, number: int
+) -> Pipeline:
+    schedule = Schedule.of(p)
+    columns = value_columns(p)
+    keys = None if p.public_keys is None else tuple(sorted(encode_key(k) for k in p.public_keys))
+    mechanism = build(p, schedule, columns, keys)
+    if schedule.arrival and "time" in mechanism.inputs:
+        raise ConfigError(
+            f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
+            "window.length; with window.horizon events belong to the trigger at which they arrive"
+        )
+    engine, release = config.engine, p.release
+    return Pipeline(
+        name=p.name,
+        number=number,
+        mechanism=mechanism,
+        fields=_fields(p, mechanism, columns, keys),
+        windows=schedule,
+        external=p.schedule == "external",
+        unit_name=p.unit_name,
+        direct=source.partitioner != "none",
+        delay=p.feedback_delay,
+        epsilon=Fraction(p.budget.epsilon),
+        delta=Fraction(p.budget.delta),
+        limit_epsilon=p.budget.limit_epsilon,
+        limit_delta=p.budget.limit_delta,
+        config=privacy_settings(config, p),
+        config_hash=pinned_hash(config_hash(config, p), mechanism),
+        release_topic=p.release_topic,
+        release_partitions=engine.release_partitions,
+        cells_partitions=1 if mechanism.routing == "single" else engine.cells_partitions,
+        units_partitions=engine.units_partitions,
+        max_future_skew=engine.max_future_skew,
+        late_topic=late_topic(p.name) if source.late == "topic" else None,
+        dlq_topic=dead_letter_topic(p.name) if source.on_error == "dlq" else None,
+        dlq_payload=source.dlq_payload,
+        fail_on_error=source.on_error == "fail",
+        publish_delay=engine.publish_delay,
+        full_rows=release.format == "full",
+        non_negative=release.display == "non-negative",
+        confidence=float(release.confidence_level),
+        names={} if mechanism.inputs else output_names(p),
+        means=() if mechanism.inputs else means_of(p),
+        public_keys=keys,
+        key_names=p.key,
+    )
+
+
+def _fields(
+    p: config_pipeline.Pipeline,
+    mechanism: Mechanism,
+    columns: Sequence[Column],
+    keys: tuple[bytes, ...] | None,
+) -> PipelineFields:
+    """What is read of each record. A report of a value lacks the value itself."""
+    read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
+    paths = input_paths(p, mechanism, columns)
+    return PipelineFields(p.key, read, p.sign, paths, None if keys is None else frozenset(keys))
+
+
+def input_paths(
+    p: config_pipeline.Pipeline, mechanism: Mechanism, columns: Sequence[Column]
+) -> dict[str, str]:
+    """Path of each numeric input of the mechanism: as configured, else called like the input.
+
+    ``value`` is the value column, and ``time`` the event time, unless configured otherwise.
+
+    Raises:
+        ConfigError: the mechanism has no such input, or does not group by key.
+    """
+    kind, known = p.mechanism.kind, mechanism.inputs
+    if strange := sorted(set(p.inputs) - set(known)):
+        there_is = ", ".join(known) or "none, it groups by key"
+        raise ConfigError(
+            f"pipeline {p.name!r}: inputs: {kind} has no input {strange[0]!r}; there is {there_is}"
+        )
+    if known and p.key:
+        raise ConfigError(f"pipeline {p.name!r}: key has no meaning with {kind}: it has inputs")
+    paths = {name: name for name in known if name != "time"}
+    if "value" in paths and columns:
+        paths["value"] = columns[0].field
+    return paths | p.inputs
+
+
+def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
+    """Distinct numeric columns that a pipeline sums, in order of appearance."""
+    found: dict[str, Column] = {}
+    for a in p.aggregate:
+        if isinstance(a, Count):
+            continue
+        column = Column(a.field, a.low, a.high, a.grid)
+        if found.setdefault(a.field, column) != column:
+            raise ConfigError(
+                f"pipeline {p.name!r}: field {a.field!r} has two different bounds or grids; "
+                "a sum and a mean of one field share them"
+            )
+    return list(found.values())
+
+
+def means_of(p: config_pipeline.Pipeline) -> tuple[tuple[str, str], ...]:
+    """Name of each mean, and the released column of its sum."""
+    return tuple((a.label, f"sum:{a.field}") for a in p.aggregate if isinstance(a, Mean))
+
+
+def output_names(p: config_pipeline.Pipeline) -> dict[str, str | None]:
+    """Name in releases of each released column; None for those that only serve a mean."""
+    names: dict[str, str | None] = {"count": None}
+    for a in p.aggregate:
+        if isinstance(a, Count):
+            names["count"] = a.label
+        else:
+            names.setdefault(f"sum:{a.field}", None)
+            if isinstance(a, Sum):
+                names[f"sum:{a.field}"] = a.label
+    return names
+
+
+def build(
+    p: config_pipeline.Pipeline,
+    schedule: Schedule,
+    columns: Sequence[Column],
+    keys: tuple[bytes, ...] | None,
+) -> Mechanism:
+    """The mechanism of a pipeline; its own complaint names the setting."""
+    setting = setting_of(p, schedule, columns, keys)
+    try:
+        mechanism: Mechanism = find(p.mechanism.kind).build(parameters_of(p), setting)
+    except ParameterError as error:
+        raise ConfigError(f"pipeline {p.name!r}: {error}") from error
+    return mechanism
+
+
+def setting_of(
+    p: config_pipeline.Pipeline,
+    schedule: Schedule,
+    columns: Sequence[Column],
+    keys: tuple[bytes, ...] | None,
+) -> Setting:
+    """What a pipeline fixes around its mechanism."""
+    return Setting(
+        epsilon=Fraction(p.budget.epsilon),
+        delta=Fraction(p.budget.delta),
+        horizon=schedule.horizon,
+        windows=schedule.per_epoch,
+        columns=tuple((c.field, round(c.low / c.grid), round(c.high / c.grid)) for c in columns),
+        grids=tuple(c.grid for c in columns),
+        keys=keys,
+        count=any(isinstance(a, Count | Mean) for a in p.aggregate),
+    )
+
+
+def parameters_of(p: config_pipeline.Pipeline) -> Any:
+    """The mechanism's parameters, with what the pipeline itself says of the same things."""
+    given: dict[str, Any] = {"delay": p.feedback_delay, **_slots(p)}
+    if not p.aggregate:
+        given["aggregate"] = "keys"
+    known = {f.name for f in fields(p.mechanism.parameters)}
+    return replace(p.mechanism.parameters, **{k: v for k, v in given.items() if k in known})
+
+
+def _slots(p: config_pipeline.Pipeline) -> dict[str, int]:
+    """Length and origin of slots of event time, where the mechanism has slots and none are given.
+
+    Raises:
+        ConfigError: a trigger's step cannot be divided into so many slots.
+    """
+    given, every = p.mechanism.parameters, p.triggers.every
+    if getattr(given, "slot", 0) != 1 or given.origin or every is None or "time" in p.inputs:
+        return {}
+    if given.slots_per_trigger < 1 or every % given.slots_per_trigger:
+        raise ConfigError(
+            f"pipeline {p.name!r}: slots_per_trigger = {given.slots_per_trigger} does not divide "
+            f"triggers.every = {format_duration(every)}"
+        )
+    return {"slot": every // given.slots_per_trigger, "origin": p.window.origin}
+
+
+def pinned_hash(configured: str, mechanism: Mechanism) -> str:
+    """The configuration's hash together with what this machine made of it.
+
+    Factorisations are computed in floating point before they are rounded. Should a machine ever
+    round one entry otherwise, its hash differs from the one that was charged, and it stops. So
+    does a version of this code that would draw or count otherwise.
+    """
+    factors = sorted(set(_factors(mechanism)))
+    versions = [SEMANTICS, SAMPLER_VERSION]
+    return hashlib.sha256("|".join([configured, *versions, *factors]).encode()).hexdigest()
+
+
+def _factors(value: Any) -> Iterator[str]:
+    """Digests of every factorisation inside a mechanism."""
+    if isinstance(value, Factorization):
+        yield value.digest()
+    elif isinstance(value, Process):
+        yield value.factor.digest()
+    elif isinstance(value, MatrixCounter):  # makes its process when the threshold is known
+        yield value.process(1).factor.digest()
+    elif is_dataclass(value):
+        for part in fields(value):
+            yield from _factors(getattr(value, part.name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _factors(item)

@@ -1,0 +1,83 @@
+"""A deployment, compiled: everything the stages need to know, all of it public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from ...mechanisms.contract import Mechanism
+from ...topics.events.decode import Decoder, InputFields, PipelineFields
+from ...topics.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One pipeline; ``number`` is its place in the ledger and never changes."""
+
+    name: str
+    number: int
+    mechanism: Mechanism
+    fields: PipelineFields
+    windows: Schedule
+    external: bool  # triggers come by request instead of the wall clock
+    unit_name: str
+    direct: bool  # the producer's partitioning by unit is declared: no rekey stage
+    delay: int  # d, for feedback
+    epsilon: Fraction
+    delta: Fraction
+    limit_epsilon: Fraction | None
+    limit_delta: Fraction | None
+    config: dict[str, Any]  # canonical privacy configuration, as charged
+    config_hash: str
+    release_topic: str
+    release_partitions: int
+    cells_partitions: int
+    units_partitions: int
+    max_future_skew: int
+    late_topic: str | None
+    dlq_topic: str | None  # None: bad records are dropped
+    dlq_payload: str
+    fail_on_error: bool
+    publish_delay: int
+    full_rows: bool
+    non_negative: bool
+    confidence: float
+    names: dict[str, str | None]  # released column -> name in releases; None: not shown
+    means: tuple[tuple[str, str], ...] = ()  # (name of the mean, released column of its sum)
+    public_keys: tuple[bytes, ...] | None = None
+    key_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Input:
+    """One raw topic and the pipelines that read it."""
+
+    name: str
+    topic: str
+    partitions: int
+    fields: InputFields
+    partitioner: str  # "none", "murmur2" or "crc32"
+    frames: bool  # records are columnar frames instead of JSON
+    pipelines: tuple[Pipeline, ...]
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """One for all partitions: they meet the same keys."""
+        mechanisms = [p.mechanism for p in self.pipelines]
+        return Decoder(self.fields, [p.fields for p in self.pipelines], mechanisms)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """All inputs; pipelines have distinct names and numbers."""
+
+    name: str
+    inputs: tuple[Input, ...]
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """All pipelines, by number."""
+        every = [p for i in self.inputs for p in i.pipelines]
+        return tuple(sorted(every, key=lambda p: p.number))

@@ -1,0 +1,130 @@
+"""Kafka clients of the worker: one table of settings for both libraries, logs read to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import aiokafka
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from ...errors import EngineError
+from ...topics.config.clients import aiokafka_options
+from ...topics.config.model import Kafka
+
+BATCH_BYTES = 900_000
+OUTAGE_SECONDS = 300.0
+
+log = logging.getLogger("hushstream.kafka")
+
+Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
+"""Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
+
+
+def transactional_producer(
+    kafka: Kafka, transactional_id: str, timeout_ms: int
+) -> aiokafka.AIOKafkaProducer:
+    """A producer whose start fences every earlier owner of the same id."""
+    return aiokafka.AIOKafkaProducer(
+        **aiokafka_options(kafka),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        acks="all",
+        # Digests do not compress, and they are most of what is sent.
+        compression_type=None,
+        max_batch_size=BATCH_BYTES,
+        max_request_size=16 * 1024 * 1024,
+        linger_ms=0,
+        request_timeout_ms=30_000,
+    )
+
+
+def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
+    """Append records from ``begun`` on until the batch is full; the place that was reached.
+
+    It goes straight to the batch's builder: most records are rows of a few bytes, for which
+    wrapping would cost more than writing them.
+    """
+    append, now, none = batch._builder.append, int(time.time() * 1000), list[Any]()
+    for place, (key, value, stamp, headers) in enumerate(records[begun:]):
+        at = now if stamp is None else stamp
+        if append(place, at, key, value, list(headers) if headers else none) is None:
+            break
+    else:
+        place = len(records) - begun
+    batch._relative_offset = place
+    return begun + place
+
+
+def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
+    """A consumer without a group that reads what is committed."""
+    return aiokafka.AIOKafkaConsumer(
+        **aiokafka_options(kafka),
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=100,
+        max_partition_fetch_bytes=8 * 1024 * 1024,
+    )
+
+
+async def read_to_end(
+    kafka: Kafka, topic: str, partition: int, start: int | None = None
+) -> AsyncIterator[tuple[list[Any], int, int]]:
+    """Committed records of one partition from ``start`` to its end at the time of the call.
+
+    Yields lists with the position reached and the end; at least one, which may be empty.
+
+    Raises:
+        EngineError: ``start`` is below what the topic still has, or above its end.
+    """
+    client = consumer(kafka)
+    await client.start()
+    tp = TopicPartition(topic, partition)
+    try:
+        client.assign([tp])
+        begin = (await client.beginning_offsets([tp]))[tp]
+        end = (await client.end_offsets([tp]))[tp]
+        position = begin if start is None else start
+        if not begin <= position <= end:
+            raise EngineError(f"{topic}-{partition} does not hold the position that is wanted")
+        client.seek(tp, position)
+        yield [], position, end
+        while position < end:
+            found = await client.getmany(tp, timeout_ms=200)
+            position = await client.position(tp)
+            yield found.get(tp, []), position, end
+    finally:
+        await client.stop()
+
+
+async def through_outages(
+    what: str, acquire: Callable[[], Awaitable[None]], let_go: Callable[[], Awaitable[None]]
+) -> None:
+    """Acquire something from the broker, however often that fails while it is away.
+
+    Raises:
+        EngineError: it stayed away for `OUTAGE_SECONDS`.
+    """
+    until = time.monotonic() + OUTAGE_SECONDS
+    while True:
+        try:
+            await acquire()
+            return
+        except (KafkaError, ConnectionError, TimeoutError) as error:
+            await let_go()
+            if time.monotonic() > until:
+                raise EngineError(f"{what}: no broker for {OUTAGE_SECONDS / 60:g} min") from error
+            log.warning("%s: waiting for the broker (%s)", what, type(error).__name__)
+            await asyncio.sleep(1.0)
+
+
+async def stop_quietly(client: Any) -> None:
+    """Stop a client that may be broken already."""
+    with contextlib.suppress(Exception):  # it failed before: nothing is lost with it
+        await asyncio.wait_for(client.stop(), timeout=5)

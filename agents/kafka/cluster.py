@@ -1,0 +1,180 @@
+"""Administration of a cluster over confluent-kafka: topics, their ids and ends, whole logs."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from ...errors import EngineError
+from ...topics.config.clients import librdkafka_options
+from ...topics.config.model import Kafka
+from ..deployment.topic_specs import TopicSpec
+
+OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
+log = logging.getLogger("hushstream.kafka")
+
+
+class Cluster:
+    """Administration over confluent-kafka; never used inside a worker's event loop."""
+
+    def __init__(self, kafka: Kafka, patience: float = 30.0) -> None:
+        self._options = librdkafka_options(kafka) | {"log_level": 0}
+        self._admin = AdminClient(self._options | {"socket.timeout.ms": 10_000})
+        self._patience = patience
+        self.bootstrap = kafka.bootstrap
+
+    def wait(self) -> None:
+        """Wait for the cluster to answer, saying so once.
+
+        Raises:
+            EngineError: it did not answer in time.
+        """
+        until, said = time.monotonic() + self._patience, False
+        while True:
+            try:
+                self._admin.list_topics(timeout=2)
+                return
+            except KafkaException:
+                if time.monotonic() > until:
+                    raise EngineError(
+                        f"no Kafka answers at {self.bootstrap}: start one (`hush broker start`) or "
+                        "name another with --bootstrap"
+                    ) from None
+                if not said:
+                    log.warning("waiting for Kafka at %s", self.bootstrap)
+                    said = True
+
+    def topics(self) -> dict[str, int]:
+        """Partitions of every topic."""
+        listed = self._admin.list_topics(timeout=10).topics
+        return {name: len(t.partitions) for name, t in listed.items()}
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's own id of each topic: a recreated one has another."""
+        from confluent_kafka import TopicCollection
+
+        names = list(topics)
+        if not names:
+            return {}
+        found = self._admin.describe_topics(TopicCollection(names))
+        return {name: str(found[name].result().topic_id) for name in names}
+
+    def begins(self, topic: str, partitions: int) -> list[int]:
+        """First offset that each partition still has."""
+        from confluent_kafka.admin import OffsetSpec
+
+        places = [TopicPartition(topic, n) for n in range(partitions)]
+        found = self._admin.list_offsets({place: OffsetSpec.earliest() for place in places})
+        return [found[place].result().offset for place in places]
+
+    def configs(self, topic: str) -> dict[str, str]:
+        """Effective configuration of a topic."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        future = self._admin.describe_configs([resource])[resource]
+        return {name: entry.value for name, entry in future.result().items()}
+
+    def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
+        """Create what is missing; returns the names created."""
+        existing = self.topics()
+        missing = [s for s in specs if s.name not in existing]
+        new = [
+            NewTopic(s.name, s.partitions, replication_factor=replication, config=dict(s.config))
+            for s in missing
+        ]
+        created = []
+        for name, future in (self._admin.create_topics(new) if new else {}).items():
+            try:
+                future.result()
+                created.append(name)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                    continue  # somebody else was faster
+                raise EngineError(
+                    f"topic {name} cannot be created: {error.args[0].str()}"
+                ) from None
+        self._until_known([s.name for s in missing])
+        return created
+
+    def delete(self, topics: list[str]) -> None:
+        """Delete topics."""
+        for future in (self._admin.delete_topics(topics) if topics else {}).values():
+            future.result()
+
+    def _until_known(self, names: list[str]) -> None:
+        until = time.monotonic() + self._patience
+        while not set(names) <= set(self.topics()):
+            if time.monotonic() > until:
+                raise EngineError("created topics do not appear in the cluster's metadata")
+            time.sleep(0.1)
+
+    def read(self, topic: str, partition: int = 0, start: int = 0) -> list[Any]:
+        """All committed records of one partition, as confluent messages.
+
+        A commit returns before its records become visible. So whatever was written before the
+        call is waited for, unless a producer died and left its transaction open.
+        """
+        options = {
+            "group.id": f"hush-read-{secrets.token_hex(4)}",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
+        }
+        written = self._written(topic, partition)
+        until = time.monotonic() + OPEN_SECONDS
+        client = Consumer(self._options | options)
+        try:
+            client.assign([TopicPartition(topic, partition, start)])
+            found: list[Any] = []
+            reached = -1  # where the last end of the partition was seen
+            while reached < written and not (reached >= 0 and time.monotonic() > until):
+                message = client.poll(10.0 if reached < 0 else 0.1)
+                if message is None:
+                    if reached < 0:
+                        raise EngineError(f"{topic}-{partition} could not be read to its end")
+                elif not message.error():
+                    found.append(message)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    reached = message.offset()
+                else:
+                    raise EngineError(f"{topic}-{partition}: {message.error().str()}")
+            return found
+        finally:
+            client.close()
+
+    def _written(self, topic: str, partition: int) -> int:
+        """The end of a partition, open transactions and all."""
+        place = TopicPartition(topic, partition)
+        until = time.monotonic() + self._patience
+        while True:
+            answer = self._admin.list_offsets(
+                {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+            )
+            try:
+                return int(answer[place].result().offset)
+            except KafkaException as error:  # a topic has no leader for a moment after its making
+                if time.monotonic() > until:
+                    raise EngineError(
+                        f"{topic}-{partition}: its end is unknown: {error.args[0].str()}"
+                    ) from None
+                time.sleep(0.1)
+
+    def producer(self, **options: Any) -> Producer:
+        """A producer with this cluster's settings."""
+        return Producer(self._options | options)

@@ -1,0 +1,115 @@
+"""Whole topics read once, from their beginning to their end, for replay and checks."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from operator import methodcaller
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from ...errors import EngineError
+from ...topics.config.clients import librdkafka_options
+from ...topics.config.model import Kafka
+from ...topics.events.decode import Raw
+
+TOLD = 2_000
+PATIENCE_SECONDS = 30.0
+
+# For a name that is no UTF-8 the extension returns a broken list and an error at once. A call that
+# the interpreter has specialised would not look for the error; this one always does.
+_LISTED = methodcaller("headers")
+
+Advance = Callable[[int], None]
+
+
+class PartitionLog(NamedTuple):
+    """Everything that one partition holds.
+
+    ``begin`` is the first offset that the broker still has.
+    """
+
+    begin: int
+    records: list[Raw]
+
+
+def read_topic(
+    kafka: Kafka,
+    topic: str,
+    partitions: int,
+    committed: bool = True,
+    advance: Advance = lambda records: None,
+) -> list[PartitionLog]:
+    """Each partition of a topic, read to its end.
+
+    Args:
+        committed: False also returns records of aborted transactions.
+        advance: told how many records have been read since it was told before.
+
+    Raises:
+        EngineError: the broker fell silent, or reports an error.
+    """
+    client = consumer(kafka, committed)
+    try:
+        places = [TopicPartition(topic, n, 0) for n in range(partitions)]
+        begins = [client.get_watermark_offsets(p, timeout=PATIENCE_SECONDS)[0] for p in places]
+        client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
+        found: list[list[Raw]] = [[] for _ in places]
+        open_ = set(range(partitions))
+        read = told = 0
+        while open_:
+            message = client.poll(PATIENCE_SECONDS)  # `consume` would wait although all is read
+            if message is None:
+                raise EngineError(f"{topic} could not be read to its end: the broker is silent")
+            _take(topic, message, found, open_)
+            read += 1
+            if read % TOLD == 0 or not open_:
+                advance(read - told)
+                told = read
+        return [PartitionLog(b, records) for b, records in zip(begins, found, strict=True)]
+    finally:
+        client.close()
+
+
+def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = None) -> Consumer:
+    """A client that reads assigned partitions and says where they end."""
+    options = {
+        "group.id": f"hush-read-{secrets.token_hex(4)}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
+        "log_level": 0,
+    }
+    return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
+
+
+def _take(topic: str, message: Message, found: list[list[Raw]], open_: set[int]) -> None:
+    error = message.error()
+    if error is None:
+        found[message.partition()].append(raw(message))
+    elif error.code() == KafkaError._PARTITION_EOF:
+        open_.discard(message.partition())
+    elif not error.retriable():
+        raise EngineError(f"{topic}-{message.partition()}: {error.str()}")
+
+
+def raw(message: Message) -> Raw:
+    """A message as the stages know it."""
+    return Raw(
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        _headers(message),
+    )
+
+
+def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
+    """Headers of a message; none if one has a name that is no UTF-8, as in `batches`."""
+    try:
+        return tuple(_LISTED(message) or ())
+    except SystemError:
+        return ()

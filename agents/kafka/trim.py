@@ -1,0 +1,55 @@
+"""Internal topics are cut below what has been applied: it is in the state and its changelog."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from faust.types import TP
+
+from ...topics.config.clients import librdkafka_options
+from ...topics.config.model import Kafka
+
+log = logging.getLogger("hushstream.trim")
+
+PATIENCE_SECONDS = 10.0
+
+
+class Trimmer:
+    """Deletes records of internal topics that no shard will read again.
+
+    A round cuts at what was applied in the round *before*: the group's own offsets, from which a
+    new worker's first fetch begins before it is sent to the shard's position, have long passed it.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self._options = librdkafka_options(kafka) | {"log_level": 0}
+        self._before: dict[TP, int] = {}
+        self._cut: dict[TP, int] = {}
+
+    def round(self, applied: Mapping[TP, int]) -> None:
+        """Cut each partition at its offset of the round before; waits for the broker."""
+        due = {tp: n for tp, n in self._before.items() if n > self._cut.get(tp, 0)}
+        self._before = dict(applied)
+        due = {tp: n for tp, n in due.items() if tp in applied}  # another worker's by now
+        if not due:
+            return
+        client = AdminClient(self._options | {"socket.timeout.ms": 10_000})
+        places = [TopicPartition(tp.topic, tp.partition, offset) for tp, offset in due.items()]
+        answers = client.delete_records(places, request_timeout=PATIENCE_SECONDS)
+        refused = {}
+        for place, answer in answers.items():
+            try:
+                answer.result(PATIENCE_SECONDS)
+                tp = TP(place.topic, place.partition)
+                self._cut[tp] = due[tp]
+            except (KafkaException, TimeoutError) as error:  # only disk: the next round tries again
+                refused[_text(error)] = place.topic
+        for reason, topic in refused.items():
+            log.warning("%s is not trimmed: %s (needs DELETE on the topic)", topic, reason)
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0].str()) if isinstance(error, KafkaException) else "no answer"

@@ -1,0 +1,1 @@
+"""The workers' own stages over logs in memory: simulation and replay."""

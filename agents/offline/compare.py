@@ -1,0 +1,246 @@
+"""What was published beside what was recomputed: bytes, times, headers, each record once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...mechanisms.keys import Keys
+from ...topics.events.decode import Raw, utc
+from ...topics.records import Trigger
+from ..deployment.model import Pipeline
+from ..kafka.logs import PartitionLog
+from ..stages.bound.stage import route
+from ..stages.step import Out
+
+SHOWN = 20
+
+
+@dataclass
+class Outcome:
+    """What a comparison found.
+
+    Attributes:
+        compared: records found in both, byte for byte the same.
+        lost: recomputed, not in the log, although later ones of its shard are.
+        doubled: in the log more than once.
+        differing: in the log with other bytes than recomputed, or not recomputed at all;
+            copies of aborted transactions included.
+        pending: recomputed, and not in the log yet: the deployment has not come so far.
+        aborted: copies that only a reader of uncommitted data sees, all the same bytes.
+        routed: events whose way through a units log was checked.
+        problems: the first of them, in words.
+    """
+
+    compared: int = 0
+    lost: int = 0
+    doubled: int = 0
+    differing: int = 0
+    pending: int = 0
+    aborted: int = 0
+    routed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything published is exactly what it should be."""
+        return not (self.lost or self.doubled or self.differing)
+
+    def found(self, what: str, where: str, number: int = 1) -> None:
+        """Count a problem, and keep the first ones in words."""
+        setattr(self, what, getattr(self, what) + number)
+        if len(self.problems) < SHOWN:
+            self.problems.append(f"{what}: {where}")
+
+    def figures(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self) | {"agrees": self.agrees}
+
+
+class Published(NamedTuple):
+    """Everything of a record that a reader can see."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+Name = tuple[bytes, str, int]  # record key, schema, trigger
+
+
+class ReleaseCheck:
+    """The releases of one pipeline: what was recomputed beside what readers see.
+
+    Each release must be there once for a reader of committed data, and all copies that a reader
+    of uncommitted data sees must be the same. Records come one by one, and digests are kept.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, triggers: Sequence[Trigger], windows: Collection[int] | None
+    ) -> None:
+        self._mine = pipeline.name.encode() + b"|"
+        self._chosen = _Chosen(pipeline, triggers, windows)
+        self._expected: dict[Name, bytes] = {}
+        self._seen: dict[Name, Tally] = {}
+        self._copies: dict[Name, Tally] = {}
+
+    def expect(self, out: Out) -> None:
+        """Take a recomputed record of the release topic."""
+        if self._takes(out.key):
+            self._expected[name(out.key, out.value)] = _digest(_of_out(out))
+
+    def take(self, partition: int, record: Raw, committed: bool) -> None:
+        """Take a record of the topic; all that are expected have come before."""
+        if self._takes(record.key):
+            one = name(record.key, record.value)
+            wrong = _digest(_of_raw(partition, record)) != self._expected.get(one)
+            tallies = self._seen if committed else self._copies
+            before = tallies.get(one, NONE)
+            tallies[one] = Tally(before.number + 1, before.wrong + wrong)
+
+    def _takes(self, key: bytes | None) -> bool:
+        return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
+
+    def finish(self, outcome: Outcome) -> None:
+        """Judge what came."""
+        for one, tally in self._seen.items():
+            self._judge(one, tally, outcome)
+        for one, tally in self._copies.items():
+            seen = self._seen.get(one, NONE)
+            extra, wrong = tally.number - seen.number, tally.wrong - seen.wrong
+            outcome.aborted += extra - wrong
+            if wrong:
+                outcome.found("differing", f"an aborted copy of {_text(one)}", wrong)
+        self._missing(outcome)
+
+    def _judge(self, one: Name, tally: Tally, outcome: Outcome) -> None:
+        if one not in self._expected:
+            outcome.found("differing", f"{_text(one)} was published but not recomputed")
+        elif tally.wrong:
+            outcome.found("differing", _text(one))
+        else:
+            outcome.compared += 1
+        if tally.number > 1:
+            outcome.found("doubled", _text(one), tally.number - 1)
+
+    def _missing(self, outcome: Outcome) -> None:
+        """A shard publishes its triggers in order, and a manifest after its rows."""
+        chosen = self._chosen
+        reached: dict[int, int] = defaultdict(int)
+        for one in self._seen:
+            if one in self._expected and one[1].startswith("hush.manifest"):
+                shard, ordinal = chosen.shard(one), chosen.ordinal(one)
+                reached[shard] = max(reached[shard], ordinal)
+        for one in self._expected.keys() - self._seen.keys():
+            if chosen.ordinal(one) <= reached[chosen.shard(one)]:
+                outcome.found("lost", _text(one))
+            else:
+                outcome.pending += 1
+
+
+class Tally(NamedTuple):
+    """Records of one name, and how many of them are not what was recomputed."""
+
+    number: int
+    wrong: int
+
+
+NONE = Tally(0, 0)
+
+
+def _digest(published: Published) -> bytes:
+    return hashlib.blake2b(msgspec.msgpack.encode(published), digest_size=16).digest()
+
+
+class _Chosen:
+    """Places of a pipeline's releases: which shard, which ordinal, and whether it was asked for."""
+
+    def __init__(
+        self, pipeline: Pipeline, triggers: Sequence[Trigger], windows: Collection[int] | None
+    ) -> None:
+        self._pipeline = pipeline
+        start = pipeline.windows.start
+        self._ordinals = {(utc(start(t.window)).encode(), t.index): t.ordinal for t in triggers}
+        self._texts = None if windows is None else {utc(start(w)).encode() for w in windows}
+
+    def takes(self, key: bytes) -> bool:
+        """Whether a record belongs to the windows asked for."""
+        return self._texts is None or key.split(b"|", 2)[1] in self._texts
+
+    def ordinal(self, one: Name) -> int:
+        """The number of the trigger; a later one than all if the clock does not know it."""
+        return self._ordinals.get((one[0].split(b"|", 2)[1], one[2]), 1 << 62)
+
+    def shard(self, one: Name) -> int:
+        """The aggregate shard that publishes a record."""
+        rest = one[0].split(b"|", 2)[2]
+        if one[1].startswith("hush.manifest"):
+            return int(rest.removeprefix(b"manifest:"))
+        return int(route(Keys.of([rest]), self._pipeline.cells_partitions)[0])
+
+
+def name(key: bytes | None, value: bytes | None) -> Name:
+    """What makes a release record one and only: all its rows must be there exactly once.
+
+    What somebody else wrote there, and is no release, has a name that nothing expects.
+    """
+    try:
+        body = json.loads(value or b"{}")
+        schema = sys.intern(str(body.get("schema", "")))
+        return (key or b"", schema, int(body.get("trigger", 0)))
+    except (ValueError, TypeError, AttributeError):
+        return (key or b"", "", 0)
+
+
+def _text(one: Name) -> str:
+    return f"{one[0]!r}, trigger {one[2]} ({one[1]})"
+
+
+def compare_dead_letters(
+    topic: str, outs: Sequence[Out], log: PartitionLog, outcome: Outcome
+) -> None:
+    """Compare a topic of bad, late or far-future records; it may have been trimmed."""
+    expected = Counter(_of_out(o) for o in outs)
+    seen = Counter(_of_raw(0, record) for record in log.records)
+    reached: dict[Any, int] = defaultdict(int)
+    for record, copies in seen.items():
+        source, offset = _origin(record)
+        reached[source] = max(reached[source], offset)
+        wanted = expected[record]
+        outcome.compared += min(copies, wanted)
+        if not wanted:
+            outcome.found("differing", f"{topic}: a copy of {source}, offset {offset}", copies)
+        elif copies > wanted:
+            outcome.found("doubled", f"{topic}: {source}, offset {offset}", copies - wanted)
+    for record, wanted in (expected - seen).items():
+        source, offset = _origin(record)
+        if offset > reached[source] or source not in reached:
+            outcome.pending += wanted
+        elif log.begin == 0:
+            outcome.found("lost", f"{topic}: {source}, offset {offset}", wanted)
+
+
+def _origin(record: Published) -> tuple[tuple[bytes, bytes], int]:
+    """Raw topic and partition, and the offset there, of a dead letter."""
+    headers = dict(record.headers)
+    prefix = "__streams.errors."
+    source = headers.get(f"{prefix}topic", b""), headers.get(f"{prefix}partition", b"")
+    return source, int(headers.get(f"{prefix}offset", b"0"))
+
+
+def _of_out(out: Out) -> Published:
+    stamp = -1 if out.timestamp is None else out.timestamp
+    return Published(out.partition, out.key, out.value, stamp, tuple(out.headers))
+
+
+def _of_raw(partition: int, record: Raw) -> Published:
+    return Published(partition, record.key, record.value, record.timestamp, record.headers)

@@ -1,0 +1,232 @@
+"""Raw values as the reports that devices would have made of them; only `hush simulate` does this.
+
+No worker may: whoever perturbs a value has seen it. A device knows its user, its values, the
+survey, and what the release topic has told it before; so do the devices here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...client.survey import RANGE, SLOTS, Survey
+from ...errors import ConfigError
+from ...mechanisms.contract import F64, I64
+from ...mechanisms.keys import Keys
+from ...mechanisms.noise import KeyedNoise
+from ...mechanisms.topl import fit as local
+from ...mechanisms.topl.mechanism import ToPL
+from ...topics.events.decode import Decoder, Raw
+from ..deployment.model import Input, Pipeline
+
+Row = dict[str, Any]
+SECOND = 1_000_000
+REPORTED, UNTOLD, SPENT = "reported", "no threshold yet", "no report left"
+
+
+@dataclass(frozen=True)
+class Told:
+    """Thresholds as devices learn them: ``theta[i]`` from ``time[i]`` on, in order of time."""
+
+    time: I64
+    theta: I64
+
+    def at(self, time: I64) -> I64:
+        """(n,) the newest threshold at (n,) moments, 0 before there is any."""
+        place = np.searchsorted(self.time, time, side="right")
+        return np.concatenate([np.zeros(1, np.int64), self.theta])[place]
+
+
+NOTHING = Told(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """The devices behind a file of raw values; columns in the order of time.
+
+    Attributes:
+        survey: what they were given.
+        paths: where a report's fields go.
+        value_path: where values stand in the file, and nothing stands in a report.
+        row: (n,) place of each value in the file.
+        user: (n,) texts.
+        time, slot, value, group: (n,) columns; times in microseconds.
+        words: (n, 3) the randomness of devices.
+    """
+
+    survey: Survey
+    paths: dict[str, str]
+    value_path: str
+    row: NDArray[np.intp]
+    user: list[str]
+    time: I64
+    slot: I64
+    value: F64
+    group: I64
+    words: NDArray[np.uint64]
+
+    def report(self, rows: Sequence[Row], told: Told) -> tuple[list[Row], Counter[str]]:
+        """The file with reports in the place of values, and what became of the values.
+
+        A row without a report stays, for it has a time, but no aggregator takes it.
+        """
+        theta = np.where(self.group == RANGE, 0, told.at(self.time))
+        silent = (self.group != RANGE) & (theta == 0)
+        spent = self._spent(~silent)
+        made = ~(silent | spent)
+        code = self._codes(theta, made)
+        out = list(rows)
+        columns = zip(self.slot.tolist(), self.group.tolist(), theta.tolist(), code, strict=True)
+        for place, fields in zip(self.row.tolist(), columns, strict=True):
+            out[place] = self._record(rows[place], fields)
+        fates = {REPORTED: made, UNTOLD: silent, SPENT: spent}
+        return out, Counter({name: int(fate.sum()) for name, fate in fates.items() if fate.any()})
+
+    def _spent(self, able: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(n,) slots for which a device has no report left in their period."""
+        used: dict[tuple[str, int], set[int]] = defaultdict(set)
+        out = np.zeros(len(able), bool)
+        for i in np.flatnonzero(able).tolist():
+            slot = int(self.slot[i])
+            mine = used[self.user[i], self.survey.period_of(slot)[0]]
+            out[i] = slot not in mine and len(mine) == self.survey.reports
+            if not out[i]:
+                mine.add(slot)
+        return out
+
+    def _codes(self, theta: I64, made: NDArray[np.bool_]) -> list[int]:
+        """Outputs of the channels; -1, which no channel has, where there is no report."""
+        code = np.full(len(theta), -1)
+        for step in np.unique(theta[made]).tolist():
+            now = np.flatnonzero(made & (theta == step))
+            top = step or self.survey.buckets
+            code[now] = local.simulate(
+                self.survey, self.value[now], self.group[now], top, self.words[now]
+            )
+        return code.tolist()
+
+    def _record(self, row: Row, fields: tuple[int, int, int, int]) -> Row:
+        record = dict(row)
+        put(record, self.value_path, None)
+        put(record, self.paths["survey"], self.survey.number)
+        for name, value in zip(("slot", "group", "theta", "code"), fields, strict=True):
+            put(record, self.paths[name], value)
+        return record
+
+
+def surveyed(source: Input, rows: Sequence[Row]) -> Pipeline | None:
+    """The pipeline whose raw values the rows hold; None: the rows are used as they are.
+
+    Raises:
+        ConfigError: there are several such pipelines, and a device answers one survey.
+    """
+    found = [p for p in source.pipelines if isinstance(p.mechanism, ToPL) and _raw(p, rows)]
+    if len(found) > 1:
+        names = " and ".join(repr(p.name) for p in found)
+        raise ConfigError(f"{names} are surveys of one input: simulate values for one at a time")
+    return found[0] if found else None
+
+
+def _raw(pipeline: Pipeline, rows: Sequence[Row]) -> bool:
+    code, value = (pipeline.fields.inputs or {})["code"], value_path(pipeline)
+    reported = any(at(row, code) is not None for row in rows)
+    return not reported and any(at(row, value) is not None for row in rows)
+
+
+def survey_of(pipeline: Pipeline) -> Survey:
+    """What the devices of a pipeline are given.
+
+    Raises:
+        ConfigError: its mechanism is no survey.
+    """
+    if not isinstance(pipeline.mechanism, ToPL):
+        raise ConfigError(f"pipeline {pipeline.name!r} is no survey")
+    return pipeline.mechanism.survey
+
+
+def value_path(pipeline: Pipeline) -> str:
+    """Where raw values stand: the field of the pipeline's one value column."""
+    return str(next(a["field"] for a in pipeline.config["aggregate"] if "field" in a))
+
+
+def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes) -> Crowd:
+    """The devices behind rows of which each has a unit, a time and a value, and maybe a slot.
+
+    Without a slot the event time in whole seconds takes its place. Rows that lack something, or
+    whose value is not finite, stay as they are, to be counted as bad records.
+    """
+    survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
+    raw = [Raw(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)]
+    decoded = Decoder(source.fields, (), ()).decode(raw)
+    value = np.array([_number(at(row, value_path(pipeline))) for row in rows], np.float64)
+    slots = [at(row, paths["slot"]) for row in rows]
+    slot = np.where([s is None for s in slots], decoded.time // SECOND, list(map(_slot, slots)))
+    good = np.isfinite(value) & (slot >= 0) & (slot < SLOTS)
+    good[list(decoded.bad)] = False
+    kept = np.flatnonzero(good)
+    kept = kept[np.argsort(decoded.time[kept], kind="stable")]
+    user = [_text(decoded.unit[i]) for i in kept.tolist()]
+    slot = slot[kept]
+    group = np.array([survey.group(u) for u in user], np.int64)
+    words = _words(pipeline, survey, secret, zip(user, slot.tolist(), strict=True))
+    return Crowd(
+        survey, paths, value_path(pipeline), kept, user, decoded.time[kept], slot, value[kept],
+        group, words,
+    )  # fmt: skip
+
+
+def _words(
+    pipeline: Pipeline, survey: Survey, secret: bytes, places: Iterator[tuple[str, int]]
+) -> NDArray[np.uint64]:
+    """(n, 3) words by user and slot: whoever repeats a slot repeats its randomness."""
+    noise = KeyedNoise(
+        secret,
+        charge=bytes(32),
+        mechanism="devices",
+        config=survey.digest.encode(),
+        pipeline=pipeline.name,
+        window="",
+    )
+    keys = Keys.of(json.dumps(place).encode() for place in places)
+    bits = noise.bits("report", keys, np.arange(2, dtype=np.int64))
+    return bits.reshape(len(keys), 4)[:, :3]
+
+
+def at(row: Any, path: str) -> Any:
+    """What stands at a path of a record; None if nothing does."""
+    for step in path.split("."):
+        row = row.get(step) if isinstance(row, dict) else None
+    return row
+
+
+def put(row: Row, path: str, value: Any) -> None:
+    """Set a path of a record, or empty it with None; parents are copied, not changed."""
+    *parents, leaf = path.split(".")
+    for step in parents:
+        row[step] = dict(row[step]) if isinstance(row.get(step), dict) else {}
+        row = row[step]
+    row[leaf] = value
+
+
+def _number(value: Any) -> float:
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _slot(value: Any) -> int:
+    """A whole number, -1 for anything else."""
+    number = _number(value)
+    return int(number) if 0 <= number < SLOTS and number == int(number) else -1
+
+
+def _text(unit: Any) -> str:
+    return str(unit) if isinstance(unit, str | int) else json.dumps(unit)

@@ -1,0 +1,214 @@
+"""The whole path in memory: the workers' own stages on logs that were read beforehand.
+
+Used by ``simulate`` and ``replay``: the same logs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ...topics.events.decode import Raw
+from ...topics.names import Names
+from ...topics.records import Beat, Marker, Trigger
+from ..clock.log import ClockLog, Entry
+from ..deployment.model import Deployment
+from ..stages.aggregate.key_rows import derived
+from ..stages.aggregate.stage import Frame
+from ..stages.feedback import Feedback
+from ..stages.gates import AggregateShard, IngestShard, Stage, UnitsShard, bound_upstreams
+from ..stages.step import Out
+from ..state.store import MemoryStore
+
+Place = tuple[str, int]  # topic, partition
+STEP = 20_000  # records given to one step
+
+
+class Source(Protocol):
+    """What a stage reads: one partition, in offset order."""
+
+    def since(self, offset: int, limit: int) -> tuple[list[Any], int]: ...
+
+
+class Log:
+    """One partition of a virtual topic."""
+
+    def __init__(self, records: Sequence[Any] = (), end: int | None = None) -> None:
+        self.records: list[Any] = list(records)
+        self._offsets = [r.offset for r in self.records]
+        self.end = (self._offsets[-1] + 1 if self._offsets else 0) if end is None else end
+
+    def append(self, out: Out) -> None:
+        """Add one produced record at the end."""
+        self.records.append(Frame(self.end, out.value or b""))
+        self._offsets.append(self.end)
+        self.end += 1
+
+    def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
+        """Up to ``limit`` records at or above ``offset``, and how far they are complete."""
+        start = bisect_left(self._offsets, offset)
+        records = self.records[start : start + limit]
+        return records, records[-1].offset + 1 if len(records) == limit else self.end
+
+    def trim(self, below: int) -> None:
+        """Let go of records before an offset."""
+        start = bisect_left(self._offsets, below)
+        if 2 * start > len(self.records):  # else moving the rest would cost more than it saves
+            del self.records[:start], self._offsets[:start]
+
+
+class VirtualShard:
+    """A stage with its state and input, stepped by hand.
+
+    With ``trim``, input is let go of once it has been taken.
+    """
+
+    def __init__(self, stage: Stage, log: Source, genesis: str, trim: bool = False) -> None:
+        self.stage = stage
+        self._log = log
+        self._trim = trim
+        self._store = MemoryStore()
+        self._marker = Marker(genesis, 0)
+        self._more = False
+        stage.open(self._store, self._marker)
+
+    def advance(self, limit: int, take: Callable[[Any], None]) -> bool:
+        """Run one step; returns whether anything moved."""
+        before = self.stage.position
+        records, fetched = self._log.since(max(before, 0), limit)
+        step = self.stage.step(self._store, self._marker, records, fetched)
+        if self._trim and isinstance(self._log, Log):
+            self._log.trim(self.stage.position)
+        if step is None:
+            return self.stage.position > before
+        for key, value in step.rows.items():
+            step.local.update(derived(key, value))
+        self._store.write({**step.rows, **step.local})
+        self._marker = step.marker
+        take(step)
+        return True
+
+
+class Engine:
+    """All shards of a deployment in one thread.
+
+    Args:
+        deployment: compiled pipelines.
+        names: names of topics, with the genesis id of the logs.
+        secret: the root key.
+        raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
+        entries: the clock log, or where it is read from as shards need it.
+        given: internal logs that were read instead of being produced (re-partitioned units).
+        sent: told of every record that no stage here reads; what it does not take is kept in
+            ``outs``.
+        trim: let go of what has been read, for logs that do not fit into memory.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        names: Names,
+        secret: bytes,
+        raw: Mapping[Place, Sequence[Raw] | Source],
+        entries: Sequence[Entry] | Source,
+        given: Mapping[Place, Sequence[Frame] | Source] | None = None,
+        progress: Callable[[int], None] | None = None,
+        sent: Callable[[Out], bool] = lambda out: False,
+        trim: bool = False,
+    ) -> None:
+        self._names = names
+        self._given = given or {}
+        self._sent = sent
+        self._trim = trim
+        self._progress = progress or (lambda used: None)
+        self.outs: dict[str, list[Out]] = defaultdict(list)
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._logs: dict[Place, Log] = defaultdict(Log)
+        horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
+        known = entries if isinstance(entries, Sequence) else ()
+        self._clock = ClockLog(horizons, known)
+        self._unread = None if isinstance(entries, Sequence) else entries
+        self._ingests: list[IngestShard] = []
+        self._feedback = {
+            p.name: Feedback(p.cells_partitions)
+            for p in deployment.pipelines
+            if p.mechanism.feedback
+        }
+        self._selected = {names.selected(name): f for name, f in self._feedback.items()}
+        self._shards = list(self._build(deployment, secret, raw))
+
+    def _build(
+        self, deployment: Deployment, secret: bytes, raw: Mapping[Place, Sequence[Raw] | Source]
+    ) -> Any:
+        names, feedback, genesis = self._names, self._feedback, self._names.genesis
+        for source in deployment.inputs:
+            for n in range(source.partitions):
+                stage = IngestShard(source, n, names, secret, self._clock, feedback)
+                self._ingests.append(stage)
+                log = raw.get((source.topic, n), ())
+                if isinstance(log, Sequence):
+                    log = Log(log, used_below(self._clock.since(0), source.topic, n))
+                yield VirtualShard(stage, log, genesis)
+            for p in source.pipelines:
+                for n in range(0 if p.direct else p.units_partitions):
+                    units = UnitsShard(p, n, names, source.partitions, self._clock, feedback)
+                    yield self._shard(units, (names.units(p.name), n), genesis)
+                for n in range(p.cells_partitions):
+                    upstreams = bound_upstreams(p, source)
+                    last = AggregateShard(p, n, names, secret, upstreams, self._clock)
+                    yield self._shard(last, (names.cells(p.name), n), genesis)
+
+    def _shard(self, stage: Stage, place: Place, genesis: str) -> VirtualShard:
+        log = self._given.get(place)
+        if log is None:
+            log = self._logs[place]
+        return VirtualShard(
+            stage, Log(log) if isinstance(log, Sequence) else log, genesis, self._trim
+        )
+
+    def run(self) -> None:
+        """Step all shards in turn until nothing moves."""
+        moved = True
+        while moved:
+            moved = self._read_clock()
+            for shard in self._shards:
+                moved |= shard.advance(STEP, self._take)
+
+    def _read_clock(self) -> bool:
+        """Read on, unless the slowest shard has enough left; beats that all have passed go."""
+        if self._unread is None:
+            return False
+        low = min((stage.clock_position for stage in self._ingests), default=0)
+        self._clock.prune(low)
+        if self._clock.end - low > STEP:
+            return False
+        entries, _ = self._unread.since(self._clock.end, STEP)
+        for entry in entries:
+            self._clock.append(entry.offset, entry.record)
+        return len(entries) > 0
+
+    def _take(self, step: Any) -> None:
+        self.counts.update(step.counts)
+        internal = f"{self._names.base}."
+        for out in step.out:
+            if out.topic in self._selected:
+                self._selected[out.topic].apply(out.value or b"")
+            elif out.topic.startswith(internal) and (out.topic, out.partition) not in self._given:
+                self._logs[out.topic, out.partition].append(out)
+            elif not self._sent(out):
+                self.outs[out.topic].append(out)
+        used = sum(n for (_, what), n in step.counts.items() if what in ("seen", "routed"))
+        if used:
+            self._progress(used)
+
+
+def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:
+    """The last cut or beat: nothing of a raw partition above it may be used."""
+    ends = [
+        record.offsets[topic][partition]
+        for _, record in entries
+        if isinstance(record, Beat | Trigger) and topic in record.offsets
+    ]
+    return max(ends, default=0)

@@ -1,0 +1,85 @@
+"""Files of sample records as rows: CSV, JSON lines, Arrow."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ...errors import ConfigError
+
+
+def read_file(path: Path) -> list[dict[str, Any]]:
+    """Rows of a CSV (numbers recognised), JSON-lines or Arrow file.
+
+    Raises:
+        ConfigError: the file is missing, of another kind, or cannot be read as what it says.
+    """
+    readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
+        ".csv": _csv,
+        ".jsonl": _lines,
+        ".ndjson": _lines,
+        ".json": _lines,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+    }
+    if path.suffix not in readers:
+        raise ConfigError(f"{path}: data come from {', '.join(sorted(readers))} files")
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such file")
+    try:
+        return list(readers[path.suffix](path))
+    except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
+        # Nothing of the content is quoted: it may be private.
+        raise ConfigError(
+            f"{path}: this is no {path.suffix} file in UTF-8 that can be read"
+        ) from None
+
+
+def _csv(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            yield {name: _typed(value) for name, value in row.items() if name is not None}
+
+
+def _typed(text: str | None) -> Any:
+    if text is None or text == "":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield _object(path, number, line)
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError:
+        row = None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{path}, line {number}: each line must be a JSON object")
+    return row
+
+
+def _arrow(path: Path) -> Iterator[dict[str, Any]]:
+    with pa.memory_map(str(path)) as source:
+        try:
+            table = pa.ipc.open_file(source).read_all()
+        except pa.ArrowInvalid:
+            source.seek(0)
+            table = pa.ipc.open_stream(source).read_all()
+        for batch in table.to_batches(max_chunksize=10_000):
+            yield from batch.to_pylist()

@@ -1,0 +1,273 @@
+"""Replay: recompute releases in memory from the logs and the secret, and compare every byte.
+
+Raw log, clock log and ledger decide what a release contains, and the secret how it is blurred.
+So whatever crashed, was fenced or was repeated while a deployment ran, the same engine run once
+over the same logs must give the same records. Re-partitioned pipelines are replayed from their
+units log, whose order is the one that counts; that log is itself compared with what the raw log
+decodes to: nothing lost, nothing doubled.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...errors import ConfigError, EngineError
+from ...topics.config.load import Config
+from ...topics.config.model import Kafka
+from ...topics.events.decode import Raw
+from ..clock.genesis import read_ledger
+from ..clock.ledger import Ledger
+from ..deployment.model import Deployment, Pipeline
+from ..kafka.cluster import Cluster
+from ..kafka.logs import PartitionLog, read_topic
+from ..stages.gates import FRAMES
+from ..stages.step import Out
+from ..worker.startup import prepare
+from ..worker.topology import Plan, begin_of
+from .compare import Outcome, ReleaseCheck, compare_dead_letters
+from .compare_units import Comparison
+from .engine import STEP, Engine
+from .replay_clock import Clocked
+from .replay_logs import Span, StreamLog, frame, spans, timed
+
+AHEAD = 200_000  # events that a units log may be ahead of what is recomputed
+Report = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+
+
+@dataclass
+class Logs:
+    """What a replay reads; releases first, so that all of them can be explained.
+
+    Spans are read later, those of raw, units and clock logs while the engine runs.
+    """
+
+    releases: list[Span] = field(default_factory=list)
+    dead: dict[str, list[PartitionLog]] = field(default_factory=dict)
+    units: list[Span] = field(default_factory=list)
+    clock: Span = field(default_factory=lambda: Span("", 0, 0, 0))
+    read: Clocked = field(default_factory=lambda: Clocked())
+    ledger: Ledger = field(default_factory=Ledger)
+    raw: list[Span] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Raw records, or a little more: offsets without a record count too."""
+        return sum(span.end - span.begin for span in self.raw)
+
+
+def replay(
+    config: Config,
+    pipelines: Collection[str] = (),
+    windows: Collection[int] | None = None,
+    report: Report = lambda what, done, total: None,
+) -> Outcome:
+    """Recompute and compare what a deployment has released.
+
+    Args:
+        pipelines: names; all of them if empty.
+        windows: numbers of windows to compare; all of them if None.
+        report: told about progress.
+
+    Raises:
+        ConfigError: there is no such pipeline, or no noise key.
+        LedgerError: the ledger is broken, or a trigger was not paid for.
+        EngineError: a log cannot be read, or lacks what is needed.
+    """
+    plan = prepare(config)
+    deployment = select(plan.deployment, pipelines)
+    logs = read_logs(plan, deployment, report)
+    return recompute(plan, deployment, logs, windows, report)
+
+
+def recompute(
+    plan: Plan,
+    deployment: Deployment,
+    logs: Logs,
+    windows: Collection[int] | None = None,
+    report: Report = lambda what, done, total: None,
+) -> Outcome:
+    """Run the engine over the logs, raw ones as they are read, and compare."""
+    total, used = logs.size * max(len(deployment.pipelines), 1), 0
+
+    def progress(more: int) -> None:
+        nonlocal used
+        used += more
+        report("recomputing", used, max(total, used))
+
+    outcome = Outcome()
+    checks: dict[str, list[ReleaseCheck]] = defaultdict(list)
+    for p in deployment.pipelines:
+        mine = [t for t in logs.read.triggers if t.pipeline == p.name]
+        checks[p.release_topic].append(ReleaseCheck(p, mine, windows))
+    with _Streams(plan.config.kafka, deployment, logs, outcome, checks) as streams:
+        engine = Engine(
+            deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
+            progress, streams.sent, trim=True,
+        )  # fmt: skip
+        engine.run()
+        while streams.insist():
+            engine.run()
+        streams.finish()
+    for topic in {t for p in deployment.pipelines for t in _dead_topics(p)}:
+        compare_dead_letters(topic, engine.outs[topic], logs.dead[topic][0], outcome)
+    report("recomputing", max(total, used), max(total, used))
+    return outcome
+
+
+class _Streams:
+    """What is read while the engine runs or after it, and the checks that it goes through."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        deployment: Deployment,
+        logs: Logs,
+        outcome: Outcome,
+        releases: Mapping[str, Sequence[ReleaseCheck]],
+    ) -> None:
+        self._kafka = kafka
+        self._outcome = outcome
+        self._spans = logs.releases
+        self._releases = releases
+        self._checks = {
+            (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
+            for s in logs.units
+        }
+        frames = {source.topic for source in deployment.inputs if source.frames}
+        self.raw = {
+            (s.topic, s.partition): StreamLog(kafka, s, FRAMES if s.topic in frames else STEP)
+            for s in logs.raw
+        }
+        self.clock = StreamLog(kafka, logs.clock, STEP, make=timed)
+        self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
+
+    def _of_units(self, kafka: Kafka, span: Span) -> StreamLog:
+        check = self._checks[span.topic, span.partition]
+        return StreamLog(
+            kafka, span, FRAMES, whole=False, make=frame,
+            seen=lambda one: check.found(one.value), wait=lambda: check.ahead > AHEAD,
+        )  # fmt: skip
+
+    def sent(self, out: Out) -> bool:
+        """Take a recomputed record of a units or release topic; False if it is another."""
+        for check in self._releases.get(out.topic, ()):
+            check.expect(out)
+        if units := self._checks.get((out.topic, out.partition)):
+            units.sent(out.value or b"")
+        return units is not None or out.topic in self._releases
+
+    def insist(self) -> bool:
+        """Whether units logs were held back that must go on now, since nothing else does."""
+        held = [log.insist() for log in self.units.values()]
+        return any(held)
+
+    def finish(self) -> None:
+        """Read what no stage has asked for, and compare what is left."""
+        for place, log in self.units.items():
+            log.drain()
+            self._checks[place].finish()
+        for span in self._spans:
+            for committed in (True, False):
+                self._published(span, committed)
+        for checks in self._releases.values():
+            for check in checks:
+                check.finish(self._outcome)
+
+    def _published(self, span: Span, committed: bool) -> None:
+        def take(record: Raw) -> None:
+            for check in self._releases[span.topic]:
+                check.take(span.partition, record, committed)
+
+        log = StreamLog(self._kafka, span, STEP, whole=False, committed=committed, seen=take)
+        try:
+            log.drain()
+        finally:
+            log.close()
+
+    def __enter__(self) -> _Streams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for log in (self.clock, *self.raw.values(), *self.units.values()):
+            log.close()
+
+
+def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
+    """The same deployment with some of its pipelines only."""
+    known = [p.name for p in deployment.pipelines]
+    if strange := sorted(set(pipelines) - set(known)):
+        raise ConfigError(f"there is no pipeline {strange[0]!r}; there is {', '.join(known)}")
+    if not pipelines:
+        return deployment
+    inputs = (
+        replace(i, pipelines=tuple(p for p in i.pipelines if p.name in pipelines))
+        for i in deployment.inputs
+    )
+    return replace(deployment, inputs=tuple(i for i in inputs if i.pipelines))
+
+
+def read_logs(plan: Plan, deployment: Deployment, report: Report) -> Logs:
+    """Read what is needed, results before their causes: every release read is in the clock."""
+    kafka, names = plan.config.kafka, plan.names
+    reader = _Reader(kafka, report)
+    logs = Logs()
+    for p in deployment.pipelines:
+        if p.release_topic not in {span.topic for span in logs.releases}:
+            logs.releases += spans(kafka, p.release_topic, p.release_partitions)
+        for other in _dead_topics(p):
+            logs.dead[other] = reader.read(other, 1)
+    for p in deployment.pipelines:
+        if not p.direct:
+            logs.units += spans(kafka, names.units(p.name), p.units_partitions)
+    logs.clock = _read_clock(kafka, names.clock, logs.read)
+    logs.ledger = read_ledger(Cluster(kafka), deployment.name)
+    logs.read.check_paid(logs.ledger)
+    for source in deployment.inputs:
+        begins = begin_of(logs.ledger, source)
+        for span in spans(kafka, source.topic, source.partitions):
+            _check_whole(span, begins[span.partition])
+            logs.raw.append(span._replace(end=logs.read.end(span)))
+    for span in logs.units:
+        _check_whole(span, 0)
+    return logs
+
+
+class _Reader:
+    def __init__(self, kafka: Kafka, report: Report) -> None:
+        self._kafka = kafka
+        self._report = report
+        self._read = 0
+
+    def read(self, topic: str, partitions: int, committed: bool = True) -> list[PartitionLog]:
+        def advance(records: int) -> None:
+            self._read += records
+            self._report(f"reading {topic}", self._read, 0)
+
+        return read_topic(self._kafka, topic, partitions, committed, advance)
+
+
+def _check_whole(span: Span, needed: int) -> None:
+    if span.begin > needed:
+        raise EngineError(
+            f"{span.topic}-{span.partition} begins at offset {span.begin}: records from {needed} "
+            "on were deleted, and without them nothing can be recomputed; replay earlier, or keep "
+            "more"
+        )
+
+
+def _dead_topics(pipeline: Pipeline) -> list[str]:
+    return [t for t in (pipeline.dlq_topic, pipeline.late_topic) if t]
+
+
+def _read_clock(kafka: Kafka, topic: str, read: Clocked) -> Span:
+    """One pass over the clock log; the span that the engine is to read is what was read here."""
+    (span,) = spans(kafka, topic, 1)
+    _check_whole(span, 0)
+    log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=lambda t: read.take(t.record))
+    try:
+        log.drain()
+    finally:
+        log.close()
+    return span._replace(end=log.end)

@@ -1,0 +1,80 @@
+"""The clock log as a replay checks it: cuts never go back, and every trigger was paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...errors import EngineError, LedgerError
+from ...topics.records import Beat, ClockRecord, Trigger
+from ..clock.ledger import Ledger
+from ..clock.log import Entry
+from .replay_logs import Span
+
+
+class Clocked:
+    """What a pass over the clock log keeps of it: triggers, and how far it reaches."""
+
+    def __init__(self) -> None:
+        self.triggers: list[Trigger] = []
+        self._reached: dict[str, list[int]] = {}
+
+    def take(self, record: ClockRecord) -> None:
+        """Take the next record.
+
+        Raises:
+            EngineError: a beat or cut lies below an earlier one.
+        """
+        if isinstance(record, Trigger):
+            self.triggers.append(record)
+        if isinstance(record, Beat | Trigger):
+            _check_forward(record, self._reached)
+
+    def end(self, span: Span) -> int:
+        """The last cut or beat of a raw partition: nothing above it may be used."""
+        ends = self._reached.get(span.topic)
+        return 0 if ends is None else ends[span.partition]
+
+    def check_paid(self, ledger: Ledger) -> None:
+        """Every trigger was paid for by the charge it names.
+
+        Raises:
+            LedgerError: a trigger without its charge, or that counts other charges than there were.
+        """
+        epochs: dict[str, set[int]] = {}
+        for record in self.triggers:
+            epochs.setdefault(record.pipeline, set()).add(record.epoch)
+            _check_paid(record, ledger, len(epochs[record.pipeline]))
+
+
+def check_clock(entries: Iterable[Entry], ledger: Ledger) -> None:
+    """Every trigger was paid for by the charge it names, and no cut ever went back.
+
+    Raises:
+        LedgerError: a trigger without its charge, or that counts other charges than there were.
+        EngineError: a beat or cut lies below an earlier one.
+    """
+    read = Clocked()
+    for _, record in entries:
+        read.take(record)
+    read.check_paid(ledger)
+
+
+def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
+    charge = ledger.charges.get((trigger.pipeline, trigger.epoch))
+    place = f"trigger {trigger.ordinal} of pipeline {trigger.pipeline!r}"
+    if charge is None:
+        raise LedgerError(f"{place} was never charged")
+    if (charge.seq, charge.hash()) != (trigger.charge_seq, trigger.charge):
+        raise LedgerError(f"{place} names another charge than ledger record {charge.seq}")
+    if charge.body["config_hash"] != trigger.config_hash:
+        raise LedgerError(f"{place} ran under another configuration than was charged")
+    if trigger.epochs not in (0, epochs):  # 0: written before triggers said so
+        raise LedgerError(f"{place} states {trigger.epochs} epochs, {epochs} were charged by then")
+
+
+def _check_forward(record: ClockRecord, reached: dict[str, list[int]]) -> None:
+    for topic, offsets in record.offsets.items():  # type: ignore[union-attr]
+        before = reached.get(topic, [0] * len(offsets))
+        if any(now < then for now, then in zip(offsets, before, strict=True)):
+            raise EngineError(f"the clock log goes back on topic {topic}")
+        reached[topic] = offsets

@@ -1,0 +1,169 @@
+"""A partition that a replay reads in offset order, holding only what has not been taken yet."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ...errors import EngineError
+from ...topics.config.model import Kafka
+from ...topics.records import ClockRecord, decode_clock
+from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
+from ..stages.aggregate.stage import Frame
+
+BUFFER_KB = 4096  # fetched ahead of each partition
+
+
+class Span(NamedTuple):
+    """A stretch of one partition: offsets [begin, end)."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+
+
+def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
+    """What each partition of a topic holds now."""
+    client = consumer(kafka, True)
+    try:
+        found = []
+        for n in range(partitions):
+            place = TopicPartition(topic, n)
+            found.append(Span(topic, n, *client.get_watermark_offsets(place, PATIENCE_SECONDS)))
+        return found
+    finally:
+        client.close()
+
+
+class StreamLog:
+    """Committed records of a span, in order; the client is opened when it is first needed.
+
+    Args:
+        most: records given at once.
+        whole: the span must be readable to its end, else it ends where open transactions begin.
+        committed: False also gives records of aborted transactions.
+        make: what a shard is given for a message.
+        seen: told about each record once.
+        wait: says that nothing more should be given for now.
+    """
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        span: Span,
+        most: int,
+        *,
+        whole: bool = True,
+        committed: bool = True,
+        make: Callable[[Any], Any] = raw,
+        seen: Callable[[Any], None] = lambda record: None,
+        wait: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._kafka = kafka
+        self._span = span
+        self._most = most
+        self._whole = whole
+        self._committed = committed
+        self._make = make
+        self._seen = seen
+        self._wait = wait
+        self._client: Consumer | None = None
+        self._held: deque[Any] = deque()
+        self._finished = span.begin >= span.end
+        self._kept_back = self._forced = False
+        self.end = span.end
+
+    def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
+        """Up to ``limit`` records at or above ``offset``, and how far they are complete.
+
+        Offsets never go back from one call to the next.
+        """
+        limit = min(limit, self._most)
+        while self._held and self._held[0].offset < offset:
+            self._held.popleft()
+        self._kept_back = self._wait() and not self._forced and not self._finished
+        self._forced = False
+        if self._kept_back:
+            return [], offset
+        while len(self._held) < limit and not self._finished:
+            self._read(offset)
+        records = [self._held[n] for n in range(min(limit, len(self._held)))]
+        return records, records[-1].offset + 1 if len(records) == limit else max(self.end, offset)
+
+    def insist(self) -> bool:
+        """Nothing else moves: whether something was kept back; it is given next time."""
+        self._forced = self._kept_back
+        return self._forced
+
+    def drain(self) -> None:
+        """Read what nobody has asked for, so that all of it is seen."""
+        self._held.clear()
+        while not self._finished:
+            self._read(self.end)
+            self._held.clear()
+
+    def _read(self, offset: int) -> None:
+        if self._client is None:
+            self._client = consumer(
+                self._kafka, self._committed, {"queued.max.messages.kbytes": BUFFER_KB}
+            )
+            place = TopicPartition(self._span.topic, self._span.partition, self._span.begin)
+            self._client.assign([place])
+        message = self._client.poll(PATIENCE_SECONDS)
+        if message is None:
+            raise EngineError(f"{self._name} could not be read on: the broker is silent")
+        error = message.error()
+        if error is not None:
+            self._end_at(error, message.offset())
+        elif message.offset() >= self._span.end:
+            self._finish(self._span.end)
+        else:
+            record = self._make(message)
+            self._seen(record)
+            if record.offset >= offset:
+                self._held.append(record)
+
+    def _end_at(self, error: KafkaError, reached: int) -> None:
+        """The end of what is committed; an open transaction may hide the rest."""
+        if error.code() == KafkaError._PARTITION_EOF:
+            if self._whole and reached < self._span.end:
+                raise EngineError(f"{self._name} ends before offset {self._span.end}")
+            self._finish(min(reached, self._span.end))
+        elif not error.retriable():
+            raise EngineError(f"{self._name}: {error.str()}")
+
+    def _finish(self, end: int) -> None:
+        self._finished = True
+        self.end = end
+        self.close()
+
+    @property
+    def _name(self) -> str:
+        return f"{self._span.topic}-{self._span.partition}"
+
+    def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+class Timed(NamedTuple):
+    """A record of the clock topic and its place."""
+
+    offset: int
+    record: ClockRecord
+
+
+def timed(message: Any) -> Timed:
+    """A record of the clock topic."""
+    return Timed(message.offset(), decode_clock(message.value() or b""))
+
+
+def frame(message: Any) -> Frame:
+    """A record of a units topic."""
+    return Frame(message.offset(), message.value() or b"")

@@ -1,0 +1,1 @@
+"""From partial sums to releases: add up, close, add noise, publish."""

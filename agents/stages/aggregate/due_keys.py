@@ -1,0 +1,66 @@
+"""Which key rows a release reads: touched keys, those that are due, and public ones at first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....mechanisms.contract import Part, Rows
+from ....mechanisms.keys import Keys
+from ....topics.records import Trigger
+from ...deployment.model import Pipeline
+from ...state.store import Reader, scan_prefix
+from ..bound.stage import route, sortable
+from .key_rows import ROW, due_keys
+
+
+class Wanted:
+    """The choice of rows at one aggregate shard."""
+
+    def __init__(self, pipeline: Pipeline, partition: int) -> None:
+        self._pipeline = pipeline
+        self._partition = partition
+        self._all = pipeline.mechanism.load == "all"
+
+    def keys(self, reader: Reader, trigger: Trigger, touched: Keys, most: int) -> Keys | None:
+        """All keys in canonical order; None if more than ``most`` of them are due."""
+        if self._all:
+            stored = scan_prefix(reader, ROW + sortable(trigger.window))
+            wanted = {key[9:] for key, _ in stored}
+        else:
+            wanted = set(self.due(reader, trigger, None, most))
+            if len(wanted) > most:
+                return None
+        wanted.update(touched.tolist(), self.seeds(trigger, None))
+        return Keys.of(sorted(wanted))
+
+    def due(self, reader: Reader, trigger: Trigger, begun: bytes | None, most: int) -> list[bytes]:
+        """Keys after ``begun`` that are due; more than ``most`` if there are more."""
+        every = due_keys(reader, trigger.window, -1, begun, most + 1)
+        now = due_keys(reader, trigger.window, trigger.index, begun, most + 1)
+        return sorted({*every, *now})
+
+    def seeds(self, trigger: Trigger, begun: bytes | None) -> list[bytes]:
+        """Public keys of this shard that have no row yet."""
+        if trigger.index != 1 or self._pipeline.public_keys is None:
+            return []
+        keys = Keys.of(sorted(self._pipeline.public_keys))
+        home = route(keys, self._pipeline.cells_partitions)
+        mine = keys.take(np.flatnonzero(home == self._partition))
+        return [k for k in mine if begun is None or k > begun]
+
+    def live(self, trigger: Trigger, rows: Rows, part: Part) -> Rows:
+        """Without rows that only a stale index entry brought here."""
+        if self._all:
+            return rows
+        touched = set(part.key.tolist())
+        due = np.isin(rows.due, (-1, trigger.index))
+        keep = np.flatnonzero(due | np.fromiter((k in touched for k in rows.key), bool, len(due)))
+        return Rows(rows.key.take(keep), rows.cell[keep], rows.due[keep])
+
+    def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
+        """Rows with public ones due at every trigger, from the first on; and those alone."""
+        seeds = set(self.seeds(trigger, None))
+        public = np.fromiter((k in seeds for k in rows.key), bool, len(rows.key))
+        rows = rows._replace(due=np.where(public, -1, rows.due).astype(np.int32))
+        mine = np.flatnonzero(public)
+        return rows, Rows(rows.key.take(mine), rows.cell[mine], rows.due[mine])

@@ -1,0 +1,88 @@
+"""A release between its closing and its publication: computed rows wait in the shard's state.
+
+How many transactions a release takes to be *computed* depends on how many keys were read, which
+nobody may know. How many touch the release topic, and with how many records each, is a function of
+what is released: so computed rows are kept first, and published afterwards in chunks of a fixed
+number. A transaction leaves a marker only on partitions that it has sent records to.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from ....errors import EngineError
+from ....mechanisms.contract import Releases
+from ....mechanisms.keys import Keys
+from ....topics.records import Trigger
+from ...state.store import Changes, Reader, after
+
+OPEN = b"o"  # the release in progress
+HELD = b"h"  # its computed rows, by key
+MANIFEST = b"m"  # its manifest
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A release in progress.
+
+    Attributes:
+        trigger: which one.
+        computed: whether all of its rows are held; else they are still being computed.
+        done: the last key that was computed, or published; None before the first.
+    """
+
+    trigger: Trigger
+    computed: bool = False
+    done: bytes | None = None
+
+    @classmethod
+    def load(cls, reader: Reader) -> Pending | None:
+        """What is in progress, if anything is."""
+        (row,) = reader.get_many([OPEN])
+        return None if row is None else msgspec.msgpack.decode(row, type=cls)
+
+    def store(self, rows: Changes) -> None:
+        """Put it into the rows of a step."""
+        rows[OPEN] = msgspec.msgpack.encode(self)
+
+
+def hold(releases: Releases, rows: Changes) -> None:
+    """Keep computed rows: each value on its grid, then its variance."""
+    table = [releases.value.astype("<i8").view("<u8"), releases.variance.astype("<f8").view("<u8")]
+    blob = np.ascontiguousarray(np.concatenate(table, axis=1)).tobytes()
+    width = 16 * releases.value.shape[1]
+    for place, key in enumerate(releases.key.tolist()):
+        rows[HELD + key] = blob[place * width : (place + 1) * width]
+
+
+def held(reader: Reader, done: bytes | None, limit: int) -> tuple[Releases, bool]:
+    """The next ``limit`` held rows after key ``done``, and whether there are more."""
+    begin = HELD if done is None else HELD + done + b"\0"
+    found = list(islice(reader.scan(begin, after(HELD)), limit + 1))
+    taken = found[:limit]
+    table = np.frombuffer(b"".join(value for _, value in taken), "<u8")
+    table = table.reshape(len(taken), -1) if taken else table.reshape(0, 0)
+    columns = table.shape[1] // 2
+    releases = Releases(
+        Keys.of([key[1:] for key, _ in taken]),
+        np.ascontiguousarray(table[:, :columns]).view("<i8").astype(np.int64),
+        np.ascontiguousarray(table[:, columns:]).view("<f8").astype(np.float64),
+        np.zeros(len(taken), np.int32),
+        {},
+    )
+    return releases, len(found) > limit
+
+
+def published(releases: Releases, rows: Changes) -> None:
+    """Delete held rows that this step publishes."""
+    rows.update((HELD + key, None) for key in releases.key.tolist())
+
+
+def kept_manifest(reader: Reader) -> bytes:
+    """The manifest that was made when the last row was computed."""
+    (value,) = reader.get_many([MANIFEST])
+    if value is None:
+        raise EngineError("a held manifest has disappeared: delete the data folder and restart")
+    return value

@@ -1,0 +1,162 @@
+"""Released columns as records that anyone may read: rows, then one manifest per shard.
+
+Everything here is post-processing of `Releases` and public configuration. Bytes are the same on
+every machine: standard deviations and half widths of intervals are rounded to six significant
+digits, values are exact multiples of their public grid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+from ....mechanisms.contract import I64, Releases
+from ....topics.events.decode import utc
+from ....topics.events.keys import decode_key
+from ....topics.records import Trigger, encode
+from ...deployment import statement
+from ...deployment.model import Pipeline
+from ...deployment.statement import plain, significant
+from ..bound.stage import route
+from ..step import Out
+
+
+class Writer:
+    """Records of one trigger of one pipeline at one aggregate shard."""
+
+    def __init__(self, pipeline: Pipeline, trigger: Trigger, shard: int) -> None:
+        self._pipeline = pipeline
+        self._trigger = trigger
+        self._shard = shard
+        self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
+        start = pipeline.windows.start(trigger.window)
+        self._window = {"start": utc(start), "end": utc(start + pipeline.windows.length)}
+        self._millis = trigger.scheduled // 1000
+
+    def rows(self, releases: Releases) -> Iterator[Out]:
+        """One record per released key, in canonical key order."""
+        homes = route(releases.key, self._pipeline.release_partitions).tolist()
+        values, variances = releases.value.tolist(), releases.variance.tolist()
+        for row, key in enumerate(releases.key.tolist()):
+            record = self._row(key, values[row], variances[row])
+            yield self._out(self._record_key(key), encode(record), homes[row])
+
+    def manifest(self, public: dict[str, I64]) -> Out:
+        """Everything that all rows of this shard and trigger have in common."""
+        body = self._common | {
+            "schema": "hush.manifest/1",
+            "shard": self._shard,
+            "shards": self._pipeline.cells_partitions,
+            "public": {name: value.tolist() for name, value in sorted(public.items())},
+        }
+        return self.kept_manifest(encode(body))
+
+    def kept_manifest(self, value: bytes) -> Out:
+        """The record of a manifest that was made earlier."""
+        key = self._record_key(b"manifest:%d" % self._shard)
+        return self._out(key, value, self._shard % self._pipeline.release_partitions)
+
+    def _row(self, key: bytes, values: list[int], variances: list[float]) -> dict[str, Any]:
+        p, t = self._pipeline, self._trigger
+        body = {
+            "schema": "hush.release/1",
+            "release_id": release_id(t, key),
+            "pipeline": p.name,
+            "window": self._window,
+            "trigger": t.index,
+            "final": t.final,
+            "key": self._key(key),
+            "values": self._values(values, variances),
+        }
+        return self._common | body if p.full_rows else body
+
+    def _key(self, key: bytes) -> Any:
+        p = self._pipeline
+        if p.mechanism.inputs:
+            return key.hex()
+        return dict(zip(p.key_names, decode_key(key), strict=True))
+
+    def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
+        p = self._pipeline
+        every: dict[str, Any] = {}
+        for output, value, variance in zip(p.mechanism.outputs, values, variances, strict=True):
+            stddev = math.sqrt(variance) * float(output.grid)
+            every[output.name] = self._value(value * output.grid, stddev)
+        shown = {column: p.names.get(column, column) for column in every}
+        out = {name: every[column] for column, name in shown.items() if name is not None}
+        for name, column in p.means:
+            out[name] = self._mean(every["count"], every[column])
+        return out
+
+    def _value(self, exact: Fraction, stddev: float) -> dict[str, Any]:
+        rounded = significant(stddev)
+        # Rounded on its own: six digits of a large value would swallow the whole interval.
+        reach = Fraction(repr(significant(self._quantile * rounded)))
+        value = plain(exact)
+        body = {
+            "value": value,
+            "stddev": rounded,
+            "low": float(exact - reach),
+            "high": float(exact + reach),
+        }
+        if self._pipeline.non_negative:
+            body["display_value"] = max(value, 0)
+        return body
+
+    def _mean(self, count: dict[str, Any], total: dict[str, Any]) -> dict[str, Any] | None:
+        """Sum over count, with the delta method's error; null where the count is not positive.
+
+        The released sum is that of values centred on the clip interval plus the middle times
+        the count, so the error of the count cancels but for the distance to the middle.
+        """
+        if count["value"] <= 0:
+            return None
+        mean = total["value"] / count["value"]
+        spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
+        return self._value(Fraction(mean).limit_denominator(1_000_000), spread)
+
+    @cached_property
+    def _common(self) -> dict[str, Any]:
+        p, t = self._pipeline, self._trigger
+        return {
+            "schema": "hush.release/1",
+            "pipeline": p.name,
+            "window": self._window,
+            "trigger": t.index,
+            "triggers": p.mechanism.horizon,
+            "final": t.final,
+            "mechanism": p.config["mechanism"]["kind"],
+            "confidence_level": p.confidence,
+            "noise": {"distribution": statement.distribution(p.mechanism)},
+            "privacy": statement.privacy(p, t),
+            "bounds": statement.bounds(p),
+            "key_threshold": statement.key_threshold(p.mechanism, t.index),
+            "config_hash": t.config_hash,
+            "code_version": t.code_version,
+            "emitted_at": utc(t.scheduled),
+        }
+
+    def _record_key(self, key: bytes) -> bytes:
+        p, start = self._pipeline, self._window["start"]
+        return p.name.encode() + b"|" + start.encode() + b"|" + key
+
+    def _out(self, key: bytes, value: bytes, partition: int) -> Out:
+        return Out(self._pipeline.release_topic, partition, key, value, self._millis)
+
+
+def release_id(trigger: Trigger, key: bytes) -> str:
+    """Deterministic name of one released row; it contains the charge that paid for it."""
+    parts = (
+        trigger.charge.encode(),
+        trigger.pipeline.encode(),
+        str(trigger.window).encode(),
+        str(trigger.index).encode(),
+        key,
+    )
+    joined = b"".join(b"%d:%b" % (len(part), part) for part in parts)
+    return hashlib.sha256(joined).hexdigest()[:32]

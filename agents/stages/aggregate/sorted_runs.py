@@ -1,0 +1,120 @@
+"""Sorted runs: partial sums of micro-batches that are not closed yet and outgrew the memory."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ....errors import EngineError
+from ....mechanisms.contract import Part
+from ....topics.frames import Cells, decode, encode_cells, take_part
+from ...state.store import Changes, Reader, scan_prefix
+from ..bound.stage import sortable, unsortable
+
+RUN = b"f"
+Place = tuple[int, int]  # window, micro-batch
+
+
+class Chunk(NamedTuple):
+    """One frame of a run: a closed range of keys."""
+
+    row: bytes
+    first: bytes
+    last: bytes
+    rows: int
+
+
+class Runs:
+    """Index of the stored runs; the frames themselves stay in the store."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[Place, list[Chunk]] = defaultdict(list)
+        self._next = 0
+
+    @classmethod
+    def load(cls, reader: Reader) -> Runs:
+        """Index what is stored."""
+        runs = cls()
+        for row, value in scan_prefix(reader, RUN):
+            place = unsortable(row[1:9]), int.from_bytes(row[9:13], "big")
+            runs._chunks[place].append(_chunk(row, _part(value)))
+            runs._next = max(runs._next, int.from_bytes(row[13:17], "big") + 1)
+        return runs
+
+    def add(self, place: Place, part: Part) -> Changes:
+        """Rows of a new run; ``part`` is merged, so that it is in key order."""
+        rows: Changes = {}
+        prefix = RUN + sortable(place[0]) + place[1].to_bytes(4, "big")
+        prefix += self._next.to_bytes(4, "big")
+        self._next += 1
+        for number, frame in enumerate(encode_cells(0, *place, part)):
+            row = prefix + number.to_bytes(4, "big")
+            rows[row] = frame
+            self._chunks[place].append(_chunk(row, _part(frame)))
+        return rows
+
+    def drop(self, place: Place) -> Changes:
+        """Deletions of all runs of a micro-batch."""
+        return {chunk.row: None for chunk in self._chunks.pop(place, [])}
+
+    def below(self, floor: int) -> list[Place]:
+        """Micro-batches of windows before ``floor`` of which something is stored."""
+        return [place for place, chunks in self._chunks.items() if chunks and place[0] < floor]
+
+    def rows(self, place: Place) -> int:
+        """Rows stored for a micro-batch, keys of several runs counted several times."""
+        return sum(chunk.rows for chunk in self._chunks.get(place, ()))
+
+    def parts(self, reader: Reader, place: Place) -> list[Part]:
+        """All stored partial sums of a micro-batch."""
+        return [_read(reader, chunk) for chunk in self._chunks.get(place, ())]
+
+    def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
+        """The last key of a range after ``begun`` that reads about ``limit`` rows.
+
+        None if the range reaches the end of the micro-batch.
+        """
+        ahead = [c for c in self._chunks.get(place, ()) if begun is None or c.last > begun]
+        best: bytes | None = None
+        for end in sorted(chunk.last for chunk in ahead):
+            inside = sum(c.rows for c in ahead if c.first <= end)
+            if best is not None and inside > limit:
+                return best
+            best = end
+        return None
+
+    def range(
+        self, reader: Reader, place: Place, begun: bytes | None, end: bytes | None
+    ) -> Iterator[Part]:
+        """Partial sums of the keys in (begun, end]."""
+        for chunk in self._chunks.get(place, ()):
+            if (begun is None or chunk.last > begun) and (end is None or chunk.first <= end):
+                part = _read(reader, chunk)
+                keys = part.key.tolist()
+                inside = [
+                    row
+                    for row, key in enumerate(keys)
+                    if (begun is None or key > begun) and (end is None or key <= end)
+                ]
+                yield take_part(part, np.array(inside, np.intp))
+
+
+def _read(reader: Reader, chunk: Chunk) -> Part:
+    (value,) = reader.get_many([chunk.row])
+    if value is None:
+        raise EngineError("a stored run has disappeared: delete the data folder and restart")
+    return _part(value)
+
+
+def _part(frame: bytes) -> Part:
+    decoded = decode(frame)
+    if not isinstance(decoded, Cells):
+        raise EngineError("a stored run is not a frame of cells")
+    return decoded.part
+
+
+def _chunk(row: bytes, part: Part) -> Chunk:
+    return Chunk(row, part.key[0], part.key[-1], len(part.key))

@@ -1,0 +1,1 @@
+"""From slices to exact partial sums, within each privacy unit's contribution bound."""

@@ -1,0 +1,135 @@
+"""Released keys fed back to bound shards, for mechanisms that adapt to what is public."""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.contract import Releases
+from ...mechanisms.keys import Keys
+from ...topics.records import Selected, Trigger, encode
+from ..clock.log import ClockLog
+from ..state.store import Changes, Overlay, Reader, chunks
+from .bound.stage import sortable
+from .step import Out
+
+STATUS = b"s"
+_PER_RECORD = 2_000
+
+
+def changed_statuses(
+    topic: str, reader: Reader, trigger: Trigger, shard: int, releases: Releases, rows: Changes
+) -> Iterator[Out]:
+    """Records of keys whose public status is new; the statuses go into ``rows``."""
+    prefix = STATUS + sortable(trigger.window)
+    keys = releases.key.tolist()
+    before = Overlay(reader, rows).get_many([prefix + key for key in keys])
+    values = releases.status.astype("<i4").tobytes()
+    now = [values[i : i + 4] for i in range(0, len(values), 4)]
+    fresh = [(k, n) for k, b, n in zip(keys, before, now, strict=True) if b != n]
+    rows.update((prefix + key, value) for key, value in fresh)
+    for some in chunks(fresh, _PER_RECORD):
+        listed = [base64.b64encode(key).decode() for key, _ in some]
+        status = [int.from_bytes(value, "little", signed=True) for _, value in some]
+        record = Selected(trigger.window, trigger.index, shard, listed, status, False)
+        yield Out(topic, 0, None, encode(record))
+
+
+def finished(topic: str, trigger: Trigger, shard: int) -> Out:
+    """The record that says: all statuses of this trigger and shard have been sent."""
+    return Out(topic, 0, None, encode(Selected(trigger.window, trigger.index, shard, [], [], True)))
+
+
+class Feedback:
+    """What every worker knows of released keys, from the selected topic of one pipeline."""
+
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+        self._status: dict[int, dict[bytes, list[tuple[int, int]]]] = defaultdict(dict)
+        self._done: dict[tuple[int, int], set[int]] = defaultdict(set)
+        self._floor: int | None = None  # what came before it has been dropped
+
+    def apply(self, value: bytes) -> None:
+        """Take one record of the selected topic."""
+        record = msgspec.json.decode(value, type=Selected)
+        if self._floor is not None and record.window < self._floor:
+            return
+        if record.done:
+            self._done[record.window, record.trigger].add(record.shard)
+            return
+        known = self._status[record.window]
+        for text, status in zip(record.keys, record.status, strict=True):
+            known.setdefault(base64.b64decode(text), []).append((record.trigger, status))
+
+    def complete(self, window: int, trigger: int) -> bool:
+        """Whether all shards have released this trigger (true for triggers before the first)."""
+        return trigger < 1 or len(self._done.get((window, trigger), ())) == self._shards
+
+    def statuses(self, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
+        """(k,) public status of each key as of a trigger; 0 where there is none."""
+        known = self._status.get(window)
+        out = np.zeros(len(keys), np.int32)
+        if not known:
+            return out
+        for row, key in enumerate(keys.tolist()):
+            for trigger, status in known.get(key, ()):
+                if trigger <= as_of:
+                    out[row] = status
+        return out
+
+    def forget(self, below: int) -> None:
+        """Drop what is known of windows before ``below``."""
+        if self._floor is not None and below <= self._floor:
+            return
+        self._floor = below
+        for window in [w for w in self._status if w < below]:
+            del self._status[window]
+        for place in [p for p in self._done if p[0] < below]:
+            del self._done[place]
+
+    def reopen(self) -> int | None:
+        """Take records of all windows again; returns before which window some are missing."""
+        floor, self._floor = self._floor, None
+        return floor
+
+    def recall(self, fresh: Feedback, below: int) -> None:
+        """Fill in windows before ``below`` from one that has read the topic again.
+
+        Shards are running meanwhile: windows that they may need are not touched. Records that
+        came since `reopen` may be in both.
+        """
+        for window in [w for w in fresh._status if w < below]:
+            mine = self._status[window]
+            for key, history in fresh._status[window].items():
+                mine[key] = sorted({*history, *mine.get(key, ())})
+        for place in [p for p in fresh._done if p[0] < below]:
+            self._done[place] |= fresh._done[place]
+
+    def blank(self) -> Feedback:
+        """One that knows nothing yet."""
+        return Feedback(self._shards)
+
+
+def needed_from(
+    clock: ClockLog, pipeline: str, clocks: Sequence[int], closed: Sequence[int]
+) -> int | None:
+    """The first window whose feedback shards may still need; None if that cannot be told.
+
+    Args:
+        clocks: next clock entry of each ingest shard, as committed.
+        closed: last trigger that each bound shard has closed, as committed.
+    """
+    over = clock.over(pipeline)
+    if not clocks and not closed:
+        return over.floor(1 << 62)  # nobody here asks; a shard that comes has it read again
+    floors = [over.floor(ordinal) for ordinal in closed]
+    if clocks:
+        timeline = clock.timelines(min(clocks))[pipeline]
+        floors.append(None if timeline.first is None else timeline.floor)
+    known = [floor for floor in floors if floor is not None]
+    return min(known) if len(known) == len(floors) else None

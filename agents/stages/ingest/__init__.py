@@ -1,0 +1,1 @@
+"""From raw records and the clock log to slices of micro-batches."""

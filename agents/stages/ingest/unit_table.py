@@ -1,0 +1,128 @@
+"""Privacy units as the first stage meets them: numbered, with keyed digests and proper homes."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....mechanisms.keys import Keys
+
+KNOWN = 150_000  # units whose digest is remembered by one shard
+
+
+class UnitTable(dict[Any, int]):
+    """Numbers of the units that a shard met lately; a cache of bounded size, not state.
+
+    Args:
+        key: of the digests.
+        partitioner: that the input declares; "none" lets a unit be anywhere.
+        partitions: of the input.
+        partition: the one of this shard.
+        most: units above which the table begins again.
+    """
+
+    def __init__(
+        self, key: bytes, partitioner: str, partitions: int, partition: int, most: int = KNOWN
+    ) -> None:
+        super().__init__()
+        self._key = key
+        self._place = partitioner, partitions, partition
+        self._most = most
+        self._fresh: list[Any] = []
+        self._digests = np.empty((0, 16), np.uint8)
+        self._stray = np.empty(0, bool)
+
+    def __missing__(self, unit: Any) -> int:
+        """Number a unit that was not met lately."""
+        number = self[unit] = len(self)
+        self._fresh.append(unit)
+        return number
+
+    def look(self, units: Sequence[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """(n, 16) keyed digests, and (n,) which units do not belong into this partition.
+
+        Both are meaningless for None, which stands for a record without a unit.
+        """
+        if len(self) > self._most:
+            self.clear()
+            self._fresh.clear()
+            self._digests, self._stray = self._digests[:0], self._stray[:0]
+        number = np.fromiter(map(self.__getitem__, units), np.intp, len(units))
+        if self._fresh:
+            self._learn()
+        return self._digests[number], self._stray[number]
+
+    def _learn(self) -> None:
+        blob = b"".join(
+            hashlib.blake2b(encode_unit(unit), digest_size=16, key=self._key).digest()
+            for unit in self._fresh
+        )
+        fresh = np.frombuffer(blob, np.uint8).reshape(-1, 16)
+        self._digests = np.concatenate([self._digests, fresh])
+        self._stray = np.concatenate([self._stray, self._strays()])
+        self._fresh.clear()
+
+    def _strays(self) -> NDArray[np.bool_]:
+        partitioner, partitions, partition = self._place
+        if partitioner == "none":
+            return np.zeros(len(self._fresh), bool)
+        texts = Keys.of(map(partition_text, self._fresh))
+        return np.asarray(PARTITIONERS[partitioner](texts) % partitions != partition)
+
+
+def encode_unit(unit: object) -> bytes:
+    """Injective bytes of a unit's value or tuple of values."""
+    if isinstance(unit, str):
+        text = unit.encode()
+        return b"%d:s%b" % (len(text), text)
+    if isinstance(unit, tuple):
+        return b"".join(map(encode_unit, unit))
+    text = str(unit).encode()
+    return b"%d:i%b" % (len(text), text)
+
+
+def partition_text(unit: object) -> bytes:
+    """What a producer gives its partitioner: the unit as text."""
+    return str(unit).encode()
+
+
+def murmur2(keys: Keys) -> NDArray[np.int64]:
+    """The positive murmur2 hash of Kafka's Java clients, for a column of keys."""
+    m = np.uint32(0x5BD1E995)
+    widths = np.diff(keys.offsets)
+    state = np.uint32(0x9747B28C) ^ widths.astype(np.uint32)
+    starts = keys.offsets[:-1]
+    data = np.concatenate([keys.data, np.zeros(4, np.uint8)])
+    for block in range(int(widths.max(initial=0)) // 4):
+        live = np.flatnonzero(widths >= 4 * (block + 1))
+        word = _little(data, starts[live] + 4 * block, 4) * m
+        word = (word ^ (word >> np.uint32(24))) * m
+        state[live] = (state[live] * m) ^ word
+    rest = widths % 4
+    for left in (1, 2, 3):
+        live = np.flatnonzero(rest == left)
+        tail = _little(data, starts[live] + widths[live] - left, left)
+        state[live] = (state[live] ^ tail) * m
+    state = (state ^ (state >> np.uint32(13))) * m
+    state ^= state >> np.uint32(15)
+    return (state & np.uint32(0x7FFFFFFF)).astype(np.int64)
+
+
+def crc32(keys: Keys) -> NDArray[np.int64]:
+    """The CRC-32 of librdkafka's consistent partitioners, for a column of keys."""
+    return np.fromiter(map(zlib.crc32, keys.tolist()), np.int64, len(keys))
+
+
+def _little(data: NDArray[np.uint8], at: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
+    word = np.zeros(len(at), np.uint32)
+    for place in range(width):
+        word |= data[at + place].astype(np.uint32) << np.uint32(8 * place)
+    return word
+
+
+PARTITIONERS: dict[str, Callable[[Keys], NDArray[np.int64]]] = {"murmur2": murmur2, "crc32": crc32}

@@ -1,0 +1,59 @@
+"""Two small HTTP servers: public metrics and health, and the operator's metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from ...errors import EngineError
+
+Page = Callable[[], tuple[int, bytes]]
+CONTENT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def metrics_page(registry: CollectorRegistry) -> Page:
+    """All metrics of one registry."""
+    return lambda: (200, generate_latest(registry))
+
+
+def health_page(healthy: Callable[[], bool]) -> Page:
+    """200 if healthy, else 503; nothing else is said."""
+    return lambda: (200, b"ok\n") if healthy() else (503, b"not yet\n")
+
+
+def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
+    """Serve pages in a thread of their own.
+
+    Raises:
+        EngineError: the address is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version = "hush"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            page = pages.get(self.path.split("?")[0])
+            status, body = page() if page else (404, b"not here\n")
+            self.send_response(status)
+            self.send_header("Content-Type", CONTENT)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Requests are not logged."""
+
+    try:
+        server = ThreadingHTTPServer((host, port), Handler)
+    except OSError as error:
+        raise EngineError(
+            f"metrics cannot be served on {host}:{port} ({error.strerror}): "
+            "set another port, or 0 for none, in [engine]"
+        ) from None
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, name=f"web {port}", daemon=True).start()
+    return server

@@ -1,0 +1,145 @@
+"""Two registries: what anyone may scrape, and what is a function of raw data.
+
+The public one is an allowlist of configuration, schedule, budget and releases made. Every
+operational figure (throughput, lag, drops, sizes, delays) belongs to the operator's registry,
+which is served on another port, on the loopback unless configured otherwise.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter as Counting
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from ...topics.records import Trigger
+from ..deployment.model import Pipeline
+
+
+def code_version() -> str:
+    """Version of the installed package."""
+    try:
+        return version("hushstream")
+    except PackageNotFoundError:  # run from a source tree
+        return "0+source"
+
+
+class PublicMetrics:
+    """Functions of the configuration, the clock's schedule and the ledger alone."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        given: Any = {"registry": self.registry}
+        build = Gauge("hush_build_info", "What runs here.", ["version", "python"], **given)
+        build.labels(version=code_version(), python=platform.python_version()).set(1)
+        self.ready = Gauge("hush_ready", "Whether this worker serves.", **given)
+        names = ["pipeline", "mechanism", "outcome"]
+        self._releases = Counter("hush_releases", "Triggers by outcome.", names, **given)
+        self._last = Gauge(
+            "hush_last_release_timestamp_seconds",
+            "Scheduled time of the last trigger.",
+            ["pipeline"],
+            **given,
+        )
+        budget = ["pipeline", "unit"]
+        self._epsilon = Gauge("hush_epsilon_spent", "Sum over epochs.", budget, **given)
+        self._epsilon_limit = Gauge("hush_epsilon_limit", "Configured limit.", budget, **given)
+        self._delta = Gauge("hush_delta_spent", "Sum over epochs.", budget, **given)
+        self._delta_limit = Gauge("hush_delta_limit", "Configured limit.", budget, **given)
+        self._epoch = Gauge("hush_epsilon_epoch", "Per unit and epoch.", budget, **given)
+        self._left = Gauge("hush_budget_remaining_ratio", "Of the limit.", ["pipeline"], **given)
+        self._noise = Gauge(
+            "hush_noise_stddev", "At the last trigger.", ["pipeline", "level"], **given
+        )
+
+    def declare(self, pipeline: Pipeline) -> None:
+        """Publish what the configuration says."""
+        unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
+        self._epoch.labels(**unit).set(float(pipeline.epsilon))
+        if pipeline.limit_epsilon is not None:
+            self._epsilon_limit.labels(**unit).set(float(pipeline.limit_epsilon))
+        if pipeline.limit_delta is not None:
+            self._delta_limit.labels(**unit).set(float(pipeline.limit_delta))
+        error = pipeline.mechanism.error(pipeline.mechanism.horizon)
+        for output, stddev in zip(pipeline.mechanism.outputs, error.tolist(), strict=True):
+            labels = {"pipeline": pipeline.name, "level": output.name}
+            self._noise.labels(**labels).set(stddev * float(output.grid))
+
+    def spent(self, pipeline: Pipeline, epochs: int) -> None:
+        """Publish what the ledger says: the number of epochs charged is public."""
+        unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
+        self._epsilon.labels(**unit).set(float(pipeline.epsilon * epochs))
+        self._delta.labels(**unit).set(float(pipeline.delta * epochs))
+        if pipeline.limit_epsilon:
+            ratio = 1 - pipeline.epsilon * epochs / pipeline.limit_epsilon
+            self._left.labels(pipeline=pipeline.name).set(float(ratio))
+
+    def triggered(self, pipeline: Pipeline, trigger: Trigger) -> None:
+        """Count a scheduled trigger."""
+        self._outcome(pipeline, "published")
+        self._last.labels(pipeline=pipeline.name).set(trigger.scheduled / 1e6)
+
+    def refused(self, pipeline: Pipeline) -> None:
+        """Count a window that could not be paid for."""
+        self._outcome(pipeline, "refused")
+
+    def _outcome(self, pipeline: Pipeline, outcome: str) -> None:
+        kind = pipeline.config["mechanism"]["kind"]
+        self._releases.labels(pipeline=pipeline.name, mechanism=kind, outcome=outcome).inc()
+
+
+class OperatorMetrics:
+    """Exact figures of raw data: inside the trust boundary only."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        given: Any = {"registry": self.registry}
+        self._events = Counter(
+            "hush_events", "Events by outcome.", ["pipeline", "outcome"], **given
+        )
+        self._dead = Counter(
+            "hush_dead_letters", "Bad records by reason.", ["pipeline", "reason"], **given
+        )
+        self.step = Histogram(
+            "hush_step_duration_seconds",
+            "Time of one part of a step.",
+            ["stage"],
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+            **given,
+        )
+        self.delay = Histogram(
+            "hush_release_delay_seconds",
+            "From a trigger to its release.",
+            ["pipeline"],
+            buckets=(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300),
+            **given,
+        )
+        self.recovery = Gauge(
+            "hush_recovery_remaining_records", "Changelog rows to restore.", ["store"], **given
+        )
+        self.lag = Gauge("hush_lag_records", "Fetched and not applied.", ["store"], **given)
+        self.watermark = Gauge(
+            "hush_watermark_timestamp_seconds",
+            "Last beat used.",
+            ["pipeline", "partition"],
+            **given,
+        )
+        self.ledger_failures = Counter(
+            "hush_ledger_write_failures", "Lost transactions of the clock and ledger.", **given
+        )
+        self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
+
+    def count(self, counts: Counting[tuple[str, str]]) -> None:
+        """Add what one committed step did."""
+        for (pipeline, outcome), number in counts.items():
+            if outcome.startswith("invalid:"):
+                reason = outcome.removeprefix("invalid:")
+                self._dead.labels(pipeline=pipeline, reason=reason).inc(number)
+                outcome = "invalid"
+            if number:
+                self._events.labels(pipeline=pipeline, outcome=outcome).inc(number)
+        for pipeline in {name for name, outcome in counts if outcome == "accepted"}:
+            bounded = counts[pipeline, "seen"] - counts[pipeline, "accepted"]
+            self._events.labels(pipeline=pipeline, outcome="bounded").inc(max(bounded, 0))

@@ -1,0 +1,129 @@
+"""Unexpected errors told without their values.
+
+The text of an error that nobody foresaw may quote a record. A log at its default level is read
+by more people than raw data are, so it gets the type of such an error and the place in our code,
+nothing else. The whole text and traceback come at level `debug`: ``hush -v``, or
+``engine.log_level = "debug"``. Errors of our own (`HushError`) have texts without records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...errors import HushError
+
+PACKAGE = "hushstream"
+MORE = 'its text may quote records; run with -v, or log_level = "debug", inside the trust boundary'
+
+log = logging.getLogger(PACKAGE)
+
+
+def quoting() -> bool:
+    """Whether texts of unexpected errors may be shown: at level debug."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
+def where(error: BaseException) -> str:
+    """Type of an error and the innermost of our lines that it passed, without any value.
+
+    >>> where(ValueError("secret"))
+    'ValueError outside of hushstream'
+    """
+    place = f"outside of {PACKAGE}"
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module = str(frame.f_globals.get("__name__"))
+        if module.partition(".")[0] == PACKAGE:
+            place = f"at {module}:{line}"
+    return f"{type(error).__name__} {place}"
+
+
+def traced(error: BaseException) -> BaseException | None:
+    """The error if its traceback is to be logged: not that of our own, whose texts say all."""
+    return error if quoting() and not isinstance(error, HushError) else None
+
+
+def told(error: BaseException) -> str:
+    """What anybody may read of an error."""
+    if isinstance(error, HushError):
+        return str(error)
+    if isinstance(error, ImportError):  # speaks of modules, before there is any record
+        return f"{error} ({where(error)})"
+    more = "" if quoting() else f" ({MORE})"
+    return f"unexpected error: {where(error)}{more}"
+
+
+class Formatter(logging.Formatter):
+    """Formats log records of any library; errors in them become `where` unless `quoting`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Text of a record."""
+        if quoting():
+            return super().format(record)
+        shown = copy.copy(record)
+        shown.args = _veiled(record.args)
+        error = record.exc_info[1] if record.exc_info else None
+        shown.exc_info = shown.exc_text = None
+        text = super().format(shown)
+        if error is None or any(error is arg for arg in _listed(record.args)):
+            return text
+        return f"{text} [{where(error)}]"
+
+
+def _listed(args: Any) -> list[Any]:
+    return list(args.values() if isinstance(args, Mapping) else args or ())
+
+
+def _veiled(args: Any) -> Any:
+    if isinstance(args, Mapping):
+        return {name: _veil(arg) for name, arg in args.items()}
+    return args and tuple(map(_veil, args))
+
+
+class _Bare(str):
+    """A text that stands for an error, without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _veil(arg: Any) -> Any:
+    if isinstance(arg, BaseException) and not isinstance(arg, HushError):
+        return _Bare(where(arg))
+    # The text of a task that failed holds the text of its error.
+    return _Bare(f"<{type(arg).__name__}>") if isinstance(arg, asyncio.Future) else arg
+
+
+def on_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that no task waited for; for `loop.set_exception_handler`."""
+    error = context.get("exception")
+    log.error("%s", context["message"], exc_info=error)
+
+
+@contextlib.contextmanager
+def hooks() -> Iterator[None]:
+    """Errors of threads and finalisers go to the log, where they are veiled."""
+
+    def thread(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None:
+            log.error("a thread failed", exc_info=args.exc_value)
+
+    def finaliser(args: Any) -> None:
+        if args.exc_value is not None:
+            log.error("a finaliser failed", exc_info=args.exc_value)
+
+    before = threading.excepthook, sys.unraisablehook
+    threading.excepthook, sys.unraisablehook = thread, finaliser
+    try:
+        yield
+    finally:
+        threading.excepthook, sys.unraisablehook = before

@@ -1,0 +1,285 @@
+"""A shard: one stage over one partition, with its producer, its table and its changelog.
+
+A step is numbered below: compute, transact, store, acknowledge. The Kafka transaction is the
+only point at which anything becomes true; RocksDB follows it and can always be rebuilt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from operator import attrgetter
+from typing import Any
+
+from aiokafka.errors import IllegalOperation, ProducerFenced
+from faust.types import TP
+
+from ...topics.records import Marker, encode
+from ..kafka.clients import stop_quietly, through_outages, transactional_producer
+from ..kafka.transport import Interval
+from ..stages.gates import Stage
+from ..stages.step import Step
+from ..state.store import MARKER
+from .shard_state import LocalState, Shared
+from .transaction import transact
+
+log = logging.getLogger("hushstream.shard")
+
+_OFFSET = attrgetter("offset")
+MOST = 60_000  # records waiting at one shard before its partition is paused
+FENCED_SECONDS = 3.0
+
+
+class Shard:
+    """One stage over one partition of one topic.
+
+    Args:
+        tp: the input partition.
+        transactional_id: fences any other owner.
+        changelog: topic of this stage's state; same partition number.
+        on_full, on_free: pause and resume the input.
+        on_seek: ask for the input from another position.
+        begin: where the input began when the deployment did.
+        hold: rows kept in memory before they are written to disk.
+        on_open: awaited with the marker before the stage opens there.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        tp: TP,
+        stage: Stage,
+        transactional_id: str,
+        changelog: str,
+        on_flow: Callable[[TP, bool], None],
+        on_seek: Callable[[TP, int], Awaitable[None]],
+        on_failure: Callable[[BaseException], None],
+        begin: int = 0,
+        hold: int = 0,
+        on_open: Callable[[Marker], Awaitable[None]] | None = None,
+    ) -> None:
+        self.tp = tp
+        self._shared = shared
+        self._stage = stage
+        self._transactional_id = transactional_id
+        self._changelog = changelog
+        self._on_flow = on_flow
+        self._on_seek = on_seek
+        self._on_failure = on_failure
+        self._records: list[Any] = []
+        self._wake = asyncio.Event()
+        self._paused = False
+        self._task: asyncio.Task[None] | None = None
+        self._producer: Any = None
+        self._state = LocalState(shared, changelog, tp.partition, hold)
+        self._on_open = on_open
+        self._guard = threading.Lock()
+        self._closing = False
+        self._fetched = 0
+        self._reached = 0
+        self._begin = Marker(shared.genesis, begin)
+        self.marker = self._begin
+
+    @property
+    def applied(self) -> int:
+        """Offset before which everything is in the committed state."""
+        return self.marker.applied
+
+    @property
+    def wanted(self) -> int:
+        """The next input offset to fetch."""
+        return self._fetched
+
+    # -- opening ------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Fence earlier owners, restore the state, and start stepping."""
+        await through_outages(str(self.tp), self._acquire, self._let_go)
+        self._task = asyncio.create_task(self._run(), name=f"shard {self.tp}")
+        self.wake()
+
+    async def _acquire(self) -> None:
+        self._producer = transactional_producer(
+            self._shared.kafka, self._transactional_id, self._shared.transaction_timeout_ms
+        )
+        await self._producer.start()  # returns once an earlier owner's leftovers are aborted
+        self.marker = await self._state.open() or self._begin
+        if self._on_open is not None:
+            await self._on_open(self.marker)
+        self._stage.open(self._state.table, self.marker)
+        self._records.clear()
+        self._fetched = max(self.marker.applied, 0)
+
+    # -- input --------------------------------------------------------------------------------
+
+    def deliver(self, interval: Interval) -> None:
+        """Take an interval that was fetched; never waits."""
+        if interval.end <= self._fetched:
+            return  # fetched before a seek: we have it all
+        if interval.start > self._fetched:
+            self._ask(self._fetched)
+            return
+        fresh = interval.records
+        if interval.start < self._fetched:
+            fresh = [r for r in fresh if r.offset >= self._fetched]
+        self._records.extend(fresh)
+        self._fetched = interval.end
+        if len(self._records) > MOST and not self._paused:
+            self._paused = True
+            self._on_flow(self.tp, False)
+        self.wake()
+
+    def _ask(self, position: int) -> None:
+        task = asyncio.ensure_future(self._on_seek(self.tp, position))
+        task.add_done_callback(_consume_exception)
+
+    def forget_pause(self) -> None:
+        """Faust resumes every partition after a rebalance."""
+        self._paused = False
+
+    def wake(self) -> None:
+        """Look whether there is something to do."""
+        self._wake.set()
+
+    # -- stepping -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                if self._closing:
+                    return
+                await self._drain()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._on_failure(error)
+
+    async def _drain(self) -> None:
+        while not self._closing:
+            step = await self._compute()
+            self._release_records()
+            if step is None:
+                return
+            await self._until(step.not_before)
+            try:
+                await self._transact(step)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                await self._reopen(error)
+                return
+            await self._follow(step)
+
+    async def _compute(self) -> Step | None:
+        """1. The stage's pure function, on committed state."""
+        records, fetched = list(self._records), self._fetched
+        with self._shared.metrics.step.labels(stage="compute").time():
+            step: Step | None = await self._in_thread(
+                lambda: self._stage.step(self._state.table, self.marker, records, fetched)
+            )
+            return step
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Run work on the store off the event loop; the store is never closed under it."""
+
+        def guarded() -> Any:
+            with self._guard:
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._shared.executor, guarded)
+
+    def _release_records(self) -> None:
+        """Let go of what the stage has taken."""
+        position, held = self._stage.position, self._records
+        done = bisect_left(held, position, key=_OFFSET)
+        del held[:done]
+        if self._paused and len(self._records) < MOST // 2:
+            self._paused = False
+            self._on_flow(self.tp, True)
+
+    async def _until(self, not_before: int) -> None:
+        """Publish at the scheduled time plus a public delay, whatever the load."""
+        await asyncio.sleep(max(not_before / 1e6 - time.time(), 0.0))
+
+    async def _transact(self, step: Step) -> None:
+        """2. ONE transaction: records, changed rows, and last the marker."""
+        with self._shared.metrics.step.labels(stage="commit").time():
+            producer, partition = self._producer, self.tp.partition
+            self._reached = await transact(producer, step, self._changelog, partition)
+
+    async def _follow(self, step: Step) -> None:
+        """3. ONE write batch after the commit. 4. From here on it is applied."""
+        changes = {**step.rows, **step.local}
+        changes[MARKER] = encode(step.marker)
+        with self._shared.metrics.step.labels(stage="store").time():
+            await self._in_thread(lambda: self._state.write(changes, self._reached))
+        self.marker = step.marker
+        self._report(step)
+
+    def _report(self, step: Step) -> None:
+        """Operator's figures of a committed step."""
+        metrics = self._shared.metrics
+        metrics.count(step.counts)
+        name = f"{self.tp.topic}-{self.tp.partition}"
+        metrics.lag.labels(store=name).set(max(self._fetched - self.marker.applied, 0))
+        for pipeline, moment in step.watermark.items():
+            labels = {"pipeline": pipeline, "partition": str(self.tp.partition)}
+            metrics.watermark.labels(**labels).set(moment / 1e6)
+        for pipeline in [p for p, what in step.counts if what == "manifests"]:
+            late = max(time.time() - step.not_before / 1e6, 0.0)
+            metrics.delay.labels(pipeline=pipeline).observe(late)
+            if not step.counts[pipeline, "released"]:
+                log.info(
+                    "%s: shard %d released no key at this trigger; `hush plan` says how many "
+                    "units a key needs",
+                    pipeline,
+                    self.tp.partition,
+                )
+
+    async def measure(self) -> None:
+        """Size of the local state, for the operator; what is held goes to disk."""
+        size = await self._in_thread(self._state.size)
+        self._shared.metrics.state.labels(store=self._state.name).set(size)
+
+    async def _reopen(self, error: Exception) -> None:
+        """After any failed transaction: a new producer, and the state as it was committed."""
+        log.warning("%s: a transaction failed (%s); reopening", self.tp, type(error).__name__)
+        if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
+            # Somebody else owns this shard now; a rebalance will say so and close this one.
+            await asyncio.sleep(FENCED_SECONDS)
+        if self._closing:
+            return  # it is somebody else's: a new producer here would fence the new owner
+        await self._let_go()
+        await through_outages(str(self.tp), self._acquire, self._let_go)
+        await self._on_seek(self.tp, self._fetched)
+        self.wake()
+
+    # -- closing ------------------------------------------------------------------------------
+
+    async def close(self, patience: float = 3.0) -> None:
+        """Let the step in flight end, else cancel it: its transaction aborts."""
+        self._closing = True
+        if self._task is not None:
+            self.wake()
+            await asyncio.wait([self._task], timeout=patience)
+            if not self._task.done():
+                self._task.cancel()
+                await asyncio.wait([self._task], timeout=patience)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        if self._producer is not None:
+            await stop_quietly(self._producer)
+            self._producer = None
+        await self._in_thread(self._state.close)
+
+
+def _consume_exception(task: asyncio.Future[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.debug("a seek came too late: %s", type(task.exception()).__name__)

@@ -1,0 +1,148 @@
+"""A shard's local table: brought up to the end of its changelog, and let go of whatever happens."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rocksdict import Cache
+
+from ...errors import EngineError
+from ...topics.config.model import Kafka
+from ...topics.records import Marker
+from ..kafka.clients import read_to_end
+from ..stages.aggregate.key_rows import derived
+from ..state.store import MARKER, POSITION, Changes, RocksStore, discard
+from .metrics import OperatorMetrics
+
+STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the shards of one worker have in common."""
+
+    kafka: Kafka
+    genesis: str
+    data_dir: Path
+    cache: Cache
+    write_buffer_bytes: int
+    executor: Executor
+    metrics: OperatorMetrics
+    transaction_timeout_ms: int
+
+
+class LocalState:
+    """The table of one shard in RocksDB.
+
+    Args:
+        changelog, partition: where its rows are kept for ever.
+        hold: rows kept in memory before they are written to disk.
+    """
+
+    def __init__(self, shared: Shared, changelog: str, partition: int, hold: int) -> None:
+        self._shared = shared
+        self._changelog = changelog
+        self._partition = partition
+        self._hold = hold
+        self._path = shared.data_dir / shared.genesis / changelog / str(partition)
+        self._store: RocksStore | None = None
+        self._ready = False
+
+    @property
+    def name(self) -> str:
+        """Of this table in metrics."""
+        return f"{self._changelog}-{self._partition}"
+
+    @property
+    def table(self) -> RocksStore:
+        """The restored table.
+
+        Raises:
+            EngineError: it is closed.
+        """
+        if self._store is None or not self._ready:
+            raise EngineError(f"the state {self.name} is closed")
+        return self._store
+
+    async def open(self) -> Marker | None:
+        """Bring the table up to the end of its changelog, from nothing where in doubt.
+
+        Returns the marker that was committed last; None before the first step.
+        """
+        store = self._opened()
+        start = self._known(store)
+        if start is None and store.get_many([MARKER]) != [None]:
+            store = self._anew()
+        try:
+            await self._read(store, start)
+        except EngineError:  # compacted or trimmed below what we have: begin again
+            store = self._anew()
+            await self._read(store, None)
+        self._ready = True
+        (row,) = store.get_many([MARKER])
+        return None if row is None else msgspec.json.decode(row, type=Marker)
+
+    def write(self, changes: Changes, reached: int) -> None:
+        """One batch after a commit whose rows end at changelog offset ``reached``."""
+        self.table.write({**changes, POSITION: _position(reached)})
+
+    def size(self) -> int:
+        """Bytes on disk, with everything that was held in memory; 0 unless it is open."""
+        if self._store is None or not self._ready:
+            return 0
+        self._store.flush()
+        return self._store.size()
+
+    def close(self) -> None:
+        """Let go of the folder, even if opening was cancelled."""
+        if self._store is not None:
+            self._store.close()
+        self._store, self._ready = None, False
+
+    def _opened(self) -> RocksStore:
+        shared = self._shared
+        self._store = RocksStore(self._path, shared.cache, shared.write_buffer_bytes, self._hold)
+        return self._store
+
+    def _anew(self) -> RocksStore:
+        self.close()
+        discard(self._path)
+        return self._opened()
+
+    async def _read(self, store: RocksStore, start: int | None) -> None:
+        remaining = self._shared.metrics.recovery.labels(store=self.name)
+        lists = read_to_end(self._shared.kafka, self._changelog, self._partition, start)
+        async for records, position, end in lists:
+            _apply(store, records, position)
+            remaining.set(max(end - position, 0))
+
+    def _known(self, store: RocksStore) -> int | None:
+        """The changelog offset that the table reaches; None if it cannot be trusted."""
+        position, marker = store.get_many([POSITION, MARKER])
+        if position is None or marker is None:
+            return None
+        known = json.loads(position)
+        mine = msgspec.json.decode(marker, type=Marker).genesis == self._shared.genesis
+        fresh = 0 <= time.time() - known["time"] < STALE_SECONDS
+        return int(known["offset"]) if mine and fresh else None
+
+
+def _apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
+    changes: Changes = {}
+    for record in records:
+        changes[record.key] = record.value
+        changes.update(derived(record.key, record.value))
+    if records:
+        changes[POSITION] = _position(position)
+        store.write(changes)
+
+
+def _position(offset: int) -> bytes:
+    return json.dumps({"offset": offset, "time": time.time()}).encode()

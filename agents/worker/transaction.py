@@ -1,0 +1,48 @@
+"""The one transaction of a step: its records, its changed rows, and last the marker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import EngineError
+from ...topics.records import encode
+from ..kafka.clients import Content, fill
+from ..stages.step import Out, Step
+from ..state.store import MARKER
+
+
+async def transact(producer: Any, step: Step, changelog: str, partition: int) -> int:
+    """Commit a step; returns the offset of the changelog's last batch.
+
+    Raises:
+        EngineError: a record does not fit into a batch.
+        KafkaError: nothing of it happened, or all of it did and we were not told.
+    """
+    await producer.begin_transaction()
+    for (topic, number), outs in _grouped(step.out).items():
+        await _send(producer, topic, number, [out[2:] for out in outs])
+    rows: list[Content] = [(key, value, None, ()) for key, value in step.rows.items()]
+    rows.append((MARKER, encode(step.marker), None, ()))
+    last = await _send(producer, changelog, partition, rows)
+    await producer.commit_transaction()
+    return int((await last).offset)  # reading the rows of a batch again is harmless
+
+
+async def _send(producer: Any, topic: str, partition: int, records: Sequence[Content]) -> Any:
+    """Send records in batches; returns the future of the last one."""
+    future, sent = None, 0
+    while sent < len(records):
+        batch = producer.create_batch()
+        begun, sent = sent, fill(batch, records, sent)
+        if sent == begun:
+            raise EngineError(f"a record for {topic} is too large for one batch")
+        future = await producer.send_batch(batch, topic, partition=partition)
+    return future
+
+
+def _grouped(outs: Sequence[Out]) -> dict[tuple[str, int], list[Out]]:
+    groups: dict[tuple[str, int], list[Out]] = {}
+    for out in outs:
+        groups.setdefault((out.topic, out.partition), []).append(out)
+    return groups

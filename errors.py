@@ -1,0 +1,70 @@
+"""One error tree for the whole product.
+
+::
+
+    HushError
+     ├── ParameterError       a public parameter is out of range; names it and its value
+     ├── ContractError        a caller broke the contract of a mechanism (shapes, order, horizon)
+     ├── ConfigError          a configuration file or setting is wrong (topics)
+     ├── RecordError          one input record is bad; it goes to the dead-letter topic (topics)
+     ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
+     ├── BudgetError          a charge would exceed the budget (agents)
+     ├── EngineError          the engine cannot go on safely; the worker stops (agents)
+     └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)
+
+Messages name the parameter and its value, never a payload, a key or a count of private records.
+"""
+
+from __future__ import annotations
+
+
+class HushError(Exception):
+    """Base of every error that Hushstream raises on purpose."""
+
+
+class ParameterError(HushError, ValueError):
+    """A public parameter is out of range.
+
+    >>> raise ParameterError("epsilon", -1, "must be positive")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    ...
+    hushstream.errors.ParameterError: epsilon = -1: must be positive
+    """
+
+    def __init__(self, name: str, value: object, rule: str) -> None:
+        super().__init__(f"{name} = {value!r}: {rule}")
+        self.name = name
+        self.value = value
+        self.rule = rule
+
+
+class ContractError(HushError):
+    """A caller broke the contract between a mechanism and its runner."""
+
+
+class ConfigError(HushError):
+    """A configuration is wrong; the message names the line and the setting."""
+
+
+class RecordError(HushError):
+    """One input record is bad. ``reason`` is a public word, never the payload."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class LedgerError(HushError):
+    """The ledger is missing, broken, or belongs to something else."""
+
+
+class BudgetError(HushError):
+    """A charge would exceed the configured budget."""
+
+
+class EngineError(HushError):
+    """The engine cannot go on without risking the guarantee; the worker stops."""
+
+
+class BrokerError(HushError):
+    """The local broker cannot be fetched, started or stopped; the message says what to do."""

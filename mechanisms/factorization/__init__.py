@@ -1,0 +1,12 @@
+"""Factorisations of prefix sums, A = BC, and the noise processes that they give."""
+
+from .matrix import BITS, LAST, LONGEST, NAMES, Factorization, build
+
+__all__ = [
+    "BITS",
+    "LAST",
+    "LONGEST",
+    "NAMES",
+    "Factorization",
+    "build",
+]

@@ -1,0 +1,164 @@
+"""Exact evaluation of correlated noise on a public grid: the same integers on every machine.
+
+What is released at trigger t is S + (Bz)_t rounded to a public grid, S an exact integer and z
+integers in units of 2^-bits. It must be a function of S and z alone: last bits that depend on the
+order of a machine's additions would make a replay differ, and a rounding that is only nearly right
+would not be post-processing of the private y = Cx + z. As S is an integer, it is enough to
+round (Bz)_t.
+
+1. Rows of B that are small rationals (trees, first triggers) are evaluated in exact integers.
+2. All others are evaluated in doubles, with the error bound
+   |error| ≤ ‖z‖₂·(slack_t + (w+4)·2^-53·‖B_t‖₂): the distance of the row of doubles from the exact
+   row, and the rounding of an inner product of w terms in any order (Higham 2002, §3.1).
+3. Where a grid point lies within the bound (about one value in 10^9), Cw = z is solved in integers
+   of growing precision with directed error bounds until the floor is certain; in the end, for a
+   tie that no precision can decide, in rationals.
+"""
+
+from __future__ import annotations
+
+import operator
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import ContractError, ParameterError
+from ..contract import F64, I64
+from .matrix import Factorization
+from .tree import Row
+
+_ROWS = 2048  # rows of noise at a time: the doubles of a block stay near the core
+_EXACT = 2**53
+_SHORT = 16  # up to so many terms gathering them beats a matrix product
+_PRECISIONS = (96, 192, 384, 768)
+
+
+def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
+    """⌊steps·(Bz)_t⌋ exactly.
+
+    >>> from hushstream.mechanisms.factorization.matrix import build
+    >>> z = np.array([[4096, 0, 2048], [-1, 0, 0]])
+    >>> floors(build("tree", 2), np.array([1, 2]), z, 4).tolist()
+    [[4, 2], [-1, 0]]
+
+    Args:
+        factor: the factorisation.
+        triggers: (k,) within 1…T.
+        z: (r, w) noise in units of 2^-bits: the leading w coordinates, at least as many as the
+            triggers depend on.
+        steps: grid points per record, a power of two up to 2^bits.
+
+    Returns:
+        (r, k) integers, in units of 1/steps.
+
+    Raises:
+        ContractError: a trigger lies outside the horizon, coordinates are missing, or the noise is
+            too large for exact doubles.
+        ParameterError: ``steps`` is not such a power of two.
+    """
+    if steps < 1 or steps & (steps - 1) or steps > 1 << factor.bits:
+        raise ParameterError("steps", steps, f"must be a power of two up to 2^{factor.bits}")
+    if len(triggers) and not 1 <= triggers.min() <= triggers.max() <= factor.horizon:
+        raise ContractError(f"triggers must lie between 1 and {factor.horizon}")
+    if len(triggers) and z.shape[1] < factor.width[triggers - 1].max():
+        raise ContractError(f"{z.shape[1]} noise coordinates do not reach the last trigger")
+    out = np.empty((len(z), len(triggers)), np.int64)
+    simple, dense = _split(factor, triggers, z)
+    short = {column: row for column, row in simple.items() if len(row[0]) <= _SHORT}
+    long = {column: row for column, row in simple.items() if len(row[0]) > _SHORT}
+    for column, (numerators, denominator) in short.items():
+        total = (z[:, list(numerators)] * np.array(list(numerators.values()))).sum(axis=1)
+        out[:, column] = total // (denominator * ((1 << factor.bits) // steps))
+    for begin in range(0, len(z), _ROWS):
+        block = z[begin : begin + _ROWS]
+        out[begin : begin + _ROWS, dense] = _dense(factor, triggers[dense], block, steps)
+        out[begin : begin + _ROWS, list(long)] = _rational(
+            list(long.values()), block, (1 << factor.bits) // steps
+        )
+    return out
+
+
+def nearest(factor: Factorization, triggers: I64, z: I64) -> I64:
+    """(r, k) integers nearest to (Bz)_t, halves rounded up, exactly; see `floors`."""
+    return (floors(factor, triggers, z, 2) + 1) >> 1
+
+
+def _split(factor: Factorization, triggers: I64, z: I64) -> tuple[dict[int, Row], I64]:
+    """Columns whose sums are exact integers in doubles, and all others."""
+    largest = int(max(z.max(initial=0), -z.min(initial=0)))
+    simple: dict[int, Row] = {}
+    for column, trigger in enumerate(triggers.tolist()):
+        row = factor.rational(trigger)
+        if row and largest * sum(row[0].values()) < _EXACT and row[1] << factor.bits < _EXACT:
+            simple[column] = row
+    dense = [column for column in range(len(triggers)) if column not in simple]
+    return simple, np.array(dense, np.int64)
+
+
+def _rational(rows: list[Row], z: I64, scale: int) -> I64:
+    """(r, k) ⌊Σ numerator·z/(denominator·scale)⌋; all partial sums are integers below 2^53."""
+    width = 1 + max((max(row[0]) for row in rows), default=-1)
+    weights = np.zeros((width, len(rows)))
+    for column, (numerators, _) in enumerate(rows):
+        weights[list(numerators), column] = list(numerators.values())
+    totals: I64 = (z[:, :width].astype(np.float64) @ weights).astype(np.int64)
+    return totals // np.array([denominator * scale for _, denominator in rows], np.int64)
+
+
+def _dense(factor: Factorization, triggers: I64, z: I64, steps: int) -> I64:
+    if len(triggers) == 0 or len(z) == 0:
+        return np.empty((len(z), len(triggers)), np.int64)
+    width = int(factor.width[triggers - 1].max())
+    noise, scale = z[:, :width].astype(np.float64), steps * 2.0**-factor.bits
+    value = (noise @ factor.rows(triggers)[:, :width].T) * scale
+    bound = _bounds(factor, triggers, noise) * scale
+    if not (np.abs(z).max() < _EXACT and np.abs(value).max() < _EXACT / 4):
+        raise ContractError("noise is too large for exact doubles")
+    out: I64 = np.floor(value).astype(np.int64)
+    for row, column in np.argwhere(np.abs(value - np.rint(value)) <= bound):
+        out[row, column] = _certain(factor, int(triggers[column]), z[row].tolist(), steps)
+    return out
+
+
+def _bounds(factor: Factorization, triggers: I64, noise: F64) -> F64:
+    """(r, k) bounds of the error of the products, in grid units."""
+    at = triggers - 1
+    terms = factor.slack[at] + (factor.width[at] + 4) * 2.0**-53 * factor.row_norms[at]
+    sizes: F64 = np.sqrt(np.einsum("ij,ij->i", noise, noise)) * 1.001
+    return sizes[:, None] * terms
+
+
+def _certain(factor: Factorization, trigger: int, z: list[int], steps: int) -> int:
+    """⌊steps·(Bz)_t⌋ of one row of noise, by integers of growing precision."""
+    row = factor.rational(trigger)
+    if row:
+        total = sum(weight * z[place] for place, weight in row[0].items())
+        return total * steps // (row[1] << factor.bits)
+    # Coordinates that are known are 0, and so is w up to the first that is not: a key that has just
+    # become public has a single one, of which every few give a tie.
+    begin = next((place for place, one in enumerate(z[:trigger]) if one), trigger)
+    C, z = factor.C[begin:trigger, begin:trigger].tolist(), z[begin:trigger]
+    for precision in _PRECISIONS:
+        # The remainders of the divisions, 0 ≤ r_j < C_jj < 2^(bits+1), move it by |B_t·r|/2^bits.
+        error = 2 * int(factor.norm1(trigger)) + 2
+        total = sum(_solve(C, z, precision))
+        low, high = ((total + sign * error) * steps >> precision for sign in (-1, 1))
+        if low == high:
+            return low
+    return _tie(C, z, steps)
+
+
+def _solve(C: list[list[int]], z: list[int], precision: int) -> list[int]:
+    """w with Cw ≈ z, in units of 2^-precision, each rounded down."""
+    w: list[int] = []
+    for j, row in enumerate(C):
+        rest = (z[j] << precision) - sum(map(operator.mul, row, w))
+        w.append(rest // row[j])
+    return w
+
+
+def _tie(C: list[list[int]], z: list[int], steps: int) -> int:
+    w: list[Fraction] = []
+    for j, row in enumerate(C):
+        w.append((z[j] - sum(map(operator.mul, row, w), Fraction(0))) / row[j])
+    return int(sum(w, Fraction(0)) * steps // 1)

@@ -1,0 +1,263 @@
+"""Matrix factorisations of prefix sums, A = BC: the noise of a whole stream of releases at once.
+
+With x_t what arrives in micro-batch t, y = Cx + z is private and S + Bz = B·y is what is
+released: A x blurred by correlated noise, post-processing of y (Denisov, McMahan, Rush, Smith &
+Thakurta 2022). C is a matrix of integers on a dyadic grid, in units of 2^-bits, and so is z; hence
+y lies on that grid and discrete Gaussian noise hides it. B = AC⁻¹ is exactly what that integer
+matrix implies; the doubles in `Factorization.B` approximate it with a proved error.
+
+=================  ======================================================================
+``tree``           binary tree, plain popcount estimator (Chan, Shi & Song 2011)
+``honaker``        binary tree, bottom-up estimator (Honaker 2015)
+``sqrt-toeplitz``  c(x) = (1-x)^-½ (Henzinger & Upadhyay 2022)
+``blt``            buffered linear Toeplitz (McMahan, Xu & Zhang 2024)
+``terminal``       optimal for errors weighted towards the last trigger (Denisov et al. 2022)
+``final``          the same with 16 times the weight on the last trigger
+=================  ======================================================================
+
+*Sensitivity.* Records of one unit in one key, m in all, however spread over time, move Cx by at
+most m times the largest column norm in Euclidean norm, by the triangle inequality; the bound is
+attained at a single time. With C lower triangular (in the order of noise coordinates) this holds
+for adaptively chosen contributions too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from ...errors import ContractError, ParameterError
+from ..contract import F64, I64
+from ..validate import at_least, one_of
+from . import _exact, terminal, toeplitz, tree
+
+BITS = 12
+"""Default grid of C and of the noise: 2^-12. Finer grids need slower samplers."""
+
+_B_BITS = 50
+_NORM_GRID = 2.0**30
+
+
+@dataclass(frozen=True, eq=False)
+class Factorization:
+    """One factorisation A = BC for a public horizon T, with m noise coordinates.
+
+    Attributes:
+        name: its name, see `NAMES`.
+        horizon: T, the number of triggers.
+        bits: C and the noise are multiples of 2^-bits.
+        C: (m, T) integers in units of 2^-bits; read-only.
+        B: (T, m) doubles near AC⁻¹; read-only.
+        slack: (T,) bound of the Euclidean distance of each row of ``B`` from the exact row.
+        row_norms: (T,) ‖B_t‖₂ of the exact rows, rounded up to 2^-30; noise of variance σ² per
+            coordinate gives releases of standard deviation σ·row_norms.
+        row_sums: (T,) ‖B_t‖₁ of the exact rows, rounded up to 2^-30.
+        width: (T,) number of leading noise coordinates that trigger t depends on.
+        sensitivity2: the largest squared column norm of C, exact, in records².
+        core: the integers that determine C.
+        rational: the exact row of B at a trigger where it is simple and rational, else None.
+    """
+
+    name: str
+    horizon: int
+    bits: int
+    C: I64
+    B: F64
+    slack: F64
+    row_norms: F64
+    row_sums: F64
+    width: I64
+    sensitivity2: Fraction
+    core: I64
+    rational: Callable[[int], tree.Row | None]
+
+    def rows(self, triggers: I64) -> F64:
+        """(k, m) rows of ``B`` for k triggers in 1…T.
+
+        Raises:
+            ContractError: a trigger lies outside the horizon.
+        """
+        if len(triggers) and not 1 <= triggers.min() <= triggers.max() <= self.horizon:
+            raise ContractError(f"triggers must lie between 1 and {self.horizon}")
+        rows: F64 = self.B[triggers - 1]
+        return rows
+
+    def norm2(self, trigger: int) -> Fraction:
+        """‖B_t‖₂² of the exact row, rounded up."""
+        return Fraction(float(self.row_norms[trigger - 1])) ** 2
+
+    def norm1(self, trigger: int) -> Fraction:
+        """‖B_t‖₁ of the exact row, rounded up."""
+        return Fraction(float(self.row_sums[trigger - 1]))
+
+    @property
+    def noises(self) -> int:
+        """m, the number of noise coordinates; also how many of them one unit can touch in a key."""
+        return len(self.C)
+
+    def errors(self) -> F64:
+        """(T,) row norms at unit sensitivity: what factorisations are compared by."""
+        column: float = float(self.sensitivity2) ** 0.5
+        return self.row_norms * column
+
+    def digest(self) -> str:
+        """SHA-256 of everything that shapes the noise: equal digests, equal releases.
+
+        It belongs into the configuration that a charge pays for, so that a machine that computes
+        another C stops instead of putting one noise on two contents.
+        """
+        head = f"{self.name}:{self.horizon}:{self.bits}:".encode()
+        norms = np.ascontiguousarray(self.row_norms, "<f8").tobytes()
+        return hashlib.sha256(
+            head + np.ascontiguousarray(self.core, "<i8").tobytes() + norms
+        ).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def build(name: str, horizon: int, bits: int = BITS) -> Factorization:
+    """The factorisation ``name`` for ``horizon`` triggers.
+
+    >>> f = build("honaker", 8)
+    >>> [round(float(norm) ** 2, 4) for norm in f.row_norms]
+    [1.0, 0.6667, 1.6667, 0.5714, 1.5714, 1.2381, 2.2381, 0.5333]
+    >>> f.sensitivity2, f.noises
+    (Fraction(4, 1), 15)
+
+    Args:
+        name: one of `NAMES`.
+        horizon: T ≥ 1, at most `LONGEST` of the name.
+        bits: 4…16, the grid 2^-bits of C and of the noise.
+
+    Raises:
+        ParameterError: the name is unknown, or a number is out of range.
+    """
+    one_of("name", name, NAMES)
+    if at_least("horizon", horizon, 1) > LONGEST[name]:
+        raise ParameterError("horizon", horizon, f"at most {LONGEST[name]} for {name!r}")
+    if not 4 <= at_least("bits", bits, 4) <= 16:
+        raise ParameterError("bits", bits, "must lie between 4 and 16")
+    made = _BUILDERS[name](name, horizon, bits)
+    for array in (made.C, made.B, made.slack, made.row_norms, made.row_sums, made.width, made.core):
+        array.flags.writeable = False
+    return made
+
+
+def _of_tree(name: str, horizon: int, bits: int) -> Factorization:
+    row_of = tree.popcount_row if name == "tree" else tree.honaker_row
+    C = tree.encoder(horizon, bits)
+    B, norms, sums = np.zeros(C.T.shape), np.empty(horizon), np.empty(horizon)
+    for step in range(1, horizon + 1):
+        numerators, common = row_of(step)
+        places, values = list(numerators), np.array(list(numerators.values()), np.float64)
+        B[step - 1, places] = values / common
+        norms[step - 1] = float(tree.norm2((numerators, common))) ** 0.5
+        sums[step - 1] = sum(numerators.values()) / common
+    width = np.array([2 * t - t.bit_count() for t in range(1, horizon + 1)], np.int64)
+    # Each entry is correctly rounded: relative error 2^-53, none where all are 0 or 1.
+    slack = norms * (2.0**-52 if name == "honaker" else 0.0)
+    exact = Fraction(horizon.bit_length())
+    return Factorization(
+        name, horizon, bits, C, B, slack, _up(norms), _up(sums), width, exact, C, row_of
+    )
+
+
+def _of_toeplitz(name: str, horizon: int, bits: int) -> Factorization:
+    column = toeplitz.sqrt_column if name == "sqrt-toeplitz" else toeplitz.blt_column
+    core = toeplitz.encoder(column(horizon), bits)
+    b = _on_grid(_exact.series_solve(core.astype(np.float64) * 2.0**-bits))
+    slack = np.full(horizon, _series_error(b, core, bits))
+    norms, sums = np.sqrt(np.cumsum(b * b)), np.cumsum(np.abs(b))
+    exact = Fraction(sum(int(c) ** 2 for c in core), 4**bits)
+    C, B = toeplitz.banded(core), toeplitz.banded(b)
+    return _triangular((name, horizon, bits), (C, B), (slack, norms, sums), exact, core)
+
+
+def _of_terminal(name: str, horizon: int, bits: int) -> Factorization:
+    C = terminal.encoder(horizon, bits, LAST[name])
+    B = _on_grid(_exact.prefix_solve(C.astype(np.float64) * 2.0**-bits))
+    slack, sums = _row_errors(B, C, bits), _exact.row_sums(np.abs(B))
+    exact = Fraction(int((C * C).sum(axis=0).max()), 4**bits)
+    norms = np.sqrt(_exact.row_sums(B * B))
+    return _triangular((name, horizon, bits), (C, B), (slack, norms, sums), exact, C)
+
+
+def _triangular(
+    head: tuple[str, int, int],
+    matrices: tuple[I64, F64],
+    rows: tuple[F64, F64, F64],
+    sensitivity2: Fraction,
+    core: I64,
+) -> Factorization:
+    name, horizon, bits = head
+    slack, norms, sums = rows
+    width = np.arange(1, horizon + 1, dtype=np.int64)
+    norms, sums = _up(norms + slack), _up(sums + slack * np.sqrt(width))
+    first = ({0: 1 << bits}, int(core.flat[0]))
+
+    def rational(trigger: int) -> tree.Row | None:
+        return first if trigger == 1 else None
+
+    return Factorization(
+        name, horizon, bits, *matrices, slack, norms, sums, width, sensitivity2, core, rational
+    )
+
+
+def _on_grid(B: F64) -> F64:
+    return np.rint(B * 2.0**_B_BITS) * 2.0**-_B_BITS
+
+
+def _up(values: F64) -> F64:
+    # 1e-12 covers the rounding errors of sums of up to 2^14 doubles.
+    return np.ceil(values * (1 + 1e-12) * _NORM_GRID) / _NORM_GRID
+
+
+def _row_errors(B: F64, C: I64, bits: int) -> F64:
+    """Bound of ‖B_t - (AC⁻¹)_t‖₂ for each row of B.
+
+    With the residual R = A - BC, AC⁻¹ - B = RC⁻¹. The differences X of successive rows of B satisfy
+    XC = I - DR, so ‖C⁻¹‖ ≤ ‖X‖_F/(1 - ‖DR‖_F), and ‖DR‖_F ≤ 2‖R‖_F.
+    """
+    high, low = _exact.product(B, C)
+    residual = (np.tril(np.full(C.shape, 2.0**bits)) - high - low) * 2.0**-bits
+    size = float(np.linalg.norm(residual))
+    if size > 0.25:
+        raise ParameterError("horizon", len(C), "the factorisation is too ill-conditioned")
+    inverse = float(np.linalg.norm(np.diff(B, axis=0, prepend=0.0))) / (1 - 2 * size)
+    lengths: F64 = np.linalg.norm(residual, axis=1)
+    return (lengths + 2.0**-60) * inverse * 1.001
+
+
+def _series_error(b: F64, core: I64, bits: int) -> float:
+    """The same bound for Toeplitz matrices, by Young's inequality on their series."""
+    high = np.rint(b * 2.0**25) * 2.0**-25
+    c, size = core.astype(np.float64), len(core)
+    parts = np.convolve(high, c)[:size], np.convolve(b - high, c)[:size]
+    residual = (2.0**bits - parts[0] - parts[1]) * 2.0**-bits
+    gap = 2 * float(np.abs(residual).sum())
+    if gap > 0.5:
+        raise ParameterError("horizon", size, "the factorisation is too ill-conditioned")
+    inverse = float(np.abs(np.diff(b, prepend=0.0)).sum()) / (1 - gap)
+    return (float(np.linalg.norm(residual)) + 2.0**-60) * inverse * 1.001
+
+
+_BUILDERS: dict[str, Callable[[str, int, int], Factorization]] = {
+    "tree": _of_tree,
+    "honaker": _of_tree,
+    "sqrt-toeplitz": _of_toeplitz,
+    "blt": _of_toeplitz,
+    "terminal": _of_terminal,
+    "final": _of_terminal,
+}
+NAMES = tuple(_BUILDERS)
+LONGEST = {
+    "tree": 2048, "honaker": 2048, "sqrt-toeplitz": 16384, "blt": 16384, "terminal": 2048,
+    "final": 1024,
+}  # fmt: skip
+"""Longest horizon of each: a dense matrix, or a column of a Toeplitz matrix."""
+LAST = {"terminal": 1, "final": 16}
+"""κ of each terminal-weighted factorisation: how much of ω = κT the last trigger has."""

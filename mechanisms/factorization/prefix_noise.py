@@ -1,0 +1,107 @@
+"""One noisy prefix sum per key: where a factorisation, a variance and noise labels meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ParameterError
+from .. import accounting, factorization
+from ..contract import F64, I64, Noise
+from ..keys import Keys
+from . import exact_rounding as grid
+from .matrix import Factorization
+
+STEPS = 256
+"""Noise is rounded down to 1/STEPS before it is added to integers or compared."""
+
+_CHUNK = 1 << 22  # draws at a time
+
+
+def chosen(name: str, horizon: int) -> str:
+    """The factorisation meant by a configured name; "auto" is the most accurate that fits."""
+    names = {"toeplitz": "sqrt-toeplitz"}
+    if name == "auto":
+        return "terminal" if horizon <= 1024 else "blt"
+    return names.get(name, name)
+
+
+@dataclass(frozen=True)
+class Process:
+    """Correlated noise of one quantity and lane, for every key of a window.
+
+    Attributes:
+        purpose: what the noise is for; part of every label.
+        name: factorisation.
+        horizon: triggers per window.
+        variance: of each discrete Gaussian, in squared steps of the factorisation's grid.
+    """
+
+    purpose: str
+    name: str
+    horizon: int
+    variance: Fraction
+
+    @property
+    def factor(self) -> Factorization:
+        return factorization.build(self.name, self.horizon)
+
+    def at(self, noise: Noise, keys: Keys, t: int, since: I64) -> I64:
+        """(r,) noise at trigger t in 1/STEPS, rounded down.
+
+        ``since`` (r,): coordinates that are complete by that trigger are left out, because the
+        process of that key had no data then and its noise is known to everybody.
+        """
+        return self._floors(noise, keys, np.array([t]), since)[:, 0]
+
+    def ahead(self, noise: Noise, keys: Keys, t: int, since: I64 | None = None) -> I64:
+        """(r, T-t+1) noise at triggers t…T in 1/STEPS, rounded down; ``since`` as for `at`."""
+        return self._floors(noise, keys, np.arange(t, self.horizon + 1), since)
+
+    def _floors(self, noise: Noise, keys: Keys, triggers: I64, since: I64 | None) -> I64:
+        out = np.empty((len(keys), len(triggers)), np.int64)
+        index = np.arange(self.factor.width[triggers[-1] - 1])
+        for rows in self.chunks(np.arange(len(keys)), len(index)):
+            z = noise.gauss(self.purpose, keys.take(rows), index, self.variance)
+            if since is not None:
+                z[index < self._known(since[rows])[:, None]] = 0
+            out[rows] = grid.floors(self.factor, triggers, z, STEPS)
+        return out
+
+    def _known(self, since: I64) -> I64:
+        """(r,) leading coordinates that are complete by trigger ``since``."""
+        return np.concatenate([np.zeros(1, np.int64), self.factor.width])[since]
+
+    def chunks(self, rows: NDArray[np.intp], width: int = 0) -> Iterator[NDArray[np.intp]]:
+        """``rows`` in pieces whose noise fits into memory."""
+        step = max(1, _CHUNK // (width or self.factor.noises))
+        for begin in range(0, len(rows), step):
+            yield rows[begin : begin + step]
+
+    def variance_at(self, t: int, since: I64) -> F64:
+        """(r,) variance of the noise that `at` draws, in squared records."""
+        row = self.factor.B[t - 1, : int(self.factor.width[t - 1])]
+        tails = np.concatenate([np.cumsum((row * row)[::-1])[::-1], np.zeros(1)])
+        scale = float(self.variance) / 4.0**self.factor.bits
+        return tails[np.minimum(self._known(since), len(row))] * scale
+
+    def quantile(self, t: int, beta: Fraction) -> Fraction:
+        """x with P(noise at trigger t ≥ x) ≤ β, in records."""
+        factor = self.factor
+        norms = factor.norm2(t), factor.norm1(t)
+        return accounting.sum_tail(beta, self.variance, *norms, factor.noises) / (1 << factor.bits)
+
+
+def factor_of(name: str, horizon: int) -> Factorization:
+    """The factorisation for a configured name.
+
+    Raises:
+        ParameterError: the name is unknown or does not reach that far.
+    """
+    if name not in ("auto", "terminal", "final", "toeplitz", "blt", "tree", "honaker"):
+        raise ParameterError("factorization", name, "is unknown")
+    return factorization.build(chosen(name, horizon), horizon)

@@ -1,0 +1,108 @@
+"""Toeplitz factorisations: C is given by its first column c, B by the series 1/((1-x)·c(x)).
+
+*√-Toeplitz* takes c(x) = (1-x)^-½ (Henzinger & Upadhyay 2022; Fichtenberger, Henzinger & Upadhyay
+2022), for which B and C are the same matrix before the columns are normalised.
+
+*BLT*, a buffered linear Toeplitz matrix (McMahan, Xu & Zhang 2024; Dvijotham, McMahan, Pillutla,
+Steinke & Thakurta 2024), takes a rational c with a few poles, so that the noise can be streamed
+with a few numbers of memory. The poles here come from the quadrature of Hale, Higham & Trefethen
+(2008) for 1/√y on [3/T, 1], y = 1-x: after an elliptic substitution the midpoint rule with d nodes
+converges geometrically. With c_0 = 1, three buffers are as good as √-Toeplitz at T = 100, four at
+T = 1000 (to 0.05 %), five at T = 10,000.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ellipj, ellipk
+
+from ...errors import ContractError
+from ..contract import F64, I64
+from ..validate import at_least
+from . import _exact
+
+Number = TypeVar("Number", np.float64, np.int64)
+
+_GRID = 2.0**30
+
+
+class Buffers(NamedTuple):
+    """A BLT: c_0 = 1 and c_k = Σ_i weight_i·decay_i^(k-1) for k ≥ 1."""
+
+    weight: F64
+    decay: F64
+
+
+def sqrt_column(horizon: int) -> F64:
+    """(T,) c_k = binom(2k, k)/4^k, normalised to a unit column."""
+    k = np.arange(1, horizon, dtype=np.float64)
+    return _unit(np.concatenate([np.ones(1), np.cumprod((2 * k - 1) / (2 * k))]))
+
+
+def buffers(horizon: int) -> Buffers:
+    """The BLT parameters for a horizon, rounded to 2^-30 so that all machines agree."""
+    low = min(3 / at_least("horizon", horizon, 1), 0.5)
+    number = max(3, 1 + len(str(horizon - 1 or 1)))
+    quarter = ellipk(1 - low)
+    sn, cn, dn, _ = ellipj((np.arange(number) + 0.5) * quarter / number, 1 - low)
+    weight = 2 * quarter * np.sqrt(low) / (np.pi * number) * dn / cn**2
+    decay = 1 / (1 + low * (sn / cn) ** 2)
+    rounded = np.rint(weight * decay**2 * _GRID) / _GRID
+    return Buffers(rounded, np.rint(decay * _GRID) / _GRID)
+
+
+def blt_column(horizon: int) -> F64:
+    """(T,) first column of the BLT, normalised to a unit column."""
+    column, (power, decay) = np.ones(horizon), buffers(horizon)
+    for k in range(1, horizon):
+        column[k] = _exact.running_sum(power)
+        power = power * decay
+    return _unit(column)
+
+
+def stream(parameters: Buffers, noise: F64) -> F64:
+    """B z for a BLT with c_0 = 1, in O(T·d) operations and d numbers of memory per stream.
+
+    Since Cw = z with w_t = z_t - Σ_i weight_i s_i, s_i ← decay_i s_i + w_t, the released noise is
+    the running sum of w.
+
+    Args:
+        parameters: d buffers.
+        noise: (streams, T).
+
+    Returns:
+        (streams, T).
+
+    Raises:
+        ContractError: ``noise`` is not a matrix.
+    """
+    if noise.ndim != 2:
+        raise ContractError("noise must be a matrix of streams and triggers")
+    memory = np.zeros((len(noise), len(parameters.decay)))
+    total, out = np.zeros(len(noise)), np.empty(noise.shape)
+    for t in range(noise.shape[1]):
+        white = noise[:, t] - memory @ parameters.weight
+        memory = memory * parameters.decay + white[:, None]
+        total = total + white
+        out[:, t] = total
+    return out
+
+
+def encoder(column: F64, bits: int) -> I64:
+    """(T,) the first column in units of 2^-bits."""
+    return np.rint(column * 2.0**bits).astype(np.int64)
+
+
+def banded(column: NDArray[Number]) -> NDArray[Number]:
+    """(T, T) read-only lower triangular Toeplitz view: a window sliding over 2T numbers."""
+    size = len(column)
+    padded = np.concatenate([column[::-1], np.zeros(size - 1, column.dtype)])
+    return np.lib.stride_tricks.sliding_window_view(padded, size)[::-1]
+
+
+def _unit(column: F64) -> F64:
+    norm: float = np.sqrt(_exact.running_sum(column * column))
+    return column / norm

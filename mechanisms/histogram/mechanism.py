@@ -1,0 +1,350 @@
+"""Counts and sums per key of an unbounded stream, for keys that nobody needs to know beforehand.
+
+One noise process per key serves selection and value (`parts.key_selection` says when
+a key becomes public); a public key is released at every later trigger, with or without data.
+
+Model: x_k(t) is what accepted records add to key k in micro-batch t. Each process releases the
+prefix sums of x as B(Cx + z), z discrete Gaussian on a fine grid, A = BC the prefix sums
+(`factorization.prefix_noise`). With adaptive weights a key has two processes: S takes its
+records while it is not yet public, V those after, with a weight w < 1 in the contribution bound
+and noise 1/w times as large: a unit can then spend most of its bound on keys that still have to
+be found. The weight of a record depends on what earlier triggers released and on nothing else.
+
+Guarantee (add or remove all records of one unit, all triggers and windows of an epoch): the bound
+holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
+from the past, hence the whole is μ-GDP with μ = √Q/σ, up to what the noise grid adds
+(`accounting.gaussian_cost`); selection adds its δ. `Histogram.cost` is that sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Encoded,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    compact,
+    empty_units,
+)
+from ..factorization.prefix_noise import STEPS, Process
+from ..keys import Keys, concat
+from ..noise import zero
+from ..parts.bounding import Bound
+from ..parts.key_selection import first_crossing
+from .debias import COUNTERS, SHARED, Debias, Raw, put_raw, take_raw
+from .dense_units import joined
+
+S, V = 0, 1
+
+
+class Column(NamedTuple):
+    """A value column: records are clipped to [low, high] and summed as ``value - middle``."""
+
+    name: str
+    low: int
+    high: int
+    middle: int
+
+    def reach(self) -> int:
+        """The most that one record moves the sum, at least 1."""
+        return max(self.high - self.middle, self.middle - self.low, 1)
+
+
+class Quantity(NamedTuple):
+    """What is released: a column of the sums, and the noise process of each lane."""
+
+    column: int  # 0 = count
+    lanes: tuple[Process, ...]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The histogram mechanism; `hushstream.mechanisms.histogram.settings.build` makes one.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: contribution bound of a unit over all keys and windows of an epoch.
+        quantities: count first (if there is one), then each value column.
+        summed: the value columns.
+        threshold: (T,) least count per trigger in 1/STEPS records; empty for a public key list.
+        public: the public key list, or None.
+        min_units: a key with fewer distinct units stays hidden (1: no such rule).
+        show: "keys", or "values" for count and sums; ``count`` False hides the count itself.
+        delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
+        debias: counters that estimate what the bound cuts off, or None. A release then needs
+            the row `debias.SHARED` beside those of its keys.
+        loss: its cost per unit and epoch.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "key"
+    load: ClassVar[Literal["due", "all"]] = "due"
+
+    horizon: int
+    bound: Bound
+    quantities: tuple[Quantity, ...]
+    loss: Cost
+    summed: tuple[Column, ...] = ()
+    grids: tuple[Fraction, ...] = ()
+    threshold: tuple[int, ...] = ()
+    public: frozenset[bytes] | None = field(default=None, repr=False)
+    min_units: int = 1
+    show: Literal["values", "keys"] = "values"
+    count: bool = True
+    delay: int = 1
+    debias: Debias | None = None
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def feedback(self) -> bool:
+        """Whether records of public keys are treated differently from others."""
+        return self.public is None and (self.lanes > 1 or self.show == "keys")
+
+    @property
+    def lanes(self) -> int:
+        return len(self.bound.weights)
+
+    @property
+    def columns(self) -> int:
+        return len(self.summed)
+
+    @property
+    def totals(self) -> int:
+        return COUNTERS if self.debias else 0
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        fields: list[Any] = [("sums", np.int64, (self.lanes, 1 + self.columns))]
+        fields += [("mark", np.int64, (COUNTERS,))] if self.debias else []
+        return np.dtype([*fields, ("first", np.int32)])
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        if self.show == "keys":
+            return ()
+        sums = zip(self.summed, self.grids, strict=True)
+        named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
+        return ((Output("count"),) if self.count else ()) + named
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        raise ContractError("a histogram is grouped by key and encodes nothing")
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, self.lanes, self.bound.left)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice and sum what was accepted, per key."""
+        known = batch.status > 0 if self.feedback else np.zeros(len(batch.keys), np.bool_)
+        kept = np.flatnonzero(self._countable(batch, known)[batch.key])
+        batch = batch._replace(
+            key=batch.key[kept], unit=batch.unit[kept], value=batch.value[kept],
+            sign=batch.sign[kept],
+        )  # fmt: skip
+        lane = (known & (self.lanes > 1)).astype(np.intp)
+        if self.debias is None:
+            done = self.bound.apply(units, batch, lane)
+            return done.units, self._part(batch, lane, np.flatnonzero(done.accepted))
+        units, before = take_raw(units)
+        done = self.bound.apply(units, batch, lane)
+        after, counted = self.debias.count(before, batch.unit)
+        part = self._part(batch, lane, np.flatnonzero(done.accepted))
+        lanes = lane[batch.key]
+        totals = [
+            np.bincount(lanes[counted & which], minlength=2) for which in (True, done.accepted)
+        ]
+        return put_raw(Raw(done.units, after)), part._replace(totals=np.concatenate(totals))
+
+    def _countable(self, batch: Batch, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(k,) keys whose records may count at all; the others cost nothing."""
+        if self.public is not None:
+            listed = map(self.public.__contains__, batch.keys)
+            return np.fromiter(listed, np.bool_, len(batch.keys))
+        if self.debias is not None:
+            return np.asarray(np.diff(batch.keys.offsets) > 0)  # the empty key names the shared row
+        return ~known if self.show == "keys" else np.ones(len(known), np.bool_)
+
+    def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
+        # A key none of whose records was accepted must leave no trace: nobody paid for it.
+        used, key = compact(batch.key[rows], len(batch.keys))
+        sums = np.zeros((len(used), 1 + self.columns), np.int64)
+        sign = batch.sign[rows].astype(np.int64)
+        np.add.at(sums[:, 0], key, sign)
+        for place, column in enumerate(self.summed):
+            clipped = np.clip(batch.value[rows, place], column.low, column.high)
+            np.add.at(sums[:, 1 + place], key, sign * (clipped - column.middle))
+        totals = np.zeros(self.totals, np.int64)
+        return Part(batch.keys.take(used), lane[used].astype(np.uint8), sums, totals)
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        due = np.full(len(key), 0 if self.public is None else -1, np.int32)
+        return Rows(key, np.zeros(len(key), self.row_dtype), due)
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add the micro-batch, select, predict, and release every public key of ``closed``."""
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        if self.debias is None:
+            return self._release(closed, noise, None)
+        closed, shared = split_shared(closed, self.init_rows)
+        shared.cell["mark"][0] += closed.part.totals
+        rates = self.debias.noisy(shared.cell["mark"][0], closed.t, noise)
+        rows, out = self._release(closed, noise, rates)
+        return joined(shared, rows), out
+
+    def _release(self, closed: Closed, noise: Noise, rates: I64 | None) -> tuple[Rows, Releases]:
+        """``rates`` (4,) are the released debiasing counters, if there are any."""
+        cell, due, touched = self._advance(closed)
+        if self.public is None:
+            self._select(closed, cell, due, noise)
+        else:
+            cell["first"], due[:] = 1, -1
+        shown = np.flatnonzero(cell["first"] > 0)
+        scale = self._scale(rates, cell, shown, closed.t)
+        before = np.ascontiguousarray(closed.rows.cell)
+        moved = cell.view((np.uint8, cell.itemsize)) != before.view((np.uint8, cell.itemsize))
+        back = np.flatnonzero(touched | (due != closed.rows.due) | moved.any(axis=1))
+        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
+        keys, status = closed.rows.key.take(shown), cell["first"][shown]
+        value, variance = self._values(cell[shown], keys, closed.t, noise, scale)
+        return rows, Releases(keys, value, variance, status, self._public(closed.t))
+
+    def _scale(
+        self, rates: I64 | None, cell: NDArray[Any], shown: NDArray[np.intp], t: int
+    ) -> F64 | None:
+        """(m, 2) factors of the lanes of public keys; marks the end of their S intervals."""
+        if self.debias is None or rates is None:
+            return None
+        # Without a lane V the S interval never ends.
+        first = shown[(cell["first"][shown] + self.delay >= t) | (self.lanes == 1)]
+        cell["mark"][first] = rates
+        return self.debias.factors(cell["mark"][shown], rates, t)
+
+    def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
+        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        row = rows_of(closed.rows.key, closed.part.key)
+        np.add.at(cell["sums"], (row, closed.part.lane), closed.part.sums)
+        touched = np.zeros(len(cell), np.bool_)
+        touched[row] = True
+        return cell, due, touched
+
+    def _select(
+        self, closed: Closed, cell: NDArray[Any], due: NDArray[np.int32], noise: Noise
+    ) -> None:
+        """Test hidden keys now and at every later trigger, with the noise that will be used."""
+        hidden = np.flatnonzero(cell["first"] == 0)
+        process = self.quantities[0].lanes[S]
+        bar = np.asarray(self.threshold, np.int64)[closed.t - 1 :]
+        for rows in process.chunks(hidden):
+            count = cell["sums"][rows, S, 0]
+            ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
+            hit = first_crossing(count * STEPS, ahead, bar)
+            hit[count < self.min_units] = -1  # counts distinct units where that is asked for
+            cell["first"][rows[hit == 0]] = closed.t
+            due[rows] = np.where(hit < 0, 0, np.where(hit == 0, -1, closed.t + hit))
+
+    def _values(
+        self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise, scale: F64 | None
+    ) -> tuple[I64, F64]:
+        """Values and noise variances of public keys, in the order of `outputs`."""
+        if self.show == "keys":
+            return np.empty((len(keys), 0), np.int64), np.empty((len(keys), 0))
+        noisy = [self._noisy(one, cell, keys, t, noise, scale) for one in self.quantities]
+        value = [one for one, _ in noisy]
+        variance = [one for _, one in noisy]
+        if self.quantities[0].column == 0:
+            for place, column in enumerate(self.summed, 1):
+                value[place] = value[place] + column.middle * value[0]
+                variance[place] = variance[place] + column.middle**2 * variance[0]
+        shown = slice(len(self.quantities) - len(self.outputs), None)
+        return np.stack(value[shown], axis=1), np.stack(variance[shown], axis=1)
+
+    def _noisy(
+        self,
+        quantity: Quantity,
+        cell: NDArray[Any],
+        keys: Keys,
+        t: int,
+        noise: Noise,
+        scale: F64 | None,
+    ) -> tuple[I64, F64]:
+        """(r,) noisy totals on the integers and (r,) the variance of their noise."""
+        steps = np.ascontiguousarray(cell["sums"][:, :, quantity.column].T) * STEPS
+        variance = np.zeros(steps.shape)
+        for lane, process in enumerate(quantity.lanes):
+            # Before a lane can have data its process is pure noise, known to all: leave it out.
+            since = np.zeros(len(keys), np.int64) if lane == S else cell["first"] + self.delay
+            live = np.flatnonzero(since < t)
+            steps[lane, live] += process.at(noise, keys.take(live), t, since[live])
+            variance[lane, live] = process.variance_at(t, since[live])
+        if scale is None:
+            # `at` rounds down: half a step per lane is added back before rounding to integers.
+            return (steps.sum(axis=0) + (STEPS + len(steps)) // 2) // STEPS, variance.sum(axis=0)
+        value, spread = np.zeros(len(keys)), np.zeros(len(keys))
+        for lane in range(len(steps)):
+            value += (steps[lane] + 0.5) / STEPS * scale[:, lane]
+            spread += variance[lane] * scale[:, lane] ** 2
+        return np.rint(value).astype(np.int64), spread
+
+    def _public(self, t: int) -> dict[str, I64]:
+        if self.public is not None:
+            return {}
+        return {"threshold": np.array([-(-self.threshold[t - 1] // STEPS)], np.int64)}
+
+    def error(self, t: int) -> F64:
+        """(c',) standard deviation of the noise of each output at trigger t, in grid units.
+
+        With adaptive weights: of a key that has been public since the first trigger; one that
+        became public later has less (`Releases.variance` is exact).
+        """
+        cell = np.zeros(1, self.row_dtype)
+        cell["first"] = 1
+        scale = None if self.debias is None else np.ones((1, 2))
+        _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
+        deviation: F64 = np.sqrt(variance[0])
+        return deviation
+
+
+def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, Rows]:
+    """The other rows, and the shared row (a copy), made now if it was never stored."""
+    rows = closed.rows
+    if not (len(rows.key) and rows.key[0] == b""):
+        return closed, init(SHARED)._replace(due=np.full(1, -1, np.int32))
+    rest = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
+    return closed._replace(rows=rest), Rows(SHARED, rows.cell[:1].copy(), rows.due[:1])
+
+
+def rows_of(among: Keys, wanted: Keys) -> NDArray[np.intp]:
+    """(len(wanted),) row of each wanted key in ``among``, whose keys are distinct.
+
+    Raises:
+        ContractError: a key is missing.
+    """
+    distinct, row = concat([among, wanted]).unique()
+    if len(distinct) != len(among):
+        raise ContractError("a release lacks rows of keys that have data")
+    place = np.empty(len(among), np.intp)
+    place[row[: len(among)]] = np.arange(len(among))
+    return place[row[len(among) :]]

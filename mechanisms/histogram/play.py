@@ -1,0 +1,174 @@
+"""Run a histogram over numbered units and keys in memory, for planning and for benchmarks.
+
+The same functions as in production, without shards. What goes in must be public or synthetic
+where a configuration is chosen by what comes out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..contract import F64, I64, Batch, Closed, Mechanism, Noise, Part, Releases, merge
+from ..keys import Keys
+from .dense_units import DenseRows, DenseUnits
+from .mechanism import Histogram
+from .rounds import Rounds
+
+Index = NDArray[np.int32]
+
+
+class Workload(NamedTuple):
+    """Records of one window in log order; units and keys are numbered from 0."""
+
+    unit: Index  # (n,)
+    key: Index  # (n,)
+    users: int
+    keys: int
+    value: I64 | None = None  # (n, c) value columns on their grids
+    sign: NDArray[np.int8] | None = None  # (n,) -1 for a deletion; None: there are none
+    ends: tuple[int, ...] | None = None  # records up to each trigger; None: equal parts
+    window: int = 0  # place of the window in its epoch
+
+    def micro_batches(self, horizon: int) -> Iterator[slice]:
+        """Records of each trigger's micro-batch."""
+        if self.ends is None:
+            edges = np.linspace(0, len(self.unit), horizon + 1).astype(np.int64).tolist()
+        else:
+            edges = [0, *self.ends]
+        return (slice(a, b) for a, b in itertools.pairwise(edges))
+
+    def signs(self, rows: slice) -> NDArray[np.int8]:
+        """(m,) +1, or -1 for a deletion."""
+        return np.ones(len(self.unit[rows]), np.int8) if self.sign is None else self.sign[rows]
+
+    def truth(self) -> I64:
+        """(keys,) the exact histogram."""
+        return np.bincount(self.key, minlength=self.keys).astype(np.int64)
+
+    def exact(self, mechanism: Histogram | Rounds, rows: slice) -> F64:
+        """(keys, outputs) what each output would be without bound and noise; for "keys" a count."""
+        weight = self.signs(rows).astype(np.float64)
+        place = {f"sum:{column.name}": i for i, column in enumerate(mechanism.summed)}
+        names = [output.name for output in mechanism.outputs] or ["count"]
+        weights = [weight * self._column(place[n], rows) if n in place else weight for n in names]
+        counted = [np.bincount(self.key[rows], one, self.keys) for one in weights]
+        return np.stack(counted, axis=1)
+
+    def _column(self, place: int, rows: slice) -> I64:
+        if self.value is None:
+            raise ContractError("the workload has no values to sum")
+        column: I64 = self.value[rows, place]
+        return column
+
+
+class Errors(NamedTuple):
+    """How far what is public lies from the exact figures; a key that is not public counts as 0."""
+
+    last: F64  # (outputs,) l1 distance at the last trigger
+    mean: F64  # (outputs,) mean of the l1 distance over all triggers
+    size: F64  # (outputs,) l1 norm of the exact figures at the last trigger
+    released: int  # public keys at the end
+
+
+@dataclass
+class Run:
+    """One mechanism over one window, trigger by trigger, by the product's own functions.
+
+    After each `step`, ``values`` (keys, outputs) is what the public sees and ``seconds`` the time
+    of the last release. Windows of one epoch share ``units``.
+    """
+
+    mechanism: Histogram | Rounds
+    work: Workload
+    noise: Noise
+    delay: int = 0
+    slice_size: int = 1 << 21
+    units: DenseUnits | None = None
+
+    def __post_init__(self) -> None:
+        mechanism = cast(Mechanism, self.mechanism)  # frozen fields satisfy it in substance
+        self.units = self.units or DenseUnits(mechanism, self.work.users)
+        self.rows = DenseRows(mechanism, self.work.keys)
+        if getattr(mechanism, "public", None) is not None:  # listed keys are there from the start
+            self.rows.store(mechanism.init_rows(numbered(np.arange(self.work.keys))))
+        self.status = np.zeros(self.work.keys, np.int32)
+        # What bound sees in micro-batch j: statuses as of trigger j-1-delay.
+        self.past = deque([self.status] * (self.delay + 1), self.delay + 1)
+        self.values = np.zeros((self.work.keys, len(mechanism.outputs)), np.int64)
+        self.t, self.seconds = 0, 0.0
+
+    @property
+    def shown(self) -> I64:
+        """(keys,) the first output."""
+        first: I64 = self.values[:, 0]
+        return first
+
+    def step(self, part_of_day: slice) -> Releases:
+        """Absorb one micro-batch and release it."""
+        self.t += 1
+        size = self.slice_size
+        parts = [
+            self._absorb(slice(begin, min(begin + size, part_of_day.stop)))
+            for begin in range(part_of_day.start, part_of_day.stop, size)
+        ]
+        part = merge(parts) if parts else merge([self._absorb(slice(0, 0))])
+        began = time.perf_counter()
+        rows, out = self.mechanism.release(
+            Closed(self.rows.load(part, self.t), part, self.t), self.noise
+        )
+        self.rows.store(rows)
+        self.seconds = time.perf_counter() - began
+        self._publish(out)
+        return out
+
+    def _absorb(self, rows: slice) -> Part:
+        used, key = np.unique(self.work.key[rows], return_inverse=True)
+        ids, unit = np.unique(self.work.unit[rows].astype(np.int64), return_inverse=True)
+        value = self.work.value
+        batch = Batch(
+            numbered(used), key.astype(np.intp), unit.astype(np.intp),
+            np.zeros((len(key), 0), np.int64) if value is None else value[rows],
+            self.work.signs(rows), self.past[0][used], self.work.window,
+        )  # fmt: skip
+        assert self.units is not None
+        units, part = self.mechanism.absorb(self.units.load(ids), batch)
+        self.units.store(ids, units)
+        return part
+
+    def _publish(self, out: Releases) -> None:
+        codes = out.key.codes().astype(np.int64)
+        self.status = self.status.copy()
+        self.status[codes] = out.status
+        self.past.append(self.status)
+        self.values[codes] = out.value
+
+
+def play(run: Run) -> Errors:
+    """Run a whole window; where only keys are released, a public key counts as exact."""
+    exact, distances = np.zeros(()), []
+    for part_of_day in run.work.micro_batches(run.mechanism.horizon):
+        run.step(part_of_day)
+        exact = exact + run.work.exact(run.mechanism, part_of_day)
+        shown = run.values if run.values.shape[1] else exact * (run.status[:, None] > 0)
+        distances.append(np.abs(exact - shown).sum(axis=0))
+    size, released = np.abs(exact).sum(axis=0), int((run.status > 0).sum())
+    return Errors(distances[-1], np.mean(distances, axis=0), size, released)
+
+
+def last_error(run: Run) -> float:
+    """Play a whole window; l1 distance of the first output at its end from the exact figures."""
+    return float(play(run).last[0])
+
+
+def numbered(codes: NDArray[np.integer]) -> Keys:
+    """Keys that stand for numbers."""
+    return Keys.of_codes(codes.astype(np.uint64))

@@ -1,0 +1,263 @@
+"""The histogram of the DP-SQLP paper: rounds of distinct units, binary trees, a sound threshold.
+
+Zhang et al., "Differentially Private Stream Processing at Scale" (2023), Algorithms 1–3, with the
+corrections that the guarantee needs. A key gathers distinct units N and a buffer of values; at the
+first trigger with N + noise above the threshold the buffer is added to the released total and a
+new round begins with N = 0. Selection noise has one tree per (key, round), counted from the
+round's first trigger; value noise one tree per key, with one leaf per release of that key.
+
+What differs from the print: the buffer of a first round holds everything since the key was first
+seen; the threshold holds at all triggers at once (a union over C·T tests) instead of at each; keys
+that were *not* selected are predicted, and every key seen so far is tested at every trigger; a
+unit counts once per round, however many micro-batches it appears in.
+
+Guarantee (add or remove all records of one unit): each of its at most C accepted records moves N of
+one (key, round) by at most one, at one leaf, which lies in H(T) nodes, so selection has squared
+sensitivity C·H(T); values have (C·L)²·H(T) per column. Selection adds its δ as in
+`hushstream.mechanisms.parts.key_selection`, with m = 1 in each of at most C pairs of key and round.
+
+A unit's count per round rests on the status that its records see, d triggers late; a record that
+saw an old round is summed, but no longer counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Encoded,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+)
+from ..factorization.prefix_noise import STEPS, Process
+from ..keys import Keys
+from ..parts.bounding import Bound, hashes
+from ..parts.key_selection import first_crossing
+from .mechanism import Column, Quantity, rows_of
+
+_TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The mechanism; `hushstream.mechanisms.histogram.settings.build` makes one.
+
+    Attributes:
+        horizon: triggers per window.
+        bound: at most C records per unit; ``used`` holds what was accepted and 1 + the last round
+            in which the unit was counted.
+        selector: noise of N; ``quantities``: of the count and of each value column.
+        threshold: (T,) least N after 1…T triggers of a round, in 1/STEPS units.
+        min_units: a key with fewer distinct units in a round stays hidden.
+        delay: d; a record of micro-batch j sees the rounds of trigger j-1-d.
+        loss: its cost per unit and epoch.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "key"
+    load: ClassVar[Literal["due", "all"]] = "due"
+    feedback: ClassVar[bool] = True
+    lanes: ClassVar[int] = 2
+    totals: ClassVar[int] = 0
+    inputs: ClassVar[tuple[str, ...]] = ()
+
+    horizon: int
+    bound: Bound
+    selector: Process
+    quantities: tuple[Quantity, ...]
+    threshold: tuple[int, ...]
+    loss: Cost
+    summed: tuple[Column, ...] = ()
+    grids: tuple[Fraction, ...] = ()
+    min_units: int = 1
+    delay: int = 1
+
+    @property
+    def columns(self) -> int:
+        return len(self.summed)
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        wide = (1 + self.columns,)
+        return np.dtype([
+            ("units", np.int64), ("buffer", np.int64, wide), ("total", np.int64, wide),
+            ("round", np.int32), ("start", np.int32),
+        ])  # fmt: skip
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        sums = zip(self.summed, self.grids, strict=True)
+        return Output("count"), *(Output(f"sum:{column.name}", grid) for column, grid in sums)
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        raise ContractError("a histogram is grouped by key and encodes nothing")
+
+    def cost(self) -> Cost:
+        return self.loss
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, self.lanes, self.bound.left)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice; sum what was accepted, and count units once per (key, round)."""
+        slim = units._replace(used=units.used[:, :1])
+        done = self.bound.apply(slim, batch, np.zeros(len(batch.keys), np.intp))
+        rows = np.flatnonzero(done.accepted)
+        last = np.zeros(len(done.units.pair), np.uint16)
+        last[np.searchsorted(_codes(done.units), _codes(units))] = units.used[:, 1]
+        code = batch.unit[rows].astype(np.uint64) << np.uint64(32) | hashes(batch)[batch.key[rows]]
+        slot = np.searchsorted(_codes(done.units), code)
+        status = batch.status[batch.key[rows]].astype(np.int64)
+        counted = _newly_counted(slot, status, last) & (batch.sign[rows] > 0)
+        np.maximum.at(last, slot[counted], (status[counted] + 1).astype(np.uint16))
+        used = np.stack([done.units.used[:, 0], last], axis=1)
+        return done.units._replace(used=used), self._part(batch, rows, rows[counted])
+
+    def _part(self, batch: Batch, rows: NDArray[np.intp], counted: NDArray[np.intp]) -> Part:
+        used, key = np.unique(batch.key[rows], return_inverse=True)
+        sums = np.zeros((2, len(used), 1 + self.columns), np.int64)
+        sign = batch.sign[rows].astype(np.int64)
+        np.add.at(sums[0, :, 0], key, sign)
+        for place, column in enumerate(self.summed, 1):
+            clipped = np.clip(batch.value[rows, place - 1], column.low, column.high)
+            np.add.at(sums[0, :, place], key, sign * (clipped - column.middle))
+        np.add.at(sums[1, :, 0], np.searchsorted(used, batch.key[counted]), 1)
+        lane = np.stack([np.zeros(len(used), np.uint8), _tag(batch.status[used])])
+        both = np.concatenate([used, used])
+        flat = sums.reshape(-1, 1 + self.columns)
+        return Part(batch.keys.take(both), lane.reshape(-1), flat, np.zeros(0, np.int64))
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add the micro-batch, test every loaded key, release those above the threshold."""
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        cell, due, touched = self._advance(closed)
+        hit = self._next(cell, closed.rows.key, closed.t, noise)
+        due[:] = np.where(hit > 0, closed.t + hit, 0)
+        now = np.flatnonzero(hit == 0)
+        cell["total"][now] += cell["buffer"][now]
+        cell["buffer"][now], cell["units"][now] = 0, 0
+        cell["round"][now] += 1
+        cell["start"][now] = closed.t
+        back = np.flatnonzero(touched | (due != closed.rows.due) | (hit == 0))
+        rows = Rows(closed.rows.key.take(back), cell[back], due[back])
+        return rows, self._releases(cell[now], closed.rows.key.take(now), noise)
+
+    def _advance(self, closed: Closed) -> tuple[NDArray[Any], NDArray[np.int32], Any]:
+        cell, due = closed.rows.cell.copy(), closed.rows.due.copy()
+        part, row = closed.part, rows_of(closed.rows.key, closed.part.key)
+        summed, units = part.lane == 0, part.lane == _tag(cell["round"][row])
+        np.add.at(cell["buffer"], row[summed], part.sums[summed])
+        np.add.at(cell["units"], row[units], part.sums[units, 0])
+        touched = np.zeros(len(cell), np.bool_)
+        touched[row] = True
+        return cell, due, touched
+
+    def _next(self, cell: NDArray[Any], keys: Keys, t: int, noise: Noise) -> I64:
+        """(r,) triggers until N crosses with what is there now: 0 at once, -1 never."""
+        hit = np.full(len(cell), -1, np.int64)
+        bar = np.asarray(self.threshold, np.int64)
+        for rows in self._groups(cell):
+            start = int(cell["start"][rows[0]])
+            age = t - start  # the round's own trigger
+            labels = _with_round(keys.take(rows), cell["round"][rows])
+            ahead = self.selector.ahead(noise, labels, age)[:, : self.horizon - t + 1]
+            count = cell["units"][rows] * STEPS
+            hit[rows] = first_crossing(count, ahead, bar[age - 1 : age - 1 + ahead.shape[1]])
+        hit[cell["units"] < self.min_units] = -1
+        return hit
+
+    def _groups(self, cell: NDArray[Any]) -> Iterator[NDArray[np.intp]]:
+        """Rows whose rounds began at one trigger, in pieces that fit into memory."""
+        able = np.flatnonzero(cell["units"] >= self.min_units)
+        for start in np.unique(cell["start"][able]):
+            yield from self.selector.chunks(able[cell["start"][able] == start])
+
+    def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
+        value = cell["total"].copy()
+        variance = np.zeros(value.shape)
+        for nth in np.unique(cell["round"]).tolist():  # the nth release has the nth leaf
+            rows = np.flatnonzero(cell["round"] == nth)
+            since, some = np.zeros(len(rows), np.int64), keys.take(rows)
+            for place, quantity in enumerate(self.quantities):
+                process = quantity.lanes[0]
+                steps = process.at(noise, some, nth, since)
+                value[rows, place] += (steps + (STEPS + 1) // 2) // STEPS
+                variance[rows, place] = process.variance_at(nth, since)
+        for place, column in enumerate(self.summed, 1):
+            value[:, place] += column.middle * value[:, 0]
+            variance[:, place] += column.middle**2 * variance[:, 0]
+        bar = np.array([-(-self.threshold[-1] // STEPS)], np.int64)
+        return Releases(keys, value, variance, cell["round"].copy(), {"threshold": bar})
+
+    def error(self, t: int) -> F64:
+        """(c',) noise standard deviation of a key's t-th release, in grid units."""
+        since = np.zeros(1, np.int64)
+        variance = [float(one.lanes[0].variance_at(t, since)[0]) for one in self.quantities]
+        for place, column in enumerate(self.summed, 1):
+            variance[place] += column.middle**2 * variance[0]
+        deviation: F64 = np.sqrt(np.array(variance))
+        return deviation
+
+
+def _codes(units: Units) -> NDArray[np.uint64]:
+    owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
+    return (owner << np.uint64(32)) | units.pair
+
+
+def _tag(rounds: NDArray[Any]) -> NDArray[np.uint8]:
+    return (1 + rounds % _TAGS).astype(np.uint8)
+
+
+def _with_round(keys: Keys, rounds: NDArray[np.int32]) -> Keys:
+    """Each key followed by its round in four bytes: injective, as the width is fixed."""
+    widths = np.diff(keys.offsets) + 4
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
+    data = np.empty(int(offsets[-1]), np.uint8)
+    tail = (offsets[1:, None] - 4 + np.arange(4)).reshape(-1)
+    body = np.ones(len(data), np.bool_)
+    body[tail] = False
+    data[tail] = rounds.astype(">i4").view(np.uint8)
+    data[body] = keys.packed()
+    return Keys(data, offsets)
+
+
+def _newly_counted(
+    slot: NDArray[np.intp], status: I64, last: NDArray[np.uint16]
+) -> NDArray[np.bool_]:
+    """(n,) records, in log order, whose round is later than any their pair was counted in."""
+    if len(slot) == 0:
+        return np.zeros(0, np.bool_)
+    order = np.argsort(slot, kind="stable")
+    pair, round_ = slot[order], status[order] + 1
+    step = int(round_.max()) + int(last.max(initial=0)) + 1
+    place = pair * step
+    seen = np.maximum.accumulate(place + np.maximum(round_, last[pair]))
+    head = np.r_[True, pair[1:] != pair[:-1]]
+    before = np.where(head, place + last[pair], np.r_[0, seen[:-1]])
+    out = np.zeros(len(slot), np.bool_)
+    out[order] = place + round_ > before
+    return out

@@ -1,0 +1,28 @@
+"""Keyed exact noise, the only source of randomness: equal labels give equal draws.
+
+It knows labels and distributions. It never knows what a draw is added to.
+"""
+
+from .keyed import (
+    DELTA_PER_DRAW,
+    SAMPLER_VERSION,
+    KeyedNoise,
+    ZeroNoise,
+    derive,
+    encode,
+    fingerprint,
+    statistical_distance,
+    zero,
+)
+
+__all__ = [
+    "DELTA_PER_DRAW",
+    "SAMPLER_VERSION",
+    "KeyedNoise",
+    "ZeroNoise",
+    "derive",
+    "encode",
+    "fingerprint",
+    "statistical_distance",
+    "zero",
+]

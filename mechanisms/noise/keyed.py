@@ -1,0 +1,255 @@
+"""Keyed exact noise: the only randomness of the mechanisms.
+
+A draw is a pure function of a 32-byte secret and a label. The label names the ledger charge that
+paid (one charge, one noise), the mechanism and its configuration, pipeline, window, purpose, kind
+and scale of the noise, key and index; it never names a partition, host, thread or attempt. The same
+label gives the same draw on every machine, whatever is asked for together with it; different labels
+give independent draws. So a release that is computed again comes out the same, and two contents
+never share a noise.
+
+*Guarantee.* Every draw is within `DELTA_PER_DRAW` in total variation of the exact discrete
+distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
+computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential Privacy*, CRYPTO
+2009). Where neighbours differ in the arguments of n draws (all draws that one unit's records can
+meet), those draws owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Whoever learns the secret can remove all
+noise drawn with it, past releases included.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from fractions import Fraction
+from numbers import Rational
+
+import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from ...errors import ContractError, ParameterError
+from ..keys import Keys
+from . import _grid as grid
+from . import _samplers as samplers
+from ._prf import Prf
+from ._samplers import Sampler
+from ._tables import I64
+
+SAMPLER_VERSION = "1"
+"""Part of every label: whatever changes a draw must change it."""
+
+DELTA_PER_DRAW = Fraction(1, 1 << 110)
+"""Bound on the total variation distance of any one draw to the exact distribution."""
+
+LARGEST_VARIANCE = Fraction(1 << 100)
+LARGEST_SCALE = Fraction(1 << 50)
+
+_SIZE = 32
+
+
+def encode(fields: Sequence[bytes]) -> bytes:
+    """An injective encoding of a sequence of byte strings: the count, then each with its length.
+
+    >>> encode([b"ab", b"c"]) == encode([b"a", b"bc"])
+    False
+    """
+    counted = [len(fields).to_bytes(8), *(len(part).to_bytes(8) + part for part in fields)]
+    return b"".join(counted)
+
+
+def derive(secret: bytes, purpose: str) -> bytes:
+    """A 32-byte key for one purpose; keys of different purposes tell nothing about each other.
+
+    HKDF-SHA256 (Krawczyk and Eronen, RFC 5869), the purpose in its info string.
+
+    Raises:
+        ParameterError: the secret is not 32 bytes long.
+
+    >>> derive(bytes(32), "hashing") == derive(bytes(32), "sampling")
+    False
+    """
+    _sized("secret", secret)
+    return HKDF(SHA256(), _SIZE, None, encode([b"hushstream", purpose.encode()])).derive(secret)
+
+
+def fingerprint(secret: bytes) -> str:
+    """A public name of a secret: 32 hexadecimal digits that do not lead back to it.
+
+    Raises:
+        ParameterError: the secret is not 32 bytes long.
+
+    >>> len(fingerprint(bytes(32)))
+    32
+    """
+    return derive(secret, "fingerprint")[:16].hex()
+
+
+def statistical_distance(kind: str, parameter: Fraction) -> Fraction:
+    """Bound on the total variation distance between a draw and the exact distribution.
+
+    Args:
+        kind: ``gauss`` with a variance or ``laplace`` with a scale.
+        parameter: that variance or scale.
+
+    Raises:
+        ParameterError: an unknown kind, or a parameter out of range.
+
+    >>> statistical_distance("gauss", Fraction(100)) < DELTA_PER_DRAW
+    True
+    """
+    if kind == "gauss":
+        return samplers.gaussian(_rational("variance", parameter, LARGEST_VARIANCE)).distance
+    if kind == "laplace":
+        return samplers.laplace(_rational("scale", parameter, LARGEST_SCALE)).distance
+    raise ParameterError("kind", kind, "must be gauss or laplace")
+
+
+@dataclass(frozen=True)
+class KeyedNoise:
+    """Noise bound to a secret, a charge and a window.
+
+    Attributes:
+        secret: 32 bytes; never shown.
+        charge: the 32-byte chain hash of the ledger charge that pays for these draws.
+        mechanism: its registered name.
+        config: whatever names the configuration, best its hash.
+        pipeline: its name.
+        window: its name; a text is the same as its UTF-8 bytes.
+        test: noise for tests: other draws than production's, no guarantee.
+
+    Raises:
+        ParameterError: secret or charge is not 32 bytes long.
+
+    >>> noise = KeyedNoise(bytes(range(32)), charge=bytes(32), mechanism="m", config=b"",
+    ...                    pipeline="p", window="w")
+    >>> keys, index = Keys.of([b"a", b"b"]), np.arange(3)
+    >>> both = noise.gauss("release", keys, index, Fraction(9))
+    >>> both.shape, bool((both[1:, 2:] == noise.gauss("release", keys[1:], index[2:], 9)).all())
+    ((2, 3), True)
+    """
+
+    secret: bytes = field(repr=False)
+    _: KW_ONLY
+    charge: bytes
+    mechanism: str
+    config: bytes
+    pipeline: str
+    window: str | bytes
+    test: bool = False
+
+    def __post_init__(self) -> None:
+        _sized("secret", self.secret)
+        if len(self.charge) != _SIZE:
+            raise ParameterError("charge", self.charge, f"must be {_SIZE} bytes")
+
+    @property
+    def guarantee(self) -> str:
+        """``keyed``, or ``none`` for tests."""
+        return "none" if self.test else "keyed"
+
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+        """Independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
+
+        Args:
+            purpose: what the draws are for.
+            key: r keys.
+            index: (m,) int64, any integers.
+            variance: σ² in squared units of the grid, at most 2¹⁰⁰.
+
+        Returns:
+            (r, m) draws.
+
+        Raises:
+            ParameterError: the variance is not a positive rational in range.
+            ContractError: the index is not a vector of int64.
+        """
+        variance = _rational("variance", variance, LARGEST_VARIANCE)
+        sampler = _sound(samplers.gaussian(variance))
+        return grid.draws(self._prf("gauss", purpose, variance), key, _vector(index), sampler)
+
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+        """Independent discrete Laplace draws, ``P(z) ∝ exp(-|z|/scale)`` on the integers.
+
+        Args and errors as for `gauss`, with a scale of at most 2⁵⁰.
+
+        Returns:
+            (r, m) draws.
+        """
+        scale = _rational("scale", scale, LARGEST_SCALE)
+        sampler = _sound(samplers.laplace(scale))
+        return grid.draws(self._prf("laplace", purpose, scale), key, _vector(index), sampler)
+
+    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+        """128 uniform bits per key and index, for other exact samplers.
+
+        Returns:
+            (r, m, 2) words.
+
+        Raises:
+            ContractError: the index is not a vector of int64.
+        """
+        return grid.words(self._prf("bits", purpose, 0), key, _vector(index))
+
+    def _prf(self, kind: str, purpose: str, parameter: Rational | int) -> Prf:
+        label = self._label(kind, purpose, parameter)
+        return Prf(hmac.digest(derive(self.secret, "noise"), label, "sha256"))
+
+    def _label(self, kind: str, purpose: str, parameter: Rational | int) -> bytes:
+        window = self.window.encode() if isinstance(self.window, str) else self.window
+        scale = (str(parameter.numerator), str(parameter.denominator))
+        words = (SAMPLER_VERSION, kind, purpose, *scale, self.mechanism, self.pipeline)
+        return encode(
+            [*map(str.encode, words), self.config, window, self.charge, bytes([self.test])]
+        )
+
+
+@dataclass(frozen=True)
+class ZeroNoise:
+    """All draws zero: what a mechanism would release without noise. For tests; protects nobody.
+
+    >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4)).tolist()
+    [[0, 0]]
+    """
+
+    guarantee: str = field(default="none", init=False)
+
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+        """(r, m) zeros; parameters are checked as `KeyedNoise.gauss` does."""
+        _rational("variance", variance, LARGEST_VARIANCE)
+        return np.zeros((len(key), len(_vector(index))), np.int64)
+
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+        """(r, m) zeros; parameters are checked as `KeyedNoise.laplace` does."""
+        _rational("scale", scale, LARGEST_SCALE)
+        return np.zeros((len(key), len(_vector(index))), np.int64)
+
+    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+        """(r, m, 2) zeros."""
+        return np.zeros((len(key), len(_vector(index)), 2), np.uint64)
+
+
+zero = ZeroNoise()
+
+
+def _sound(sampler: Sampler) -> Sampler:
+    if sampler.distance > DELTA_PER_DRAW:
+        raise ContractError("a sampler is further from its distribution than accounted for")
+    return sampler
+
+
+def _rational(name: str, value: Fraction, largest: Fraction) -> Fraction:
+    if not isinstance(value, Rational) or not 0 < value <= largest:
+        raise ParameterError(name, value, f"must be a positive rational of at most {largest}")
+    return Fraction(int(value.numerator), int(value.denominator))  # NumPy's integers overflow
+
+
+def _vector(index: I64) -> I64:
+    if index.ndim != 1 or index.dtype != np.int64:
+        raise ContractError("index is not a vector of int64")
+    return np.ascontiguousarray(index)
+
+
+def _sized(name: str, secret: bytes) -> None:
+    if not isinstance(secret, bytes) or len(secret) != _SIZE:
+        raise ParameterError(name, f"({len(secret)} bytes)", f"must be {_SIZE} bytes")

@@ -1,0 +1,159 @@
+"""Noise of all prefix sums of a stream whose steps one record moves by at most θ.
+
+=============  ==================================================================================
+``tree``       binary tree, H(T) = ⌊log2 T⌋ + 1 nodes per step (Chan, Shi, Song, *Private and
+               Continual Release of Statistics*, 2011); DLap(θ·H/ε) per node; ε-DP.
+``hierarchy``  one chunk of a wide tree with consistent estimates (`hierarchy`); ε-DP.
+``matrix``     matrix factorisation with discrete Gaussian noise (`factorization`); (ε, δ)-DP.
+=============  ==================================================================================
+
+*Guarantee*, per record added, removed or replaced at its own step by values in [0, θ]: a step lies
+in at most H(T) released nodes of the tree, and in one node per level of the hierarchy, each of
+which it moves by at most θ. Of the matrix counter it moves the private product by at most θ times
+a column norm. Records of one unit at any steps, k in all: k times that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from ..accounting import tree_levels
+from ..contract import I64, Noise
+from ..factorization.prefix_noise import STEPS, Process
+from ..keys import Keys
+from ..parts.hierarchy import Chunks, laplace_variance
+from ..validate import at_least, positive
+
+_LABEL = Keys.of([b"prefix"])
+
+
+class Counter(Protocol):
+    """Noise of prefix sums, for a threshold that is known only when the stream begins."""
+
+    @property
+    def steps(self) -> int:
+        """Noise is an integer multiple of 1/steps."""
+        ...
+
+    def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
+        """Noise of the sums of the first ``ends`` steps, in 1/steps."""
+        ...
+
+    def variance(self, theta: int, first: int, end: int) -> float:
+        """Variance of the noise of the sum of the steps first..end-1."""
+        ...
+
+
+@dataclass(frozen=True)
+class TreeCounter:
+    """The binary tree over ``horizon`` steps; ``epsilon`` is that of one record.
+
+    >>> TreeCounter(8, Fraction(1)).scale(10)
+    Fraction(40, 1)
+    """
+
+    horizon: int
+    epsilon: Fraction
+    purpose: str = "tree"
+
+    def __post_init__(self) -> None:
+        at_least("horizon", self.horizon, 1)
+        positive("epsilon", self.epsilon)
+
+    @property
+    def steps(self) -> int:
+        """1: the noise is integer."""
+        return 1
+
+    def scale(self, theta: int) -> Fraction:
+        """θ·H(T)/ε."""
+        return theta * tree_levels(self.horizon) / self.epsilon
+
+    @staticmethod
+    def nodes(end: int) -> set[tuple[int, int]]:
+        """(level, index) of the nodes that make up the first ``end`` steps."""
+        return {(i, (end >> i) - 1) for i in range(end.bit_length()) if end >> i & 1}
+
+    def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
+        """See `Counter.noise`."""
+        if theta == 0:
+            return [0] * len(ends)
+        codes = [[i << 50 | j for i, j in self.nodes(int(end))] for end in ends]
+        index = np.array(sorted({code for nodes in codes for code in nodes}), np.int64)
+        drawn = noise.laplace(self.purpose, _LABEL, index, self.scale(theta))[0].tolist()
+        value = dict(zip(index.tolist(), drawn, strict=True))
+        return [sum(value[code] for code in nodes) for nodes in codes]
+
+    def variance(self, theta: int, first: int, end: int) -> float:
+        """See `Counter.variance`."""
+        nodes = self.nodes(first) ^ self.nodes(end)
+        return len(nodes) * laplace_variance(self.scale(theta))
+
+
+@dataclass(frozen=True)
+class HierarchyCounter:
+    """A consistent wide tree; its ``epsilon`` is that of one record."""
+
+    chunks: Chunks
+
+    @property
+    def steps(self) -> int:
+        """Exact rationals are rounded to this grid."""
+        return STEPS
+
+    def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
+        """See `Counter.noise`; the steps must fit into one chunk."""
+        out = []
+        for end in ends:
+            exact = self.chunks.prefix(noise, theta, int(end))[1] * self.steps
+            out.append((2 * exact.numerator + exact.denominator) // (2 * exact.denominator))
+        return out
+
+    def variance(self, theta: int, first: int, end: int) -> float:
+        """See `Counter.variance`."""
+        return self.chunks.variance(theta, first, end)
+
+
+@dataclass(frozen=True)
+class MatrixCounter:
+    """Correlated discrete Gaussian noise.
+
+    Attributes:
+        name: a factorisation of `factorization`.
+        horizon: steps.
+        variance_at_one: of every coordinate for θ = 1, in squared steps of the factorisation.
+    """
+
+    name: str
+    horizon: int
+    variance_at_one: Fraction
+    purpose: str = "matrix"
+
+    @property
+    def steps(self) -> int:
+        """Noise is rounded down to this grid."""
+        return STEPS
+
+    def process(self, theta: int) -> Process:
+        """The noise for a threshold."""
+        return Process(self.purpose, self.name, self.horizon, self.variance_at_one * theta**2)
+
+    def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
+        """See `Counter.noise`."""
+        if theta == 0:
+            return [0] * len(ends)
+        process, since = self.process(theta), np.zeros(1, np.int64)
+        return [int(process.at(noise, _LABEL, int(end), since)[0]) for end in ends]
+
+    def variance(self, theta: int, first: int, end: int) -> float:
+        """See `Counter.variance`."""
+        factor = self.process(theta).factor
+        row = factor.B[end - 1] if end else np.zeros(factor.noises)
+        if first:
+            row = row - factor.B[first - 1]
+        scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**factor.bits
+        return float((row * row).sum()) * scale

@@ -1,0 +1,169 @@
+"""PAK: prefix sums of a stream of values, clipped at a threshold learnt from its beginning.
+
+Perrier, Asghar, Kaafar, *Private Continual Release of Real-Valued Data Streams*, NDSS 2019, for
+event-time slots. The warm-up chooses τ; at its end τ is released and, if wanted, the warm-up's
+clipped sum; from then on every slot's prefix sum. Values are clipped to the same τ that scales the
+noise, in the warm-up's sum too. Ranges, moving averages, sliding and decayed sums are linear in
+the prefix sums: post-processing, see `pak_views`.
+
+*Guarantee.* Add/remove of one record (or replacement of its value within its slot). A record lies
+in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the
+threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter. With the rank rule and a tree or
+hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A unit's k records may
+lie in both parts: `pak_plan` checks every division of them before it accepts a configuration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ..contract import F64, I64, Cost, Noise, Output, Releases, Rows, no_releases
+from ..keys import Keys
+from ..parts.clip_threshold import noisy_max, rank_scores
+from ..parts.hierarchy import laplace_variance
+from ..parts.smooth_quantile import SmoothQuantile
+from ..slots.slots import Entries, with_state
+from ..slots.stream import SlotStream
+from ..validate import at_least, positive
+from .counter import Counter
+
+_HELD = 1 << 62
+
+
+@dataclass(frozen=True)
+class RankQuantile:
+    """The K-th largest warm-up value by a noisy maximum, raised by a factor; pure ε-DP.
+
+    Attributes:
+        epsilon: of one record.
+        rank: K, public.
+        factor: r ≥ 1.
+        thresholds: public candidates, increasing.
+    """
+
+    epsilon: Fraction
+    rank: int
+    factor: Fraction
+    thresholds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        positive("epsilon", self.epsilon)
+        at_least("rank", self.rank, 1)
+        positive("factor", self.factor)
+
+    def choose(self, histogram: I64, noise: Noise) -> int:
+        """Index of the least threshold ≥ r times the chosen quantile, or of the last one."""
+        found = noisy_max(rank_scores(histogram, self.rank), 2 / self.epsilon, noise)
+        target = self.factor * self.thresholds[found]
+        above = [i for i, theta in enumerate(self.thresholds) if theta >= target]
+        return above[0] if above else len(self.thresholds) - 1
+
+
+@dataclass(frozen=True)
+class Pak(SlotStream):
+    """A configured stream.
+
+    Attributes:
+        slots: time, values, thresholds, contribution bound (`SlotStream`).
+        chooser: how τ is chosen; None takes B, which costs nothing.
+        counter: noise of the prefix sums after the warm-up.
+        sum_epsilon: ε2 of one record for the warm-up's sum; None keeps that sum back.
+        loss: what `cost` states.
+    """
+
+    chooser: SmoothQuantile | RankQuantile | None
+    counter: Counter
+    sum_epsilon: Fraction | None
+    loss: Cost
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Sum of the slot (of the whole warm-up at its end), and sum up to the end of the slot."""
+        step = self.slots.grid / self.counter.steps
+        return Output("sum", step), Output("prefix", step)
+
+    def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
+        """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""
+        last = len(self.slots.thresholds) - 1
+        histogram = self.slots.histogram(entries)
+        chosen = self.chooser.choose(histogram, noise) if self.chooser else last
+        tau = self.slots.thresholds[chosen]
+        public = {"threshold": np.array([tau], np.int64)}
+        if self.sum_epsilon is None:
+            return self._store(rows, tau, 0, 0), no_releases(2, public)
+        total = int(self.slots.clipped(entries, tau).sum())
+        if tau:
+            index, label = np.zeros(1, np.int64), Keys.of([b"warmup"])
+            total += int(noise.laplace("sum", label, index, tau / self.sum_epsilon)[0, 0])
+        base = _held(total * self.counter.steps)
+        value = np.full((1, 2), base, np.int64)
+        variance = np.full((1, 2), self._base_variance(tau))
+        last_slot = self.slots.warmup_slots - 1
+        out = self._released(self.slots.warmup, last_slot, value, variance, public)
+        return self._store(rows, tau, base, 0), out
+
+    def _go_on(
+        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+    ) -> tuple[Rows, Releases]:
+        """The sums of a trigger's slots, clipped at τ."""
+        tau, base, total = (int(x) for x in state[:3])
+        first = self.slots.range_of(t)[0]
+        exact = total + np.cumsum(self.slots.per_slot(entries, tau, t))
+        value, variance = self._values(noise, tau, base, first, total, exact)
+        return self._store(rows, tau, base, int(exact[-1])), self._released(
+            t, first, value, variance, {}
+        )
+
+    def _values(
+        self, noise: Noise, tau: int, base: int, first: int, before: int, exact: I64
+    ) -> tuple[I64, F64]:
+        """(slots, 2) sums and prefix sums of consecutive slots, and their noise variances."""
+        begin, steps = first - self.slots.warmup_slots, self.counter.steps
+        ends = np.arange(begin, begin + len(exact) + 1)
+        known = ends[ends > 0]
+        drawn = [0] * (len(ends) - len(known)) + self.counter.noise(noise, tau, known)
+        totals = [before, *exact.tolist()]
+        prefix = [_held(base + x * steps + z) for x, z in zip(totals, drawn, strict=True)]
+        value = np.stack([np.diff(prefix), np.array(prefix[1:])], axis=1)
+        squares = [
+            (self.counter.variance(tau, e - 1, e), self.counter.variance(tau, 0, e))
+            for e in ends[1:].tolist()
+        ]
+        variance = np.array(squares) * float(steps) ** 2
+        variance[:, 1] += self._base_variance(tau)
+        return value, variance
+
+    def _base_variance(self, tau: int) -> float:
+        if self.sum_epsilon is None:
+            return 0.0
+        return laplace_variance(tau / self.sum_epsilon) * float(self.counter.steps) ** 2
+
+    def _store(self, rows: Rows, tau: int, base: int, total: int) -> Rows:
+        return with_state(rows, np.array([tau, base, total], np.int64))
+
+    def cost(self) -> Cost:
+        """Loss of a unit's k records, however they divide between warm-up and the rest."""
+        return self.loss
+
+    def error(self, t: int) -> F64:
+        """(2,) noise of slot and prefix sum at the last slot of trigger t for the worst case τ = B.
+
+        In output steps. Triggers without a release count as the first one that has one.
+        """
+        end = (max(t, self.slots.warmup + 1) - self.slots.warmup) * self.slots.per_trigger
+        squares = [
+            self.counter.variance(self.slots.top, end - 1, end),
+            self.counter.variance(self.slots.top, 0, end),
+        ]
+        variance = np.array(squares) * float(self.counter.steps) ** 2
+        variance[1] += self._base_variance(self.slots.top)
+        deviation: F64 = np.sqrt(variance)
+        return deviation
+
+
+def _held(value: int) -> int:
+    """``value`` within 63 bits: a bound of the output format that is never met in practice."""
+    return max(-_HELD, min(_HELD, value))

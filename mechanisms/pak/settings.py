@@ -1,0 +1,226 @@
+"""Configuration of PAK: settings, their checks, the counter of least error, the optimiser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from ...errors import ParameterError
+from .. import accounting, factorization
+from ..contract import Cost, Entry, Setting
+from ..factorization.prefix_noise import chosen
+from ..parts.hierarchy import Chunks, choose_height
+from ..parts.smooth_quantile import SmoothQuantile
+from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
+from ..slots.slots import Slots
+from ..validate import non_negative, one_of, positive
+from .counter import Counter, HierarchyCounter, MatrixCounter, TreeCounter
+from .mechanism import Pak, RankQuantile
+from .optimise import Choice, Problem, optimise
+
+_FANOUT = 16
+_TALLEST = 5
+_TAIL = 24
+_SAMPLES = 64
+_SPARE = Fraction(1, 1 << 20)
+
+
+@dataclass(frozen=True)
+class PakParameters(SlotParameters):
+    """Settings of ``mechanism = "pak"``, besides those of `SlotParameters`.
+
+    Attributes:
+        threshold: "noisy-max" (pure, discrete), "smooth" (the paper's, costs δ), or "top" for B.
+        counter: "tree", "hierarchy", "matrix"; "auto" takes the one of least mean error.
+        publish_warmup: release the warm-up's sum.
+        tail, safety: the rank is ⌊safety·tail·m⌋ + 1 from the top, m = expected warm-up records.
+        factor: by which the quantile is raised.
+        split: share of the warm-up's ε for the threshold if its sum is released.
+        beta: probability that the smooth quantile falls below the exact one.
+        excess: scale of the tail in grid steps, as far as publicly known; 0 takes B/24.
+
+    tail, safety, factor and split are chosen by `optimise` where they are 0.
+    """
+
+    threshold: str = "noisy-max"
+    counter: str = "auto"
+    publish_warmup: bool = True
+    tail: float = 0.0
+    safety: float = 0.0
+    factor: float = 0.0
+    split: float = 0.0
+    beta: float = 0.1
+    excess: float = 0.0
+
+
+def build(parameters: PakParameters, setting: Setting) -> Pak:
+    """The mechanism for a configuration.
+
+    Raises:
+        ParameterError: settings clash or are out of range.
+    """
+    slots = slots_of(parameters, setting)
+    one_of("threshold", parameters.threshold, ("noisy-max", "smooth", "top"))
+    sampling = sampler_delta(setting.epsilon, slots.bound * draws(slots))
+    check_delta(setting, sampling)
+    counter = counter_of(parameters, setting, slots, setting.delta - sampling)
+    advice = advise(parameters, setting, slots, counter)
+    epsilon = setting.epsilon / slots.bound
+    split = _share("split", parameters.split) or advice.split
+    if not parameters.publish_warmup or parameters.threshold == "top":
+        split = Fraction(int(parameters.threshold != "top"))
+    chooser = _chooser(parameters, setting, slots, epsilon * split, advice)
+    rest = epsilon * (1 - split) if parameters.publish_warmup else None
+    gaussian = isinstance(counter, MatrixCounter)
+    spent = gaussian or isinstance(chooser, SmoothQuantile)
+    if spent:
+        check_delta(setting, sampling / _SPARE)
+    loss = Cost(epsilon=setting.epsilon, delta=setting.delta if spent else sampling)
+    return Pak(slots, chooser, counter, rest, loss)
+
+
+def draws(slots: Slots) -> int:
+    """Most draws of the pure parts whose distribution one record can move."""
+    return len(slots.thresholds) + 2 * slots.slots.bit_length() + 2 * slots.slots
+
+
+def advise(parameters: PakParameters, setting: Setting, slots: Slots, counter: Counter) -> Choice:
+    """The optimiser's choice for this warm-up; says whether a threshold is better than B."""
+    problem = problem_of(parameters, setting, slots, counter)
+    return optimise(problem, [parameters.expected * slots.warmup_slots])
+
+
+def problem_of(
+    parameters: PakParameters, setting: Setting, slots: Slots, counter: Counter
+) -> Problem:
+    """What the optimiser is told."""
+    known = non_negative("excess", parameters.excess)
+    late = slots.slots - slots.warmup_slots
+    return Problem(
+        records=max(2, parameters.expected * slots.slots),
+        top=slots.top,
+        epsilon=setting.epsilon / slots.bound,
+        delta=_smooth_delta(setting, slots.bound),
+        scale=Fraction(known).limit_denominator(1 << 20) if known else Fraction(slots.top, _TAIL),
+        smooth=parameters.threshold == "smooth",
+        published=parameters.publish_warmup,
+        beta=_beta(parameters),
+        unit_error=mean_error(counter, late, late // 2),
+    )
+
+
+def _chooser(
+    parameters: PakParameters, setting: Setting, slots: Slots, epsilon: Fraction, advice: Choice
+) -> SmoothQuantile | RankQuantile | None:
+    if parameters.threshold == "top":
+        return None
+    tail = _share("tail", parameters.tail) or advice.tail
+    safety = _share("safety", parameters.safety) or advice.safety
+    factor = Fraction(parameters.factor).limit_denominator(1000) or advice.factor
+    rank = int(safety * tail * parameters.expected * slots.warmup_slots) + 1
+    if parameters.threshold == "noisy-max":
+        return RankQuantile(epsilon, rank, factor, slots.thresholds)
+    delta = _smooth_delta(setting, slots.bound)
+    return SmoothQuantile(epsilon, delta, rank, slots.thresholds, factor, _beta(parameters))
+
+
+def _beta(parameters: PakParameters) -> Fraction:
+    beta = Fraction(positive("beta", parameters.beta)).limit_denominator(1 << 40)
+    return positive("beta", beta)
+
+
+def counter_of(
+    parameters: PakParameters, setting: Setting, slots: Slots, delta: Fraction
+) -> Counter:
+    """The configured counter, or the one of least mean error among those that are possible."""
+    one_of("counter", parameters.counter, ("auto", "tree", "hierarchy", "matrix"))
+    steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
+    if parameters.counter != "auto":
+        return _counter(parameters.counter, steps, epsilon, setting, slots.bound, delta)
+    options = [TreeCounter(steps, epsilon), *_others(setting, slots, delta)]
+    return min(options, key=lambda counter: mean_error(counter, steps))
+
+
+def _others(setting: Setting, slots: Slots, delta: Fraction) -> list[Counter]:
+    steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
+    out = []
+    for name in ("hierarchy", "matrix"):
+        try:
+            out.append(_counter(name, steps, epsilon, setting, slots.bound, delta))
+        except ParameterError:
+            continue  # too long a stream, or no δ to spend: not an option here
+    return out
+
+
+def _counter(
+    name: str, steps: int, epsilon: Fraction, setting: Setting, bound: int, delta: Fraction
+) -> Counter:
+    if name == "tree":
+        return TreeCounter(steps, epsilon)
+    if name == "hierarchy":
+        height = choose_height(_FANOUT, steps, _TALLEST)
+        if _FANOUT**height < steps:
+            raise ParameterError("horizon", steps, f"more than {_FANOUT**_TALLEST} slots")
+        return HierarchyCounter(Chunks(_FANOUT, height, epsilon))
+    name = chosen("auto", steps)
+    factorization.build(name, steps)
+    share = delta if bound == 1 else delta / 2
+    return MatrixCounter(name, steps, _variance(name, steps, setting.epsilon, share, bound))
+
+
+@lru_cache(maxsize=32)
+def _variance(name: str, steps: int, epsilon: Fraction, delta: Fraction, bound: int) -> Fraction:
+    """Noise with which every division of a unit's records fits into (ε, δ).
+
+    j records in the warm-up cost at most jε/k and, with the smooth threshold, δ/2; the k - j others
+    cost what k - j records of the counter cost, at δ (k = 1: either the one or the other) or δ/2.
+    """
+    factor = factorization.build(name, steps)
+    unit = factor.sensitivity2 * 4**factor.bits
+    variance = accounting.gaussian_variance(epsilon, delta, bound**2 * unit, bound * factor.noises)
+    for inside in range(1, bound):
+        others = bound - inside
+        while not _fits(epsilon * others / bound, delta, others**2 * unit, variance, factor.noises):
+            variance = variance * Fraction(17, 16)
+    return variance
+
+
+def _fits(
+    epsilon: Fraction, delta: Fraction, shift: Fraction, variance: Fraction, touched: int
+) -> bool:
+    loss = accounting.gaussian_cost(shift, variance, touched)
+    return accounting.total([loss], delta)[0] <= epsilon
+
+
+@lru_cache(maxsize=64)
+def _smooth_delta(setting: Setting, bound: int) -> Fraction:
+    """δ of one record such that k of them cost at most δ (k = 1) or δ/2, less the sampler's."""
+    if setting.delta <= 0:
+        return Fraction(0)
+    epsilon = setting.epsilon / bound
+    whole = setting.delta * (1 - _SPARE)
+    share = whole if bound == 1 else whole / 2
+    small = share / (bound * 3 ** int(-(-setting.epsilon // 1)))  # stays below 1 when grown
+    grown = accounting.group_approximate(epsilon, small, bound)[1]
+    each: Fraction = share * small / grown * (1 - _SPARE)
+    return each
+
+
+def mean_error(counter: Counter, steps: int, first: int = 1) -> float:
+    """Root mean square noise of prefix sums for θ = 1 over evenly spread steps from ``first``."""
+    ends = sorted({max(first, 1, -(-steps * i // _SAMPLES)) for i in range(1, _SAMPLES + 1)})
+    squares = [counter.variance(1, 0, end) for end in ends]
+    return float((sum(squares) / len(squares)) ** 0.5)
+
+
+def _share(name: str, value: float) -> Fraction:
+    share = Fraction(value).limit_denominator(1 << 20)
+    if not 0 <= share <= 1:
+        raise ParameterError(name, value, "must lie in [0, 1], 0 to have it chosen")
+    return share
+
+
+ENTRY = Entry(
+    "pak", PakParameters, build, "prefix sums of a stream of values with a learnt threshold"
+)

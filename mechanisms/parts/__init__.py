@@ -1,0 +1,1 @@
+"""Parts that several mechanisms are made of: bounds, thresholds, selections, sketches, trees."""

@@ -1,0 +1,110 @@
+"""A counter of spatial nodes with correlated Gaussian noise from a factorisation of prefix sums.
+
+The output after n activations is the exact sum plus (Bz)_n, rounded, where A = BC are the prefix
+sums over activations and z discrete Gaussians of the node (`factorization.prefix_noise`): the
+rounding of B(Cx + z), post-processing of a Gaussian release. It needs a δ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ParameterError
+from .. import accounting
+from ..contract import F64, I64, Cost, Noise
+from ..factorization import Factorization
+from ..factorization.prefix_noise import STEPS, Process, factor_of
+from ..keys import Keys
+from ..noise import DELTA_PER_DRAW
+from ..spatial.domain import U64
+from .tree import Cells, copied
+
+
+@dataclass(frozen=True)
+class MatrixCounter:
+    """Matrix counting at leaves.
+
+    All events of a unit, wherever and whenever, move the processes of all nodes together by at
+    most their number times the largest column norm of C, in Euclidean norm: m_v events in node v
+    by m_v column norms, and Σ m_v² ≤ (Σ m_v)². State: ``first`` is the exact sum. A step costs n
+    draws per node after n activations.
+
+    Attributes:
+        process: noise of every node, indexed by activations instead of triggers.
+        events: most events of a unit, for which the noise was calibrated.
+        epsilon: what it was calibrated for.
+    """
+
+    process: Process
+    events: int
+    epsilon: Fraction
+    name: ClassVar[str] = "matrix"
+    by_trigger: ClassVar[bool] = False
+
+    @classmethod
+    def calibrated(
+        cls, factorization: str, horizon: int, events: int, epsilon: Fraction, delta: Fraction
+    ) -> MatrixCounter:
+        """The counter whose cost for ``events`` events fits into (ε, δ).
+
+        Raises:
+            ParameterError: the factorisation does not reach ``horizon`` activations, or ε or δ is
+                out of range.
+        """
+        factor = factor_of(factorization, horizon)
+        inexact = _inexact(epsilon, events * factor.noises)
+        if inexact >= delta:
+            raise ParameterError("delta", float(delta), "is too small for a matrix counter")
+        touched = events * factor.noises
+        variance = accounting.gaussian_variance(
+            epsilon, delta - inexact, _shift(factor, events), touched
+        )
+        return cls(Process("matrix", factor.name, horizon, variance), events, epsilon)
+
+    def cost(self, events: int) -> Cost:
+        """Loss of a unit with at most so many events, and what inexact draws owe to δ."""
+        factor = self.process.factor
+        touched = events * factor.noises
+        loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)
+        return loss._replace(delta=loss.delta + _inexact(self.epsilon, touched))
+
+    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+        """See `NodeCounter.step`."""
+        cell = copied(cell)
+        cell["steps"] += 1
+        cell["first"] += change
+        drawn = np.empty(len(nodes), np.int64)
+        for steps in np.unique(cell["steps"]).tolist():
+            rows = np.flatnonzero(cell["steps"] == steps)
+            since = np.zeros(len(rows), np.int64)
+            drawn[rows] = self.process.at(noise, Keys.of_codes(nodes[rows]), steps, since)
+        cell["out"] = cell["first"] + (drawn + STEPS // 2) // STEPS
+        return cell
+
+    def variance(self, steps: NDArray[np.int32]) -> F64:
+        """σ²‖B_n‖² after n activations, 0 after none."""
+        table: F64 = _table(self.process)[np.asarray(steps, np.int64)]
+        return table
+
+
+def _shift(factor: Factorization, events: int) -> Fraction:
+    shift: Fraction = factor.sensitivity2 * (events**2 * 4**factor.bits)
+    return shift
+
+
+def _inexact(epsilon: Fraction, draws: int) -> Fraction:
+    """Both worlds pay the distance of their draws to exact ones, one of them times e^ε < 3^⌈ε⌉."""
+    return (1 + Fraction(3) ** int(-(-epsilon // 1))) * draws * DELTA_PER_DRAW
+
+
+@lru_cache(maxsize=8)
+def _table(process: Process) -> F64:
+    none = np.zeros(1, np.int64)
+    steps = range(1, process.horizon + 1)
+    return np.array([0.0, *(float(process.variance_at(n, none)[0]) for n in steps)])

@@ -1,0 +1,277 @@
+"""PHDStream: a private tree of a spatial stream of insertions and deletions.
+
+At every trigger, empty ones included, the tree is grown anew from the root by private splitting
+(`spatial.privtree`) or by released counts alone, its leaves count the trigger's
+changes (`hushstream.mechanisms.phdstream.node_counters`), and the leaves with their estimates are
+released. A node that no leaf has counted yet inherits from its ancestors
+(`hushstream.mechanisms.phdstream.tree`).
+
+Guarantee, for neighbours that differ by one event in one cell at one trigger: an insertion costs
+ε_split + ε_count and a deletion ε_count; a unit sums its events, of which at most ``bound`` are
+accepted, and a deletion only against a live insertion of the same unit in the same cell.
+
+*Proof.* Fix what was released before the event's trigger t; it has the same law. (i) *Splitting.*
+The score of a node is its estimate from released counts, non-negative and consistent, plus the
+insertions of trigger t in it: never larger than its parent's, and an insertion adds exactly 1 along
+one path. Later scores read released counts only. So splitting costs an insertion ε_split once and
+a deletion nothing. (ii) *Counting.* Given which nodes are leaves when, every counter is an
+independent run on fixed triggers, and the event enters exactly one of them. Multiply. ∎
+
+Kumar, Strohmer & Vershynin, *An Algorithm for Streaming Differentially Private Data* (2024),
+Algorithms 3 to 6, but their score is the sum of released counts and net changes,
+which may be negative and grow downwards: its loss has no bound in terms of ε. Here deletions
+reach the score only through what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+
+from ...errors import ContractError
+from ..contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+    no_releases,
+)
+from ..keys import Keys, concat
+from ..parts.point_bound import insertions, signed
+from ..spatial.domain import U64, Bool
+from ..spatial.privtree import STEPS, Selection
+from ..spatial.stream import SpatialStream
+from .events import DELETE, INSERT, Events, plan, split_rows
+from .node_counters import NodeCounter
+from .tree import (
+    GRID,
+    NODE,
+    Level,
+    Nodes,
+    Shape,
+    Tree,
+    describe,
+    estimates,
+    inserted,
+    joined,
+    offspring,
+    picked,
+    put,
+    root_estimate,
+    root_level,
+)
+
+
+@dataclass(frozen=True)
+class ReleasedSelection:
+    """Split what released counts say is worth splitting: post-processing, at no cost.
+
+    A node splits if its estimate exceeds θ plus ``resolution`` standard deviations of a counter
+    that was active at every trigger so far, rounded up to whole records.
+    """
+
+    depth: int
+    theta: int = 0
+    resolution: Fraction = Fraction(3)
+    floor: int = 0
+    epsilon: ClassVar[Fraction] = Fraction(0)
+
+    def threshold(self, variance: float) -> int:
+        """Least estimate in grid steps, exclusive, for a counter of this variance."""
+        return (self.theta + math.ceil(float(self.resolution) * math.sqrt(variance))) * GRID
+
+    def splits(self, estimate: I64, level: int, variance: float) -> Bool:
+        """(m,) which nodes at depth ``level`` split, by estimates in grid steps."""
+        if level < self.floor or level >= self.depth:
+            return np.full(len(estimate), level < self.floor)
+        return estimate > self.threshold(variance)
+
+
+_NONE = np.empty(0, np.uint64)
+
+
+class _Walk(Protocol):
+    """Which of the nodes at a depth split, given estimates in grid steps."""
+
+    def __call__(self, estimate: I64, level: int, nodes: U64) -> Bool: ...
+
+
+@dataclass(frozen=True)
+class PHDStream(SpatialStream):
+    """The mechanism; `hushstream.mechanisms.phdstream.settings.build` makes one from settings.
+
+    Attributes:
+        domain: public geometry, its depth the cap of the tree (`SpatialStream`).
+        horizon: triggers of a window.
+        bound: most events of one unit in an epoch; with a lifetime an insertion is two events.
+        counter: counts at leaves, at ε_count per change.
+        selection: splits nodes, at ε_split per insertion (0 for `ReleasedSelection`).
+        first: hold-back: nothing is counted or released before this trigger, which takes all.
+        lifetime: triggers after which an insertion is deleted; 0 = never.
+        deletions: whether records of sign -1 are accepted; they need ``lifetime`` 0.
+        forget: whether leaves take over what was counted below them, so that state is the live
+            tree alone; needs a counter whose noise is labelled by trigger.
+        smoothing: records added to a child's estimate before its parent's unplaced counts are
+            shared in proportion; 0 = equal shares, as in the paper.
+
+    Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
+    estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
+    inherited shares; ``variance`` is that of the latter. Leaves partition the domain.
+    """
+
+    load: ClassVar[Literal["due", "all"]] = "due"
+    row_dtype: ClassVar[np.dtype[Any]] = NODE
+
+    horizon: int
+    bound: int
+    counter: NodeCounter
+    selection: Selection | ReleasedSelection
+    first: int = 1
+    lifetime: int = 0
+    deletions: bool = True
+    smoothing: int = 0
+    forget: bool = False
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return (Output("count", Fraction(1, GRID)), Output("unbiased", Fraction(1, GRID)))
+
+    @property
+    def shape(self) -> Shape:
+        """Rules of extension."""
+        return Shape(self.domain, self.smoothing)
+
+    def cost(self) -> Cost:
+        """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""
+        inserts = self.bound // 2 if self.lifetime else self.bound
+        counted = self.counter.cost(2 * inserts if self.lifetime else inserts)
+        return counted._replace(epsilon=counted.epsilon + inserts * self.selection.epsilon)
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, 1, self.bound // 2 if self.lifetime else self.bound)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice; sum insertions and deletions per cell, never netted."""
+        accept = signed if self.deletions and not self.lifetime else insertions
+        units, accepted = accept(units, batch)
+        k = len(batch.keys)
+        slot = batch.key[accepted] + k * (batch.sign[accepted] < 0)
+        counts = np.bincount(slot, minlength=2 * k)
+        used = np.flatnonzero(counts)
+        lane = np.where(used < k, INSERT, DELETE).astype(np.uint8)
+        none = np.empty(0, np.int64)
+        return units, Part(batch.keys.take(used % max(k, 1)), lane, counts[used, None], none)
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        return Rows(key, np.zeros(len(key), NODE), np.zeros(len(key), np.int32))
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Grow the tree, count at its leaves, release them.
+
+        Raises:
+            ContractError: the trigger is beyond the horizon.
+        """
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        nodes, waiting = split_rows(closed)
+        events, waits = plan(closed, waiting, self.first, self.lifetime, self.horizon)
+        if closed.t < self.first:
+            return waits, no_releases(2, _public(0))
+        tree = self.descend(nodes, self._walk(events, closed.t, noise))
+        variance = self._counted(tree, events, closed.t, noise)
+        gone = np.setdiff1d(nodes.code, tree.code, assume_unique=True) if self.forget else _NONE
+        return _stored(tree, gone, waits), self._publish(tree, variance)
+
+    def _walk(self, events: Events, t: int, noise: Noise) -> _Walk:
+        rule = self.selection
+        if isinstance(rule, ReleasedSelection):
+            variance = self._longest(t - 1)
+            return lambda estimate, level, nodes: rule.splits(estimate, level, variance)
+
+        def splits(estimate: I64, level: int, nodes: U64) -> Bool:
+            score = estimate // (GRID // STEPS)
+            score += STEPS * events.within(self.domain, nodes)[INSERT]
+            return rule.splits(score, level, nodes, t, noise)
+
+        return splits
+
+    def descend(self, nodes: Nodes, walk: _Walk) -> Tree:
+        """The live tree with the stored cells of its nodes."""
+        code, cell = root_level(), nodes.take(root_level())
+        above, estimate = root_estimate(cell)
+        levels = []
+        for depth in range(self.domain.depth + 1):
+            split = walk(estimate, depth, code)
+            children, child = offspring(self.shape, code[split])
+            levels.append(Level(code, cell, split, child))
+            if not split.any():
+                break
+            inherited = (above + cell["out"] * GRID)[split]
+            code, cell = children, nodes.take(children)
+            own = cell["out"] + cell["below"]
+            above, estimate = estimates(self.shape, inherited, estimate[split], own, child)
+        return Tree.of(levels)
+
+    def _counted(self, tree: Tree, events: Events, t: int, noise: Noise) -> F64:
+        """Let every leaf count its changes, in place; return the variance of all counters."""
+        leaf = ~tree.split
+        code = tree.code[leaf]
+        inserts, deletes = events.within(self.domain, code)
+        cell = picked(tree.cell, leaf)
+        put(tree.cell, leaf, self.counter.step(cell, code, inserts - deletes, t, noise))
+        if self.forget:
+            tree.fold(leaf)
+        variance: F64 = self.counter.variance(tree.cell["steps"]) + tree.cell["carried"]
+        tree.sum_below(variance)
+        return variance
+
+    def _publish(self, tree: Tree, variance: F64) -> Releases:
+        leaves = describe(self.shape, tree, variance)
+        value = np.stack([leaves.total, leaves.unbiased], axis=1)
+        spread = np.repeat(leaves.spread[:, None], 2, axis=1)
+        status = np.ones(len(value), np.int32)
+        return Releases(Keys.of_codes(leaves.code), value, spread, status, _public(len(value)))
+
+    def _longest(self, t: int) -> float:
+        """Variance of a counter that was active at every trigger up to t."""
+        steps = np.array([max(t - self.first + 1, 1)], np.int32)
+        return float(self.counter.variance(steps)[0])
+
+    def error(self, t: int) -> F64:
+        """(2,) standard deviation of a leaf that was active at every trigger, in grid steps."""
+        return np.full(2, GRID * math.sqrt(self._longest(t)))
+
+
+def _public(leaves: int) -> dict[str, I64]:
+    return {"leaves": np.array([leaves], np.int64)}
+
+
+def _stored(tree: Tree, gone: U64, waits: Rows) -> Rows:
+    """Rows of all live nodes, due at every trigger, of forgotten ones, and of waiting events."""
+    code, cell = tree.code, tree.cell
+    due = np.full(len(code), -1, np.int32)
+    if len(gone):
+        place = np.searchsorted(code, gone)
+        code, due = np.insert(code, place, gone), np.insert(due, place, 0)
+        cell = inserted(cell, place)
+    keys = Keys.of_codes(code)
+    if not len(waits.key):
+        return Rows(keys, cell, due)
+    together = concat([keys, waits.key])
+    return Rows(together, joined([cell, waits.cell]), np.concatenate([due, waits.due]))

@@ -1,0 +1,186 @@
+"""Counters of spatial nodes: running sums of a node's changes, released at every activation.
+
+A node counts only while it is a leaf, so its counter sees the changes of its active triggers and
+no others; one record enters exactly one counter. All state lives in the columns of the node's row
+(`hushstream.mechanisms.phdstream.tree.NODE`), so a step is a few array operations for all leaves.
+
+Guarantee of each, for neighbours that differ by one ±1 change at one activation of one node: the
+whole sequence of outputs is ε-differentially private.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..contract import F64, I64, Cost, Noise
+from ..keys import Keys
+from ..spatial.domain import U64
+from ..validate import at_least, positive
+from .tree import Cells, copied
+
+
+def laplace_variance(scale: Fraction) -> float:
+    """Variance of discrete Laplace noise, ``2a/(1-a)²`` with ``a = e^(-1/scale)``.
+
+    >>> round(laplace_variance(Fraction(4)), 4)
+    31.8339
+    """
+    return 1 / (2 * math.sinh(1 / (2 * float(scale))) ** 2)
+
+
+class NodeCounter(Protocol):
+    """What PHDStream needs of a counter."""
+
+    name: ClassVar[str]
+    by_trigger: ClassVar[bool]  # noise is labelled by trigger: a forgotten node may start again
+
+    def cost(self, events: int) -> Cost:
+        """Loss of a unit with at most so many changes, wherever and whenever."""
+        ...
+
+    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+        """New rows of the nodes after one activation at trigger t; inputs stay as they are."""
+        ...
+
+    def variance(self, steps: NDArray[np.int32]) -> F64:
+        """(m,) variance of the output after each number of activations, records squared."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Pure:
+    """ε per change; the changes of a unit add up."""
+
+    epsilon: Fraction
+    by_trigger: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        positive("count epsilon", self.epsilon)
+
+    def cost(self, events: int) -> Cost:
+        """See `NodeCounter.cost`."""
+        return Cost(epsilon=events * self.epsilon)
+
+
+def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I64:
+    return noise.laplace(purpose, Keys.of_codes(nodes), np.array([t], np.int64), scale)[:, 0]
+
+
+@dataclass(frozen=True)
+class SimpleCounter(_Pure):
+    """Each step adds its change and fresh noise of scale 1/ε; variance grows with the steps.
+
+    A change enters one noisy term (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011,
+    Simple Counting Mechanism II).
+    """
+
+    name: ClassVar[str] = "simple"
+
+    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+        """See `NodeCounter.step`."""
+        cell = copied(cell)
+        cell["steps"] += 1
+        cell["out"] += change + _draw(noise, "simple", nodes, t, 1 / self.epsilon)
+        return cell
+
+    def variance(self, steps: NDArray[np.int32]) -> F64:
+        """n·v(1/ε)."""
+        return np.asarray(steps, float) * laplace_variance(1 / self.epsilon)
+
+
+@dataclass(frozen=True)
+class BlockCounter(_Pure):
+    """Blocks of ``size`` steps: noisy steps inside a block, one noisy sum at its end, scale 2/ε.
+
+    A change enters one in-block term and one block sum, or the block sum alone at the block's
+    last step: at most two terms of ε/2 (Chan, Shi & Song 2011, Two-Level Counting Mechanism).
+    State: ``first`` is the exact sum and ``second`` the noisy one of the open block.
+    """
+
+    size: int = 8
+    name: ClassVar[str] = "block"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("block size", self.size, 1)
+
+    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+        """See `NodeCounter.step`."""
+        cell = copied(cell)
+        cell["steps"] += 1
+        ends = cell["steps"] % self.size == 0
+        drawn = _draw(noise, "block", nodes, t, 2 / self.epsilon)
+        base = cell["out"] - cell["second"]
+        exact = cell["first"] + change
+        inside = cell["second"] + change + drawn
+        cell["out"] = base + np.where(ends, exact + drawn, inside)
+        cell["first"] = np.where(ends, 0, exact)
+        cell["second"] = np.where(ends, 0, inside)
+        return cell
+
+    def variance(self, steps: NDArray[np.int32]) -> F64:
+        """(q+r)·v(2/ε) after q whole blocks and r steps."""
+        whole, rest = np.divmod(np.asarray(steps, np.int64), self.size)
+        return (whole + rest) * laplace_variance(2 / self.epsilon)
+
+
+@dataclass(frozen=True)
+class TreeCounter(_Pure):
+    """Dyadic sums over ``horizon`` steps, scale H/ε with H = ⌊log2 horizon⌋ + 1 levels.
+
+    A change lies in at most H released sums, one per level. After ``horizon`` steps another tree
+    opens on top of the last released total, over disjoint steps, at no further cost
+    (Dwork et al. 2010; Chan, Shi & Song 2011). ``log2 horizon`` levels would not be enough.
+    State: ``first`` is the exact sum of the open tree and ``second`` the total it stands on.
+    """
+
+    horizon: int = 256
+    name: ClassVar[str] = "tree"
+    by_trigger: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("tree horizon", self.horizon, 1)
+
+    @property
+    def levels(self) -> int:
+        """H."""
+        return self.horizon.bit_length()
+
+    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+        """See `NodeCounter.step`."""
+        cell = copied(cell)
+        tree, done = np.divmod(cell["steps"].astype(np.int64), self.horizon)
+        cell["steps"] += 1
+        cell["first"] += change
+        cell["out"] = cell["second"] + cell["first"] + self._noise(nodes, tree, done + 1, noise)
+        full = done + 1 == self.horizon
+        cell["second"] = np.where(full, cell["out"], cell["second"])
+        cell["first"] = np.where(full, 0, cell["first"])
+        return cell
+
+    def _noise(self, nodes: U64, tree: I64, step: I64, noise: Noise) -> I64:
+        """(m,) summed noise of the dyadic sums that end at ``step`` 1..horizon of each tree."""
+        out = np.zeros(len(nodes), np.int64)
+        level = np.arange(self.levels)
+        row, bit = np.nonzero((step[:, None] >> level) & 1)
+        place = (step[row] >> bit) - 1
+        parts = [part.astype(np.uint64) for part in (nodes[row], tree[row], bit, place)]
+        label = np.stack(parts, axis=1).astype(">u8")
+        keys = Keys.fixed(label.view(np.uint8).reshape(len(row), 32))
+        drawn = noise.laplace("tree", keys, np.zeros(1, np.int64), self.levels / self.epsilon)
+        np.add.at(out, row, drawn[:, 0])
+        return out
+
+    def variance(self, steps: NDArray[np.int32]) -> F64:
+        """(trees·popcount(horizon) + popcount(rest))·v(H/ε)."""
+        trees, rest = np.divmod(np.asarray(steps, np.int64), self.horizon)
+        ones = np.bitwise_count(rest) + trees * self.horizon.bit_count()
+        total: F64 = ones * laplace_variance(self.levels / self.epsilon)
+        return total

@@ -1,0 +1,161 @@
+"""From settings to a PHDStream mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from ...errors import ParameterError
+from ..contract import Entry, Setting
+from ..spatial.domain import Domain
+from ..spatial.privtree import Selection
+from ..validate import at_least, between, non_negative, one_of, positive
+from .matrix_counter import MatrixCounter
+from .mechanism import PHDStream, ReleasedSelection
+from .node_counters import BlockCounter, NodeCounter, SimpleCounter, TreeCounter
+
+_UNIT = Domain.unit(2, depth=8, split="all")
+MOST = 2**16 - 1  # events of a unit: what its pairs can hold
+
+
+@dataclass(frozen=True)
+class PHDStreamParameters:
+    """What a user may set.
+
+    Attributes:
+        domain: public geometry, or its plain form (`Domain.to_json`).
+        selection: "released" splits by released counts, at no cost; "private" by noisy scores
+            that see the trigger's own insertions, as in the paper.
+        share: part of ε that private selection gets.
+        theta: least estimate, in records, that a node needs beyond the rule's own margin.
+        resolution: that margin in standard deviations of a counter ("released").
+        floor: depth above which nodes always split.
+        counter: "simple", "block" or "tree" (pure ε), or "matrix" (Gaussian, needs δ).
+        block: steps of a block.
+        factorization: of the matrix counter, as for histograms.
+        smoothing: records added to a child's estimate before shares are proportional to it;
+            None = ⌈10/ε_count⌉, 0 = equal shares.
+        forget: whether a leaf takes over what was counted below it, which bounds state by the live
+            tree; None = wherever the counter allows it ("simple", "block").
+        first: hold-back: everything up to this trigger is counted there.
+        lifetime: triggers after which an insertion is deleted; 0 = never.
+        bound: most events of one unit in an epoch, deletions included.
+        deletions: whether records of sign -1 count.
+    """
+
+    domain: Domain | Mapping[str, Any] = _UNIT
+    selection: Literal["released", "private"] = "released"
+    share: Fraction | float = Fraction(1, 4)
+    theta: int = 0
+    resolution: Fraction | float = Fraction(3)
+    floor: int = 0
+    counter: Literal["simple", "block", "tree", "matrix"] = "simple"
+    block: int = 8
+    factorization: str = "auto"
+    smoothing: int | None = None
+    forget: bool | None = None
+    first: int = 1
+    lifetime: int = 0
+    bound: int = 1
+    deletions: bool = False
+
+
+def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
+    """The mechanism.
+
+    Raises:
+        ParameterError: a parameter is out of range, or they clash with the setting.
+    """
+    _check(parameters, setting)
+    given = parameters.domain
+    domain = given if isinstance(given, Domain) else Domain.from_json(given)
+    split, count = budget(parameters, setting.epsilon)
+    smoothing = parameters.smoothing
+    if smoothing is None:
+        smoothing = int(-(-10 // count))
+    counter = _counter(parameters, setting, count)
+    forget = counter.by_trigger if parameters.forget is None else parameters.forget
+    if forget and not counter.by_trigger:
+        raise ParameterError("forget", forget, f"needs another counter than {counter.name}")
+    return PHDStream(
+        domain,
+        setting.horizon,
+        parameters.bound,
+        counter,
+        _selection(parameters, split, domain),
+        parameters.first,
+        parameters.lifetime,
+        parameters.deletions,
+        at_least("smoothing", smoothing, 0),
+        forget,
+    )
+
+
+def budget(parameters: PHDStreamParameters, epsilon: Fraction) -> tuple[Fraction, Fraction]:
+    """ε_split and ε_count of one event, so that all events of a unit cost ``epsilon``.
+
+    A matrix counter is calibrated for what the counts of all events get together.
+
+    >>> budget(PHDStreamParameters(bound=2, selection="private"), Fraction(1))
+    (Fraction(1, 8), Fraction(3, 8))
+    """
+    share = Fraction(0)
+    if parameters.selection == "private":
+        share = Fraction(parameters.share)
+        if not 0 < share < 1:
+            raise ParameterError("share", parameters.share, "must lie between 0 and 1")
+    inserts = parameters.bound // 2 if parameters.lifetime else parameters.bound
+    each = epsilon / inserts / (2 - share if parameters.lifetime else 1)
+    return share * each, (1 - share) * each
+
+
+def _check(parameters: PHDStreamParameters, setting: Setting) -> None:
+    if setting.columns:
+        raise ParameterError("columns", setting.columns, "phdstream counts records")
+    if setting.keys is not None:
+        raise ParameterError("keys", len(setting.keys), "cells of the domain are the keys")
+    if not setting.count:
+        raise ParameterError("count", setting.count, "counts are what phdstream releases")
+    one_of("selection", parameters.selection, ("released", "private"))
+    one_of("counter", parameters.counter, ("simple", "block", "tree", "matrix"))
+    positive("epsilon", setting.epsilon)
+    between("bound", at_least("bound", parameters.bound, 1), 1, MOST)
+    between("first", at_least("first", parameters.first, 1), 1, setting.horizon)
+    if at_least("lifetime", parameters.lifetime, 0) and parameters.bound < 2:
+        raise ParameterError("bound", parameters.bound, "a lifetime makes two events of a record")
+    if parameters.lifetime and parameters.deletions:
+        raise ParameterError("deletions", True, "records with a lifetime delete themselves")
+
+
+def _counter(parameters: PHDStreamParameters, setting: Setting, epsilon: Fraction) -> NodeCounter:
+    horizon = setting.horizon - parameters.first + 1
+    if parameters.counter == "simple":
+        return SimpleCounter(epsilon)
+    if parameters.counter == "block":
+        return BlockCounter(epsilon, parameters.block)
+    if parameters.counter == "tree":
+        return TreeCounter(epsilon, horizon)
+    events = parameters.bound - parameters.bound % 2 if parameters.lifetime else parameters.bound
+    name = parameters.factorization
+    return MatrixCounter.calibrated(name, horizon, events, events * epsilon, setting.delta)
+
+
+def _selection(
+    parameters: PHDStreamParameters, epsilon: Fraction, domain: Domain
+) -> Selection | ReleasedSelection:
+    between("floor", at_least("floor", parameters.floor, 0), 0, domain.depth)
+    if parameters.selection == "private":
+        return Selection(domain.step, epsilon, domain.depth, parameters.theta, parameters.floor)
+    resolution = non_negative("resolution", Fraction(parameters.resolution))
+    theta = at_least("theta", parameters.theta, 0)
+    return ReleasedSelection(domain.depth, theta, resolution, parameters.floor)
+
+
+ENTRY = Entry(
+    "phdstream",
+    PHDStreamParameters,
+    build,
+    "private tree of a spatial stream with insertions and deletions, at every trigger",
+)

@@ -1,0 +1,298 @@
+"""The tree of PHDStream: node rows, lazy extension of released counts, one descent per trigger.
+
+A node v keeps what its own counter last put out, Cn(v), and the sum of all counters below it,
+Cd(v). What its ancestors counted before it existed, Ca(v), is never stored: it is handed down
+whenever the tree is walked, ``Ca(child) = share·(Ca(v) + Cn(v))`` with shares that sum to 1. Then
+``G(v) = Ca(v) + Cn(v) + Cd(v)`` is additive: children sum to their parent. A trigger costs time in
+the nodes that are walked or written, whatever the domain.
+
+Everything here reads released numbers only, the public grid is ``1/GRID`` records, and all
+arithmetic that orders scores is in integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..contract import F64, I64
+from ..spatial.domain import U64, Bool, Domain
+
+GRID = 1 << 16
+"""Grid steps of a count per record."""
+
+_FAR = np.int64(-(2**52))  # below all that released counts can reach; sums stay exact
+
+NODE = np.dtype(
+    [
+        ("out", np.int64),  # Cn: the counter's latest output, records
+        ("below", np.int64),  # Cd: outputs of all counters below, records
+        ("spread", np.float64),  # variance of `below`, records squared
+        ("carried", np.float32),  # variance of what `out` took over from forgotten nodes
+        ("first", np.int64),  # the counter's own state; inserts of a scheduled row
+        ("second", np.int64),  # the counter's own state; deletions of a scheduled row
+        ("steps", np.int32),  # activations of the counter
+    ]
+)
+
+
+Child = Bool | None
+"""(splits, β) which children exist; None = all of them do."""
+
+_RAW = np.dtype((np.void, NODE.itemsize))  # NumPy moves plain bytes ten times as fast as fields
+
+Cells = NDArray[np.void]
+"""Cells of nodes, `NODE`."""
+
+
+def copied(cell: Cells) -> Cells:
+    """A copy."""
+    same: Cells = cell.view(_RAW).copy().view(NODE)
+    return same
+
+
+def picked(cell: Cells, rows: NDArray[Any]) -> Cells:
+    """A copy of some rows."""
+    some: Cells = cell.view(_RAW)[rows].view(NODE)
+    return some
+
+
+def put(cell: Cells, rows: NDArray[Any], new: Cells) -> None:
+    """Write some rows in place."""
+    cell.view(_RAW)[rows] = new.view(_RAW)
+
+
+def joined(cells: list[Cells]) -> Cells:
+    """One after the other."""
+    together: Cells = np.concatenate([cell.view(_RAW) for cell in cells]).view(NODE)
+    return together
+
+
+def inserted(cell: Cells, place: NDArray[np.intp]) -> Cells:
+    """With fresh cells before the given rows."""
+    more: Cells = np.insert(cell.view(_RAW), place, np.zeros(1, NODE).view(_RAW)).view(NODE)
+    return more
+
+
+class Nodes(NamedTuple):
+    """Stored nodes in code order, closed under parents."""
+
+    code: U64  # (r,)
+    cell: Cells  # (r,) NODE
+
+    def find(self, codes: U64) -> tuple[NDArray[np.intp], Bool]:
+        """Rows of ``codes`` (any row where absent) and which are present."""
+        row = np.searchsorted(self.code, codes)
+        row = np.minimum(row, max(len(self.code) - 1, 0))
+        return row, self.code[row] == codes if len(self.code) else np.zeros(len(codes), bool)
+
+    def take(self, codes: U64) -> Cells:
+        """(m,) a copy of the nodes' cells, zeros where absent."""
+        row, present = self.find(codes)
+        cell = np.zeros(len(codes), NODE)
+        put(cell, present, picked(self.cell, row[present]))
+        return cell
+
+
+class Shape(NamedTuple):
+    """Public rules of extension.
+
+    Attributes:
+        domain: the hierarchy; children outside its region do not exist.
+        smoothing: records added to every child's own estimate before shares are proportional
+            to it; 0 = equal shares.
+    """
+
+    domain: Domain
+    smoothing: int
+
+
+class Level(NamedTuple):
+    """The live nodes at one depth, in code order."""
+
+    code: U64  # (m,)
+    cell: Cells  # (m,) NODE
+    split: Bool  # (m,)
+    child: Child  # which children of the split nodes exist
+
+
+class Tree(NamedTuple):
+    """All live nodes in code order, that is level after level."""
+
+    code: U64  # (m,)
+    cell: Cells  # (m,) NODE
+    split: Bool  # (m,)
+    child: tuple[Child, ...]  # per level
+    start: tuple[int, ...]  # first row of every level, and the number of nodes
+
+    @classmethod
+    def of(cls, levels: list[Level]) -> Tree:
+        """The tree of its levels."""
+        code, split = (np.concatenate([v[i] for v in levels]) for i in (0, 2))
+        cell = joined([level.cell for level in levels])
+        start = np.cumsum([0, *(len(level.code) for level in levels)])
+        return cls(code, cell, split, tuple(v.child for v in levels), tuple(start.tolist()))
+
+    def rows(self, depth: int) -> slice:
+        """Rows of one level."""
+        return slice(self.start[depth], self.start[depth + 1])
+
+    def fold(self, leaf: Bool) -> None:
+        """Let leaves take over what was counted below them, in place; G stays what it is."""
+        cell = self.cell
+        cell["out"][leaf] += cell["below"][leaf]
+        cell["carried"][leaf] += cell["spread"][leaf].astype(np.float32)
+        for name in ("below", "spread"):
+            cell[name][leaf] = 0
+
+    def sum_below(self, variance: F64) -> None:
+        """Bring ``below`` and ``spread`` of all split nodes up to date, bottom up, in place.
+
+        Args:
+            variance: (m,) variance of every node's own counter output.
+        """
+        total, spread = self.cell["out"] + self.cell["below"], variance + self.cell["spread"]
+        for depth in range(len(self.child) - 2, -1, -1):
+            rows, below = self.rows(depth), self.rows(depth + 1)
+            parent = rows.start + np.flatnonzero(self.split[rows])
+            first = first_children(self.child[depth], len(parent), below.stop - below.start)
+            for name, amount, own in (
+                ("below", total, self.cell["out"]),
+                ("spread", spread, variance),
+            ):
+                sums = np.add.reduceat(amount[below], first)
+                self.cell[name][parent] = sums
+                amount[parent] = sums + own[parent]
+
+
+def first_children(child: Child, parents: int, children: int) -> NDArray[np.intp]:
+    """(s,) where each split node's children begin among all of the next level."""
+    if child is None:
+        return np.arange(0, children, children // parents)
+    count = child.sum(axis=1)
+    first: NDArray[np.intp] = np.cumsum(count) - count
+    return first
+
+
+def root_level() -> U64:
+    """The code of the root alone."""
+    return np.ones(1, np.uint64)
+
+
+def root_estimate(cell: Cells) -> tuple[I64, I64]:
+    """Ca and the non-negative estimate of the root, in grid steps."""
+    total = (cell["out"] + cell["below"]) * GRID
+    return np.zeros(1, np.int64), np.maximum(total, 0)
+
+
+def offspring(shape: Shape, codes: U64) -> tuple[U64, Child]:
+    """(c,) children of the split nodes that meet the region (at least one each), and which do."""
+    children = shape.domain.children(codes)
+    if not (shape.domain.cells or shape.domain.polygon):
+        return children.reshape(-1), None
+    inside = shape.domain.touches(children.reshape(-1)).reshape(children.shape)
+    inside |= ~inside.any(axis=1, keepdims=True)
+    return children[inside], inside
+
+
+def hand_down(shape: Shape, inherited: I64, own: I64, child: Child = None) -> I64:
+    """(s, β) shares of ``inherited`` (s,), in grid steps; each row sums to it exactly.
+
+    ``own`` (s, β) holds Cn + Cd of the children in records. Absent children get nothing.
+    """
+    weight = np.maximum(own, 0) + shape.smoothing if shape.smoothing else np.ones_like(own)
+    if child is not None:
+        weight = weight * child
+    upto = np.cumsum(weight, axis=1)
+    part = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
+    part[:, -1] = inherited
+    shares: I64 = part.copy()
+    shares[:, 1:] -= part[:, :-1]
+    return shares
+
+
+def project(total: I64, raw: I64, child: Child = None) -> I64:
+    """Closest non-negative integers to ``raw`` (s, β) whose rows sum to ``total`` (s,) ≥ 0.
+
+    Euclidean projection on the simplex (Held, Wolfe & Crowder 1974), rounded down, what is left
+    going to the largest child; absent children stay at 0. No child ever exceeds its total.
+
+    >>> project(np.array([10]), np.array([[-2, 5]])).tolist()
+    [[1, 9]]
+    """
+    if child is not None:
+        raw = np.where(child, raw, _FAR)
+    # The exact shift is the largest mean excess of the k largest children.
+    shift, excess = np.full(len(raw), _FAR), -total
+    for k, value in enumerate(np.sort(raw, axis=1).T[::-1], 1):
+        excess = excess + value
+        shift = np.maximum(shift, (excess + (k - 1)) // k)
+    out: I64 = np.maximum(raw - shift[:, None], 0)
+    out[np.arange(len(raw)), raw.argmax(axis=1)] += total - out.sum(axis=1)
+    return out
+
+
+def estimates(
+    shape: Shape, inherited: I64, estimate: I64, own: I64, child: Child
+) -> tuple[I64, I64]:
+    """Ca and the non-negative estimate of the existing children, in code order, grid steps.
+
+    Args:
+        inherited: (s,) Ca + Cn of the split nodes, grid steps.
+        estimate: (s,) their non-negative estimates.
+        own: (c,) Cn + Cd of their existing children, records.
+        child: which children exist.
+    """
+    if child is None:
+        table = own.reshape(len(estimate), -1)
+        above = hand_down(shape, inherited, table)
+        return above.reshape(-1), project(estimate, above + table * GRID).reshape(-1)
+    table = np.zeros(child.shape, np.int64)
+    table[child] = own
+    above = hand_down(shape, inherited, table, child)
+    return above[child], project(estimate, above + table * GRID, child)[child]
+
+
+class Leaves(NamedTuple):
+    """What a tree says about its leaves, in code order."""
+
+    code: U64  # (m,)
+    total: I64  # (m,) non-negative, children sum to parents, grid steps
+    unbiased: I64  # (m,) G, grid steps
+    spread: F64  # (m,) variance of G, squared grid steps
+
+
+def describe(shape: Shape, tree: Tree, variance: F64) -> Leaves:
+    """Estimates of all leaves in code order.
+
+    Args:
+        shape: rules of extension.
+        tree: the counted tree.
+        variance: (m,) variance of every node's own counter output.
+    """
+    above, estimate = root_estimate(tree.cell[:1])
+    own, out = tree.cell["out"] + tree.cell["below"], tree.cell["out"] * GRID
+    raw, total = own * GRID, np.empty(len(tree.code), np.int64)
+    noise = np.zeros(len(tree.code))
+    for depth, child in enumerate(tree.child):
+        rows = tree.rows(depth)
+        total[rows] = estimate
+        raw[rows] += above
+        if depth + 1 == len(tree.child):
+            break
+        split, below = tree.split[rows], tree.rows(depth + 1)
+        spread = (noise[rows] + variance[rows])[split]
+        noise[below] = shared_variance(spread, below.stop - below.start, child)
+        inherited = (above + out[rows])[split]
+        above, estimate = estimates(shape, inherited, estimate[split], own[below], child)
+    leaf = ~tree.split
+    spread = (noise + variance + tree.cell["spread"]) * GRID**2
+    return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
+
+
+def shared_variance(spread: F64, children: int, child: Child) -> F64:
+    """(c,) variance of each child's equal share of what has variance ``spread`` (s,)."""
+    count = children // len(spread) if child is None else child.sum(axis=1)
+    return np.repeat(spread / count**2, count)

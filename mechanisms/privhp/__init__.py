@@ -1,0 +1,5 @@
+"""PrivHP: a distribution in space from bounded memory."""
+
+from .settings import ENTRY
+
+__all__ = ["ENTRY"]

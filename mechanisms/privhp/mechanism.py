@@ -1,0 +1,219 @@
+"""PrivHP: a private tree of a spatial stream in bounded memory, for synthetic points.
+
+A binary hierarchy of cells is counted exactly near the root and sketched below; every sum gets
+noise; at a trigger the tree is grown from the noisy sums, only its largest nodes being refined.
+Memory follows k and the sketches, never the stream or the domain. With a horizon of 1 this is
+the one-pass algorithm; with a longer one every sum is the input of a counter over triggers, and
+the tree is grown anew at each of them from noisy sums alone.
+
+Guarantee (add or remove all records of one unit, of which at most ``bound`` count): a record
+changes one sum per exact level and one per sketch row below, by one each, so with shares σ_l of
+ε that add up to at most ε and noise of scale c_l·H·bound/σ_l the sums of all triggers are
+ε-differentially private, and growing, publishing and sampling are post-processing. Replacing a
+record by another one costs twice as much.
+
+Source: Holland, Camtepe, Thapa and Xue, *Private Synthetic Data Generation in Bounded Memory*
+(2024); ``docs/mechanisms/privhp.md`` says what differs and why.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..accounting import add
+from ..contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+)
+from ..keys import Keys, concat
+from ..parts.point_bound import insertions, signed
+from ..spatial.domain import bit_level
+from ..spatial.stream import SpatialStream
+from .layout import Shape
+from .tree import Live, Pruning, Reading, Tree, grow
+
+_MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
+_CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
+
+
+class Counter(Protocol):
+    """Noise of every sum over the triggers of a window, and what it costs."""
+
+    @property
+    def shape(self) -> Shape:
+        """Names the sums."""
+        ...
+
+    @property
+    def horizon(self) -> int:
+        """Triggers of a window."""
+        ...
+
+    @property
+    def bound(self) -> int:
+        """Most records of one unit in an epoch."""
+        ...
+
+    def draw(self, noise: Noise, t: int) -> I64:
+        """(cells,) noise of all sums after trigger t."""
+        ...
+
+    def variance(self, t: int) -> F64:
+        """(r+1,) variance of one sum of each level after trigger t."""
+        ...
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Losses that add up."""
+        ...
+
+
+@dataclass(frozen=True)
+class PrivHP(SpatialStream):
+    """The mechanism; `hushstream.mechanisms.privhp.settings.build` makes one from settings.
+
+    Attributes:
+        domain: public geometry; its finest cells are the deepest level (`SpatialStream`).
+        counter: noise of all sums; holds the shape, the horizon and the bound.
+        prune: "top" refines the k largest nodes of a level, "threshold" those of at least
+            ``bar`` standard deviations of their children's noise.
+        bar: see ``prune``.
+        decode: how children are estimated from a sketch (`privhp_tree.Reading`).
+        deletions: whether records of sign -1 are accepted (see `privhp_bound`); otherwise they
+            are dropped.
+
+    Released: one row per leaf of the grown tree. Its key is the node's code (eight bytes), its
+    value a consistent count; leaves partition the domain and are never negative. ``variance`` is
+    that of one noisy sum of the leaf's level, before consistency, which lowers the error.
+    """
+
+    load: ClassVar[Literal["due", "all"]] = "all"
+    row_dtype: ClassVar[np.dtype[Any]] = _CELL
+
+    counter: Counter
+    prune: Literal["top", "threshold"] = "top"
+    bar: Fraction = Fraction(2)
+    decode: Literal["joint", "single"] = "joint"
+    deletions: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The sums."""
+        return self.counter.shape
+
+    @property
+    def horizon(self) -> int:
+        return self.counter.horizon
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        return (Output("count"),)
+
+    def cost(self) -> Cost:
+        return add(self.counter.costs())
+
+    # Bound shard
+
+    def init_units(self, u: int) -> Units:
+        return empty_units(u, 1, self.counter.bound)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Bound the slice; return exact sums of counters and sketches.
+
+        A part has at most one row per sum, however many records and cells it stands for.
+        """
+        units, accepted = (signed if self.deletions else insertions)(units, batch)
+        counts = _net(batch, accepted)
+        used = np.flatnonzero(counts)
+        codes = batch.keys.take(used).codes()
+        order = np.argsort(codes, kind="stable")
+        table = self.shape.sum_leaves(codes[order], counts[used[order]])
+        cells = np.flatnonzero(table)
+        lane, none = np.zeros(len(cells), np.uint8), np.empty(0, np.int64)
+        return units, Part(self.shape.names(cells), lane, table[cells, None], none)
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        return Rows(key, np.zeros(len(key), _CELL), np.zeros(len(key), np.int32))
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Add the micro-batch and grow the tree from noisy sums.
+
+        Raises:
+            ContractError: the trigger is beyond the horizon, or the sums were grown at this
+                trigger or a later one already: the same noise on other records would reveal
+                the difference exactly.
+        """
+        if not 1 <= closed.t <= self.horizon:
+            raise ContractError(f"trigger {closed.t} is beyond the horizon")
+        if bool((closed.rows.cell["grown"] >= closed.t).any()):
+            raise ContractError(f"the sums were grown at trigger {closed.t} before")
+        rows, table = self._fold(closed)
+        tree = self.grow(table + self.counter.draw(noise, closed.t), closed.t)
+        return rows, self._publish(tree, closed.t)
+
+    def _fold(self, closed: Closed) -> tuple[Rows, I64]:
+        """Changed rows with the marker last, and the table of exact sums."""
+        key = closed.rows.key
+        stored = np.flatnonzero(key.codes() != _MARK.codes()[0]) if len(key) else np.arange(0)
+        table = np.zeros(self.shape.cells, np.int64)
+        table[self.shape.places(key.take(stored))] = closed.rows.cell["sum"][stored]
+        changed = self.shape.places(closed.part.key)
+        np.add.at(table, changed, closed.part.sums[:, 0])
+        changed = np.unique(changed)
+        cell = np.zeros(len(changed) + 1, _CELL)
+        cell["sum"][:-1], cell["grown"] = table[changed], closed.t
+        names = concat([self.shape.names(changed), _MARK])
+        return Rows(names, cell, np.zeros(len(cell), np.int32)), table
+
+    def grow(self, table: I64, t: int) -> Tree:
+        """The tree of a (cells,) table of noisy sums, pruned for the noise of trigger t."""
+        bars = self._bars(t) if self.prune == "threshold" else ()
+        pruning = Pruning(self.prune, self.shape.keep, bars)
+        reading = Reading(self.decode, self.counter.variance(t))
+        return grow(self.shape, table, pruning, reading, self._live())
+
+    def _bars(self, t: int) -> tuple[int, ...]:
+        below = self.counter.variance(t)[1:].tolist()
+        squares = (math.ceil(self.bar**2 * Fraction(variance)) for variance in below)
+        return (*(max(1, math.isqrt(square - 1) + 1) for square in squares), 1)
+
+    def _live(self) -> Live | None:
+        return self.domain.touches if self.domain.cells or self.domain.polygon else None
+
+    def _publish(self, tree: Tree, t: int) -> Releases:
+        codes, counts = tree.leaves()
+        variance = self.counter.variance(t)[bit_level(codes)]
+        status = np.ones(len(codes), np.int32)
+        return Releases(Keys.of_codes(codes), counts[:, None], variance[:, None], status, {})
+
+    def error(self, t: int) -> F64:
+        """(1,) largest standard deviation of a sum's noise over the levels at trigger t."""
+        largest = float(self.counter.variance(t).max())
+        return np.full(1, math.sqrt(largest))
+
+
+def _net(batch: Batch, accepted: NDArray[np.bool_]) -> I64:
+    """(k,) accepted insertions minus accepted deletions per key."""
+    added = np.bincount(batch.key[accepted & (batch.sign > 0)], minlength=len(batch.keys))
+    gone = accepted & (batch.sign < 0)
+    if gone.any():
+        added = added - np.bincount(batch.key[gone], minlength=len(batch.keys))
+    return added

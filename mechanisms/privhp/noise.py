@@ -1,0 +1,190 @@
+"""Noise of PrivHP's sums over triggers: a counter behind every sum of every level.
+
+Every sum, touched or not, is the input of a counter over the triggers of a window: a binary tree
+with Laplace noise (Chan, Shi and Song 2011; Dwork, Naor, Pitassi and Rothblum 2010) or a matrix
+factorisation with Gaussian noise (`factorization.matrix`). In the tree node (i, j)
+covers triggers j·2^i+1 … (j+1)·2^i and has one draw; after t triggers a sum carries the draws of
+the nodes that the binary digits of t select. A trigger lies in at most H = ⌊log2 T⌋+1 released
+nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the one-pass form.
+
+Nothing is stored: draws are functions of their labels, for sums without a record as well, since
+a sum that is exactly zero would tell that nobody is there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from ...errors import ParameterError
+from .. import accounting
+from ..accounting import normal
+from ..contract import F64, I64, Cost, Noise, Setting
+from ..factorization import Factorization
+from ..factorization.prefix_noise import STEPS, Process, factor_of
+from ..keys import Keys
+from ..noise import DELTA_PER_DRAW
+from ..validate import at_least, positive
+from .layout import Shape, split_gauss, split_pure
+
+_TRIES = 64
+
+
+@dataclass(frozen=True)
+class TreeNoise:
+    """Keyed Laplace noise for every sum of a shape at every trigger.
+
+    *Guarantee* (add/remove of one unit, that is of at most ``bound`` records): the sums of all
+    triggers are ε-differentially private with ε = Σ_l c_l·H·bound/scale_l, where c_l is the
+    number of sums of level l that a record touches.
+
+    Attributes:
+        scales: (r+1,) scale of one draw at each level.
+        shape: names the sums.
+        horizon: T, triggers of a window.
+        bound: most records of one unit in an epoch.
+    """
+
+    scales: tuple[Fraction, ...]
+    shape: Shape
+    horizon: int
+    bound: int = 1
+
+    def __post_init__(self) -> None:
+        at_least("horizon", self.horizon, 1)
+        at_least("bound", self.bound, 1)
+        if len(self.scales) != self.shape.levels:
+            raise ParameterError("scales", len(self.scales), "needs one per level")
+        for scale in self.scales:
+            positive("scales", scale)
+
+    @classmethod
+    def calibrated(cls, shape: Shape, horizon: int, bound: int, epsilon: Fraction) -> TreeNoise:
+        """The least noise of total loss ε: scale c_l·H·bound/σ_l."""
+        height = accounting.tree_levels(horizon)
+        scales = (
+            shape.touched(level) * height * bound / share
+            for level, share in enumerate(split_pure(shape, epsilon))
+        )
+        return cls(tuple(scales), shape, horizon, bound)
+
+    def costs(self) -> tuple[Cost, ...]:
+        """The loss at each level; they add up."""
+        nodes = accounting.tree_levels(self.horizon) * self.bound
+        return tuple(
+            Cost(epsilon=self.shape.touched(level) * nodes / scale)
+            for level, scale in enumerate(self.scales)
+        )
+
+    def draw(self, noise: Noise, t: int) -> I64:
+        """(cells,) noise of all sums after trigger t (1 ≤ t ≤ T)."""
+        names = [bytes([i]) + ((t >> i) - 1).to_bytes(8) for i in _digits(t)]
+        return np.concatenate(
+            [self._level(noise, level, names) for level in range(self.shape.levels)]
+        )
+
+    def _level(self, noise: Noise, level: int, names: list[bytes]) -> I64:
+        nodes = Keys.of(bytes([level]) + name for name in names)
+        index = np.arange(self.shape.size(level), dtype=np.int64)
+        total: I64 = noise.laplace("sums", nodes, index, self.scales[level]).sum(axis=0)
+        return total
+
+    def variance(self, t: int) -> F64:
+        """(r+1,) variance of the noise of one sum of each level after trigger t."""
+        return t.bit_count() * np.array([_laplace_variance(scale) for scale in self.scales])
+
+
+@dataclass(frozen=True)
+class MatrixNoise:
+    """Keyed Gaussian noise, correlated over triggers by a matrix factorisation.
+
+    *Guarantee* (add/remove of one unit): prefix sums A = BC of a sum are released as B(Cx + z),
+    z discrete Gaussian. Per level ‖C(x - x')‖² ≤ c_l·bound²·max‖column of C‖², which
+    `accounting.gaussian_cost` turns into a cost; levels add up.
+
+    Attributes:
+        processes: (r+1,) one per level.
+        shape, horizon, bound: as for `TreeNoise`.
+        epsilon: of the whole, which decides what inexact draws owe to δ.
+    """
+
+    processes: tuple[Process, ...]
+    shape: Shape
+    horizon: int
+    bound: int
+    epsilon: Fraction
+
+    @classmethod
+    def calibrated(
+        cls, shape: Shape, setting: Setting, bound: int, factorization: str
+    ) -> MatrixNoise:
+        """The least noise, shared by `split_gauss`, whose cost fits into (ε, δ)."""
+        factor = factor_of(factorization, setting.horizon)
+        mu2 = accounting.gdp_mu(setting.epsilon, setting.delta) ** 2
+        shares = split_gauss(shape)
+        for _ in range(_TRIES):
+            variances = (
+                normal.round_up(_shift(shape, level, factor, bound) / (share * mu2), 40)
+                for level, share in enumerate(shares)
+            )
+            processes = tuple(
+                Process(f"sums/{level}", factor.name, setting.horizon, variance)
+                for level, variance in enumerate(variances)
+            )
+            made = cls(processes, shape, setting.horizon, bound, setting.epsilon)
+            if accounting.total(made.costs(), setting.delta)[0] <= setting.epsilon:
+                return made
+            mu2 *= Fraction(63, 64)
+        raise ParameterError("epsilon", setting.epsilon, "is too small for the noise grid")
+
+    def costs(self) -> tuple[Cost, ...]:
+        """The loss at each level, and what inexact draws owe to δ; they add up."""
+        factor = self.processes[0].factor
+        touched = [self._touched(level, factor) for level in range(self.shape.levels)]
+        each = [
+            accounting.gaussian_cost(
+                _shift(self.shape, level, factor, self.bound), process.variance, touched[level]
+            )
+            for level, process in enumerate(self.processes)
+        ]
+        worst = 1 + 3 ** math.ceil(self.epsilon)
+        return (*each, Cost(delta=worst * sum(touched) * DELTA_PER_DRAW))
+
+    def _touched(self, level: int, factor: Factorization) -> int:
+        return self.shape.touched(level) * self.bound * factor.noises
+
+    def draw(self, noise: Noise, t: int) -> I64:
+        """(cells,) noise of all sums after trigger t, rounded to integers."""
+        names = self.shape.names(np.arange(self.shape.cells))
+        steps = []
+        for level, process in enumerate(self.processes):
+            rows = np.arange(self.shape.offsets[level], self.shape.offsets[level + 1])
+            steps.append(process.at(noise, names.take(rows), t, np.zeros(len(rows), np.int64)))
+        return (np.concatenate(steps) + STEPS // 2) // STEPS
+
+    def variance(self, t: int) -> F64:
+        """(r+1,) variance of the noise of one sum of each level after trigger t."""
+        none = np.zeros(1, np.int64)
+        return np.array([float(one.variance_at(t, none)[0]) for one in self.processes])
+
+
+def _shift(shape: Shape, level: int, factor: Factorization, bound: int) -> Fraction:
+    """Squared sensitivity of one level in squared steps of the noise grid."""
+    return shape.touched(level) * bound**2 * factor.sensitivity2 * (1 << 2 * factor.bits)
+
+
+def _digits(t: int) -> list[int]:
+    return [height for height in range(t.bit_length()) if t >> height & 1]
+
+
+@lru_cache(maxsize=256)
+def _laplace_variance(scale: Fraction) -> float:
+    """2a/(1-a)² with a = exp(-1/scale), the same double on every machine."""
+    with localcontext(Context(prec=60)):
+        a = (-Decimal(scale.denominator) / Decimal(scale.numerator)).exp()
+        return float(2 * a / (1 - a) ** 2)

@@ -1,0 +1,80 @@
+"""Settings that the mechanisms over streams of values share, and how they become slots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ...errors import ParameterError
+from ..contract import Setting
+from ..noise import DELTA_PER_DRAW
+from ..parts.clip_threshold import geometric_thresholds
+from ..validate import at_least
+from .slots import Slots
+
+
+@dataclass(frozen=True)
+class SlotParameters:
+    """Settings of a stream of values in event-time slots.
+
+    Attributes:
+        bound: records that one unit may contribute per epoch; 1 where a unit is one record.
+        warmup: triggers at the start of a window from which the threshold is chosen.
+        slots_per_trigger: slots that every trigger closes.
+        slot: length of a slot, in the units of the time column.
+        origin: time at which slot 0 of some window begins; a pipeline that gives neither takes
+            both from its schedule.
+        resolution: thresholds grow by a factor of about 1 + 1/resolution.
+        expected: records expected per slot; public, shapes accuracy alone.
+    """
+
+    bound: int = 1
+    warmup: int = 1
+    slots_per_trigger: int = 1
+    slot: int = 1
+    origin: int = 0
+    resolution: int = 16
+    expected: int = 1
+
+
+def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:
+    """The public frame of a stream.
+
+    Raises:
+        ParameterError: there is a public key list, not exactly one value column that starts at 0,
+            or a parameter is out of range.
+    """
+    if setting.keys is not None:
+        raise ParameterError("keys", len(setting.keys), "streams of values have no keys")
+    if len(setting.columns) != 1 or setting.columns[0][1] != 0:
+        raise ParameterError("columns", setting.columns, "one value column from 0 upwards")
+    at_least("expected", parameters.expected, 1)
+    return Slots(
+        geometric_thresholds(setting.columns[0][2], parameters.resolution),
+        setting.horizon,
+        parameters.warmup,
+        parameters.slots_per_trigger,
+        parameters.origin,
+        parameters.slot,
+        setting.grids[0] if setting.grids else Fraction(1),
+        parameters.bound,
+    )
+
+
+def sampler_delta(epsilon: Fraction, draws: int) -> Fraction:
+    """What the distance of ``draws`` draws to their exact distributions adds to δ.
+
+    Both worlds pay it, one of them times e^ε < 3^⌈ε⌉.
+    """
+    return (1 + Fraction(3) ** int(-(-epsilon // 1))) * draws * DELTA_PER_DRAW
+
+
+def check_delta(setting: Setting, spent: Fraction) -> None:
+    """Refuse a δ that does not cover what the keyed sampler itself needs.
+
+    Raises:
+        ParameterError: δ is too small.
+    """
+    if setting.delta < spent:
+        rule = f"must be at least {float(spent):.1e}, the distance of drawn from exact noise"
+        raise ParameterError("delta", float(setting.delta), rule)

@@ -1,0 +1,322 @@
+"""Values in event-time slots: what the mechanisms over streams of values have in common.
+
+A record is a time and a value. Its slot depends on its own time alone, its value is clipped to
+``[0, B]`` on a public integer grid, and its *bucket* is the first public threshold that is not
+below the value. What travels is, per (slot, bucket), the number of records and the sum of their
+values. A threshold θ that is chosen later is one of the public thresholds, so the sum of
+``min(value, θ)`` follows exactly: whole buckets are either below θ or worth θ a record.
+
+Time runs in triggers, each of which closes ``per_trigger`` slots for ever. The first ``warmup``
+triggers close theirs together, at the last of them. A record that comes after its slot was closed
+counts in the first open slot; one that comes early waits in a row of its own. Both rules look at
+nothing but the record's own slot and micro-batch, so adding or removing a record moves no other.
+
+Every unit contributes at most ``bound`` records per epoch, the first ones in log order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError, ParameterError
+from ..contract import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
+from ..keys import Keys, concat
+from ..validate import at_least, positive
+
+BUCKETS = 1 << 16
+_SLOTS = 1 << 40
+_STATE = 1 << 63  # codes from here on hold the mechanism's own state, two integers a row
+_EXACT = 1 << 53
+_DIRECT = 1 << 16  # below this a table of all values is quicker than a search
+
+ROW = np.dtype([("count", np.int64), ("sum", np.int64)])
+"""A stored row: of a (slot, bucket) that is still open, or two integers of global state."""
+
+
+class Entries(NamedTuple):
+    """Exact sums of the (slot, bucket) pairs that a trigger closes."""
+
+    slot: I64  # (e,) slot in the window; a late record's is the first one of the trigger
+    bucket: I64  # (e,)
+    records: I64  # (e,)
+    sum: I64  # (e,)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The public frame of a stream of values.
+
+    Attributes:
+        thresholds: increasing integers ≥ 0; the last one is B, the largest value.
+        horizon: triggers per window.
+        warmup: triggers at the start of a window that only serve to choose a threshold.
+        per_trigger: slots that one trigger closes.
+        origin, length: slot j of a window covers ``[origin + j·length, origin + (j+1)·length)``
+            modulo the length of a window, in the units of the time column.
+        grid: size of one integer step of a value, in the record's own unit.
+        bound: records that a unit may contribute per epoch.
+
+    Raises:
+        ParameterError: a parameter is out of range.
+    """
+
+    thresholds: tuple[int, ...]
+    horizon: int
+    warmup: int
+    per_trigger: int = 1
+    origin: int = 0
+    length: int = 1
+    grid: Fraction = Fraction(1)
+    bound: int = 1
+
+    def __post_init__(self) -> None:
+        at_least("warmup", self.warmup, 1)
+        at_least("horizon", self.horizon, self.warmup + 1)
+        at_least("per_trigger", self.per_trigger, 1)
+        at_least("slot", self.length, 1)
+        at_least("bound", self.bound, 1)
+        positive("grid", self.grid)
+        if self.horizon * self.per_trigger > _SLOTS:
+            raise ParameterError("horizon", self.horizon, "makes too many slots")
+        steps = np.diff(np.asarray(self.thresholds, np.int64))
+        if not self.thresholds or self.thresholds[0] < 0 or bool((steps <= 0).any()):
+            raise ParameterError("thresholds", self.thresholds, "must be increasing and ≥ 0")
+        if not 1 <= self.top < 1 << 31 or len(self.thresholds) > BUCKETS:
+            raise ParameterError("thresholds", self.top, "must be at most 2^31 - 1, 2^16 of them")
+
+    @property
+    def top(self) -> int:
+        """B, the largest value on the integer grid."""
+        return self.thresholds[-1]
+
+    @property
+    def slots(self) -> int:
+        """Slots per window."""
+        return self.horizon * self.per_trigger
+
+    @property
+    def warmup_slots(self) -> int:
+        """Slots of the warm-up."""
+        return self.warmup * self.per_trigger
+
+    def range_of(self, t: int) -> tuple[int, int]:
+        """First slot and end of the slots that trigger t closes; empty during the warm-up."""
+        if t <= self.warmup:
+            return 0, self.warmup_slots if t == self.warmup else 0
+        return (t - 1) * self.per_trigger, t * self.per_trigger
+
+    def closing(self, slot: I64) -> I64:
+        """(e,) the trigger that closes each slot."""
+        return np.maximum(slot // self.per_trigger + 1, self.warmup)
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Columns ``time`` and ``value`` (n,) as (slot, bucket) keys and integer values.
+
+        A time or value that is not finite is dropped; every other value is clipped.
+        """
+        time, raw = np.asarray(columns["time"]), np.asarray(columns["value"])
+        keep = _finite(time) & _finite(raw)
+        if not keep.all():
+            time, raw = np.where(keep, time, 0), np.where(keep, raw, 0)
+        slot = self._slot(time)
+        value = self._integers(raw)
+        bucket = _buckets(self.thresholds, value)
+        codes, key = _distinct(slot, bucket, len(self.thresholds))
+        return Encoded(Keys.of_codes(codes), key, value[:, None], keep)
+
+    def _slot(self, time: NDArray[Any]) -> I64:
+        if time.dtype.kind in "iu":
+            exact: I64 = (time.astype(np.int64) - self.origin) // self.length
+            return exact % self.slots
+        steps = np.clip(np.floor((time - self.origin) / self.length), -_EXACT, _EXACT)
+        return steps.astype(np.int64) % self.slots
+
+    def _integers(self, raw: NDArray[Any]) -> I64:
+        if self.grid == 1 and raw.dtype.kind in "iu":
+            whole: I64 = np.clip(raw, 0, self.top).astype(np.int64)
+            return whole
+        step = float(self.grid)
+        nearest = np.rint(np.clip(raw, 0.0, self.top * step) / step)
+        clipped: I64 = np.clip(nearest, 0, self.top).astype(np.int64)
+        return clipped
+
+    def init_units(self, u: int) -> Units:
+        """u units that have contributed nothing."""
+        return empty_units(u, 1, self.bound)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Accept what the bound allows, in log order; deletions are never accepted.
+
+        Values are clipped to their bucket once more: the guarantee rests on this line alone.
+        """
+        accepted = _accept(units.left, batch)
+        left = units.left - np.bincount(batch.unit[accepted], minlength=len(units.left))
+        slot, bucket = split(batch.keys)
+        self._check(slot, bucket)
+        key = batch.key[accepted]
+        low = np.concatenate([[0], np.asarray(self.thresholds)])[bucket]
+        low += bucket > 0
+        high = np.asarray(self.thresholds)[bucket]
+        value = np.clip(batch.value[accepted, 0], low[key], high[key])
+        sums = np.stack(_totals(key, value, len(batch.keys), self.top), axis=1)
+        used = np.flatnonzero(sums[:, 0])
+        lane = np.zeros(len(used), np.uint8)
+        part = Part(batch.keys.take(used), lane, sums[used], np.zeros(0, np.int64))
+        return units._replace(left=left), part
+
+    def _check(self, slot: I64, bucket: I64) -> None:
+        if len(slot) and (slot.max() >= self.slots or bucket.max() >= len(self.thresholds)):
+            raise ContractError("a key is not a slot and bucket of this stream")
+
+    def init_rows(self, key: Keys) -> Rows:
+        """Rows of keys that were never seen."""
+        return Rows(key, np.zeros(len(key), ROW), np.zeros(len(key), np.int32))
+
+    def close(self, closed: Closed) -> tuple[Rows, Entries, I64]:
+        """What trigger t closes, what stays open, and the mechanism's state.
+
+        Returns:
+            rows of all slots that were loaded, closed ones emptied; the closed entries; and the
+            integers given to `with_state` last, empty at first.
+        """
+        rows, t = closed.rows, closed.t
+        codes = rows.key.codes()
+        cell = rows.cell.copy()
+        at = np.searchsorted(codes, closed.part.key.codes())
+        cell["count"][at] += closed.part.sums[:, 0]
+        cell["sum"][at] += closed.part.sums[:, 1]
+        mine = int(np.searchsorted(codes, np.uint64(_STATE)))
+        state = cell[mine:].copy().view(np.int64)
+        key, cell = rows.key[:mine], cell[:mine]
+        slot, bucket = split(key)
+        ends = self.closing(slot)
+        full = cell["count"] > 0
+        now = np.flatnonzero(full & (ends <= t))
+        first = self.range_of(t)[0]
+        entries = Entries(
+            np.maximum(slot[now], first), bucket[now], cell["count"][now], cell["sum"][now]
+        )
+        cell[now] = 0
+        due = np.where(full & (ends > t), ends, 0).astype(np.int32)
+        return Rows(key, cell, due), entries, state
+
+    def clipped(self, entries: Entries, theta: int) -> I64:
+        """(e,) sums of min(value, θ), exactly; θ must be one of the thresholds."""
+        if theta not in self.thresholds:
+            raise ContractError("the threshold is not on the public grid")
+        below = np.asarray(self.thresholds)[entries.bucket] <= theta
+        return np.where(below, entries.sum, entries.records * theta)
+
+    def per_slot(self, entries: Entries, theta: int, t: int) -> I64:
+        """(slots closed by t,) clipped sum of every slot, empty ones included."""
+        first, end = self.range_of(t)
+        sums = np.zeros(end - first, np.int64)
+        np.add.at(sums, entries.slot - first, self.clipped(entries, theta))
+        return sums
+
+    def histogram(self, entries: Entries) -> I64:
+        """(thresholds,) records per bucket."""
+        counts = np.zeros(len(self.thresholds), np.int64)
+        np.add.at(counts, entries.bucket, entries.records)
+        return counts
+
+
+def split(keys: Keys) -> tuple[I64, I64]:
+    """Slots and buckets of (slot, bucket) keys."""
+    codes = keys.codes().astype(np.int64)
+    return codes // BUCKETS, codes % BUCKETS
+
+
+def join(slot: I64, bucket: I64) -> Keys:
+    """Keys of (slot, bucket) pairs, ordered as the pairs are."""
+    return Keys.of_codes((slot * BUCKETS + bucket).astype(np.uint64))
+
+
+def slot_keys(first: int, end: int) -> Keys:
+    """Public keys of the slots first..end-1: eight bytes, big-endian."""
+    return Keys.of_codes(np.arange(first, end, dtype=np.uint64))
+
+
+def with_state(rows: Rows, state: I64) -> Rows:
+    """``rows`` and, after them, rows that hold ``state`` and are loaded at every trigger."""
+    padded = np.zeros(len(state) + len(state) % 2, np.int64)
+    padded[: len(state)] = state
+    cell = padded.view(ROW)
+    codes = np.arange(len(cell), dtype=np.uint64) + np.uint64(_STATE)
+    due = np.full(len(cell), -1, np.int32)
+    return Rows(
+        concat([rows.key, Keys.of_codes(codes)]),
+        np.concatenate([rows.cell, cell]),
+        np.concatenate([rows.due, due]),
+    )
+
+
+def _buckets(thresholds: tuple[int, ...], value: I64) -> I64:
+    if thresholds[-1] < _DIRECT:
+        return _lookup(thresholds)[value]
+    return np.searchsorted(np.asarray(thresholds), value)
+
+
+@lru_cache(maxsize=64)
+def _lookup(thresholds: tuple[int, ...]) -> I64:
+    every = np.arange(thresholds[-1] + 1)
+    table: I64 = np.searchsorted(np.asarray(thresholds), every).astype(np.int64)
+    table.flags.writeable = False
+    return table
+
+
+def _finite(column: NDArray[Any]) -> NDArray[np.bool_]:
+    if column.dtype.kind in "iu":
+        return np.ones(len(column), np.bool_)
+    finite: NDArray[np.bool_] = np.isfinite(column)
+    return finite
+
+
+def _distinct(slot: I64, bucket: I64, buckets: int) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
+    """Distinct codes and the row of each record; by counting where the range is small."""
+    first = int(slot.min()) if len(slot) else 0
+    dense = (slot - first) * buckets + bucket
+    span = int(dense.max(initial=0)) + 1
+    if span > 4 * len(dense) + 1024:
+        used, key = np.unique(dense, return_inverse=True)
+    else:
+        seen = np.zeros(span, np.bool_)
+        seen[dense] = True
+        used = np.flatnonzero(seen)
+        place = np.cumsum(seen) - 1
+        key = place[dense]
+    codes = (used // buckets + first) * BUCKETS + used % buckets
+    return codes.astype(np.uint64), key.astype(np.intp)
+
+
+def _accept(left: I64, batch: Batch) -> NDArray[np.bool_]:
+    """(n,) the first ``left`` insertions of every unit."""
+    inserts: NDArray[np.bool_] = batch.sign > 0
+    wanted = np.bincount(batch.unit[inserts], minlength=len(left))
+    if bool((wanted <= left).all()):
+        return inserts
+    rows = np.flatnonzero(inserts)
+    order = np.argsort(batch.unit[rows], kind="stable")
+    unit = batch.unit[rows][order]
+    rank = np.arange(len(unit)) - (np.cumsum(wanted) - wanted)[unit]
+    accepted = np.zeros(len(inserts), np.bool_)
+    accepted[rows[order]] = rank < left[unit]
+    return accepted
+
+
+def _totals(key: NDArray[np.intp], value: I64, rows: int, top: int) -> tuple[I64, I64]:
+    """Exact counts and sums per key; in doubles only where no sum can be inexact."""
+    count = np.bincount(key, minlength=rows)
+    if len(value) * top < _EXACT:
+        total = np.bincount(key, weights=value, minlength=rows).astype(np.int64)
+    else:
+        total = np.zeros(rows, np.int64)
+        np.add.at(total, key, value)
+    return count.astype(np.int64), total

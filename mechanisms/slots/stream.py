@@ -1,0 +1,102 @@
+"""The frame of a mechanism over a stream of values: a warm-up, then slots that close for ever."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ContractError
+from ..contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Encoded,
+    Noise,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    no_releases,
+)
+from ..keys import Keys
+from .slots import ROW, Entries, Slots, slot_keys
+
+
+@dataclass(frozen=True)
+class SlotStream(ABC):
+    """What the mechanisms over streams of values have in common.
+
+    Attributes:
+        slots: time, values, thresholds, contribution bound.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "single"
+    load: ClassVar[Literal["due", "all"]] = "due"
+    feedback: ClassVar[bool] = False
+    row_dtype: ClassVar[np.dtype[Any]] = ROW
+    columns: ClassVar[int] = 1
+    totals: ClassVar[int] = 0
+    lanes: ClassVar[int] = 1
+    inputs: ClassVar[tuple[str, ...]] = ("time", "value")
+
+    slots: Slots
+
+    @property
+    def horizon(self) -> int:
+        """Triggers per window."""
+        return self.slots.horizon
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """See `Slots.encode`."""
+        return self.slots.encode(columns)
+
+    def init_units(self, u: int) -> Units:
+        """See `Slots.init_units`."""
+        return self.slots.init_units(u)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """See `Slots.absorb`."""
+        return self.slots.absorb(units, batch)
+
+    def init_rows(self, key: Keys) -> Rows:
+        """See `Slots.init_rows`."""
+        return self.slots.init_rows(key)
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """The slots that trigger t closes; at the end of the warm-up, what was learnt from it.
+
+        Raises:
+            ContractError: the state of the stream is missing after the warm-up.
+        """
+        rows, entries, state = self.slots.close(closed)
+        if closed.t < self.slots.warmup:
+            return rows, no_releases(2)
+        if closed.t == self.slots.warmup:
+            return self._open(rows, entries, noise)
+        if not len(state):
+            raise ContractError("the state of the stream is missing")
+        return self._go_on(closed.t, rows, entries, state, noise)
+
+    @abstractmethod
+    def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
+        """The end of the warm-up, whose slots are ``entries``."""
+
+    @abstractmethod
+    def _go_on(
+        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+    ) -> tuple[Rows, Releases]:
+        """A trigger after the warm-up; ``state`` is what the one before left."""
+
+    def _released(
+        self, t: int, first: int, value: I64, variance: F64, public: dict[str, I64]
+    ) -> Releases:
+        """Rows of consecutive slots from ``first`` on."""
+        end = first + len(value)
+        status = np.full(len(value), t, np.int32)
+        return Releases(slot_keys(first, end), value, variance, status, public)

@@ -1,0 +1,1 @@
+"""Domains of points: cells, regions, private trees over them, synthetic points."""

@@ -1,0 +1,117 @@
+"""What a survey's reports say: buckets of reports, and exact means from them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...client.channels import Window
+from ...client.survey import RANGE, VALUE, Survey
+from ..contract import F64, I64
+from ..keys import Keys
+from .fit import choose_threshold, fit, worst_variance
+
+# A report bucket is 32 bits: one for the group, 13 for theta, 18 for the channel's output.
+_GROUP, _THETA, _CODE = 31, 18, (1 << 18) - 1
+CHOSEN = 1 << 40  # row that remembers theta; no bucket is that large
+
+
+def pack(group: I64, theta: I64, code: I64) -> I64:
+    """Report buckets as integers below 2^32."""
+    return np.asarray((group == VALUE).astype(np.int64) << _GROUP | theta << _THETA | code)
+
+
+class Buckets(NamedTuple):
+    """Report counts by bucket, all of one length."""
+
+    group: I64
+    theta: I64  # 0 in the range group
+    code: I64
+    reports: I64
+
+    def where(self, rows: NDArray[np.bool_]) -> Buckets:
+        """Some of the buckets."""
+        return Buckets(*(column[rows] for column in self))
+
+
+def unpack(key: Keys, reports: I64) -> Buckets:
+    """Buckets from keys made of `pack`; the row `CHOSEN` is left out."""
+    codes = integers(key)
+    group = np.where(codes >> _GROUP, VALUE, RANGE)
+    return Buckets(group, codes >> _THETA & 0x1FFF, codes & _CODE, reports).where(codes < CHOSEN)
+
+
+def integers(key: Keys) -> I64:
+    """The integers behind eight-byte keys, of which there may be none."""
+    return key.codes().astype(np.int64) if len(key) else np.empty(0, np.int64)
+
+
+@lru_cache(maxsize=64)
+def variances(survey: Survey) -> dict[int, Fraction]:
+    """Worst variance of one report about a value in [-1, 1], by group."""
+    return {RANGE: worst_variance(survey.square_wave), VALUE: worst_variance(survey.hybrid)}
+
+
+def density(survey: Survey, seen: Buckets, smooth: bool) -> F64:
+    """Distribution over the buckets of [0, B], from the range group alone."""
+    ranged = seen.where(seen.group == RANGE)
+    counts = np.zeros(survey.square_wave.outputs, np.int64)
+    np.add.at(counts, ranged.code, ranged.reports)
+    return fit(counts, survey.square_wave, smooth).density
+
+
+def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
+    """Step of the threshold for the density ``exact``, which the range group's reports gave.
+
+    It is the whole range where there is no report.
+    """
+    others = float((1 - survey.share) / survey.share)  # value reports for one range report
+    ranged = int(seen.reports[seen.group == RANGE].sum())
+    variance = float(variances(survey)[VALUE])
+    return choose_threshold(exact, variance, ranged * others)
+
+
+def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
+    """Inverse-variance mean over groups and thresholds, and its worst variance.
+
+    Each group's own mean is unbiased for values clipped to its range (in the range group, where a
+    bucket stands for its middle, to within half a bucket). The weights are public: numbers of
+    reports and worst variances.
+
+    Returns:
+        The exact mean in the user's own units, None without reports; and its variance.
+    """
+    precision, weighted = Fraction(0), Fraction(0)
+    for group, theta in sorted(set(zip(seen.group.tolist(), seen.theta.tolist(), strict=True))):
+        one = seen.where((seen.group == group) & (seen.theta == theta))
+        top = survey.threshold(theta) if theta else survey.bound
+        variance = variances(survey)[group] * top**2 / 4
+        precision += int(one.reports.sum()) / variance
+        weighted += _said(survey, group, one) * top / variance
+    if not precision:
+        return None, 0.0
+    return weighted / precision, float(1 / precision)
+
+
+def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:
+    """Sum of what reports say, each as a fraction of its own range."""
+    reports = int(seen.reports.sum())
+    if group == RANGE:
+        wave = survey.square_wave
+        middle = Fraction(wave.inputs - 1, wave.inputs)
+        return (reports + middle * _decoded(wave, seen)) / 2
+    hybrid = survey.hybrid
+    first = hybrid.piecewise.outputs
+    down, up = (int(seen.reports[seen.code == first + side].sum()) for side in (0, 1))
+    fine = _decoded(hybrid.piecewise, seen.where(seen.code < first))
+    return (reports + fine + hybrid.two_point.reach * (up - down)) / 2
+
+
+def _decoded(channel: Window, seen: Buckets) -> Fraction:
+    """Sum of decoded outputs, exactly."""
+    doubled = int((seen.reports * (2 * seen.code - channel.outputs + 1)).sum())
+    return channel.step * Fraction(doubled, 2)

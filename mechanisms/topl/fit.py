@@ -1,0 +1,209 @@
+"""The aggregator's side of local privacy: distributions and thresholds from perturbed reports.
+
+Everything here is post-processing of reports that are private already, except `simulate`, which
+draws many reports at once from the very tables that devices use, for tests and forecasts.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...client.channels import Hybrid, TwoPoint, Window
+from ...client.survey import RANGE, Survey
+from ...errors import ContractError
+from ..contract import F64, I64
+
+U64 = NDArray[np.uint64]
+
+
+def _below(n: int, words: U64) -> I64:
+    """Integers in 0..n-1 from (k, 2) uniform words; the second is used if the first is refused.
+
+    Both are refused with probability below (n / 2^64)², which only a simulation may neglect: a
+    device draws until it is accepted.
+    """
+    limit = np.uint64((1 << 64) // n * n - 1)
+    word = np.where(words[:, 0] <= limit, words[:, 0], words[:, 1])
+    return (word % np.uint64(n)).astype(np.int64)
+
+
+def _draw_window(channel: Window, level: I64, words: U64) -> I64:
+    place = _below(channel.total, words)
+    inside = channel.width * channel.high
+    rest = (place - inside) // channel.low
+    outer = rest + np.where(rest < level, 0, channel.width)
+    return np.where(place < inside, level + place // channel.high, outer)
+
+
+def _draw_two_point(channel: TwoPoint, level: I64, words: U64) -> I64:
+    up = (channel.inputs - 1) * channel.low + level * (channel.high - channel.low)
+    return (_below(channel.total, words) >= channel.total - up).astype(np.int64)
+
+
+def _draw_hybrid(channel: Hybrid, scaled: F64, words: U64) -> I64:
+    whole = np.floor(scaled)
+    up = (words[:, 0] >> np.uint64(16)).astype(np.float64) * 2.0**-48 < scaled - whole
+    level: I64 = whole.astype(np.int64) + up
+    chosen = (words[:, 0] & np.uint64(0xFFFF)).astype(np.int64) < int(channel.mix * 65536)
+    smooth = _draw_window(channel.piecewise, level, words[:, 1:])
+    coarse = channel.piecewise.outputs + _draw_two_point(channel.two_point, level, words[:, 1:])
+    return np.where(chosen, smooth, coarse)
+
+
+def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> I64:
+    """What n devices would report: the outputs of `Survey.perturb_range` and `perturb_value`.
+
+    For forecasts and tests only. A stage that perturbs values has seen them: that is central
+    trust, whatever the formula.
+
+    Args:
+        survey: the public parameters.
+        value: (n,) raw values in the user's own units, none of them NaN.
+        group: (n,) `RANGE` or `VALUE`.
+        theta: threshold step that the value group was told.
+        words: (n, 3) uniform words, the only randomness.
+
+    Returns:
+        (n,) channel outputs.
+
+    Raises:
+        ContractError: the shapes do not fit or a value is NaN.
+    """
+    if words.shape != (len(value), 3) or len(group) != len(value) or np.isnan(value).any():
+        raise ContractError("simulate needs n values that are numbers, n groups and (n, 3) words")
+    place = np.clip(value / float(survey.bound), 0, 1) * survey.buckets
+    bucket = np.minimum(place.astype(np.int64), survey.buckets - 1)
+    scaled = np.clip(value / float(survey.threshold(theta)), 0, 1) * survey.levels
+    ranged = _draw_window(survey.square_wave, bucket, words[:, 1:])
+    return np.where(group == RANGE, ranged, _draw_hybrid(survey.hybrid, scaled, words))
+
+
+class Fit(NamedTuple):
+    """A distribution over input buckets and how it was reached."""
+
+    density: F64  # (d,) non-negative, sums to 1
+    rounds: int
+    likelihood: float  # log-likelihood of the reports, in nats
+
+
+def _windows(prefix: F64, width: int, start: I64) -> F64:
+    """Sums over [start, start + width), cut to the array behind ``prefix``."""
+    last = len(prefix) - 1
+    low, high = np.clip(start, 0, last), np.clip(start + width, 0, last)
+    return np.asarray(prefix[high] - prefix[low])
+
+
+def _prefix(x: F64) -> F64:
+    return np.concatenate([np.zeros(1), np.cumsum(x)])
+
+
+def _smoothed(x: F64) -> F64:
+    """Binomial smoothing (1, 2, 1)/4; the ends are doubled so that no mass is lost there."""
+    wide = np.concatenate([x[:1], x, x[-1:]])
+    return np.asarray((wide[:-2] + 2 * wide[1:-1] + wide[2:]) / 4)
+
+
+def fit(counts: I64, channel: Window, smooth: bool = True, rounds: int = 10_000) -> Fit:
+    """The input distribution that makes the reports likely, by expectation maximisation.
+
+    The channel is constant but for a window, so a round costs two running sums, not a product
+    with a matrix. With ``smooth`` each round ends with a binomial filter, which keeps the noise
+    of sparse reports from being fitted (Li et al., SIGMOD 2020, algorithm 1).
+
+    Args:
+        counts: (outputs,) how often each output was reported.
+        channel: the channel that produced them.
+        smooth: whether to filter.
+        rounds: most rounds; it stops earlier when a round gains less than 0.001 nats.
+
+    Returns:
+        The fit; without any report the uniform distribution.
+
+    Raises:
+        ContractError: ``counts`` does not fit the channel.
+    """
+    if counts.shape != (channel.outputs,) or (counts < 0).any():
+        raise ContractError("one non-negative count per output of the channel is needed")
+    x = np.full(channel.inputs, 1 / channel.inputs)
+    n = int(counts.sum())
+    low, gap = channel.low / channel.total, (channel.high - channel.low) / channel.total
+    forth = np.arange(channel.outputs) - channel.width + 1
+    back = np.arange(channel.inputs)
+    last, done = -np.inf, 0
+    while n and done < rounds:
+        done += 1
+        seen = low + gap * _windows(_prefix(x), channel.width, forth)
+        likelihood = float(counts @ np.log(seen))
+        if likelihood - last < 1e-3 and done > 1:
+            break
+        last, ratio = likelihood, counts / seen
+        x = x * (low * ratio.sum() + gap * _windows(_prefix(ratio), channel.width, back)) / n
+        x = _smoothed(x) if smooth else x
+        x = x / x.sum()
+    return Fit(x, done, last if n else 0.0)
+
+
+def worst_variance(channel: Window | Hybrid) -> Fraction:
+    """An upper bound of the variance of a decoded output over all inputs in [-1, 1].
+
+    Random rounding to the levels adds at most the square of half a step, 1 / (inputs - 1)².
+    """
+    weights: list[Window | TwoPoint] = [channel] if isinstance(channel, Window) else []
+    mix = [Fraction(1)]
+    if isinstance(channel, Hybrid):
+        weights, mix = [channel.piecewise, channel.two_point], [channel.mix, 1 - channel.mix]
+    level = np.arange(channel.inputs) * 2 / (channel.inputs - 1) - 1
+    square = np.zeros(channel.inputs)
+    for share, one in zip(mix, weights, strict=True):
+        square += float(share) * _squares(one)
+    worst = float((square - level**2).max()) * (1 + 1e-9)
+    return Fraction(worst) + Fraction(1, (channel.inputs - 1) ** 2)
+
+
+def _squares(channel: Window | TwoPoint) -> F64:
+    """Mean square of a decoded output for each input level."""
+    if isinstance(channel, TwoPoint):
+        return np.full(channel.inputs, float(channel.reach) ** 2)
+    square = np.array([float(channel.decode(j)) ** 2 for j in range(channel.outputs)])
+    high = _windows(_prefix(square), channel.width, np.arange(channel.inputs))
+    everything = channel.low * square.sum() + (channel.high - channel.low) * high
+    return np.asarray(everything / channel.total)
+
+
+def choose_threshold(density: F64, variance: float, reports: float) -> int:
+    """The threshold step that makes a mean of clipped values most accurate.
+
+    With theta = i/d of the range the mean of n reports has variance ``theta² V / 4n`` and bias
+    ``T = E[(v - theta)+]``. The estimate of T has an error that is proportional to the whole
+    range, not to theta, so T² counts with the weight ``theta²`` (relative to the range), kept
+    between 1/128 and 1/4; unweighted it is mostly noise for skewed values, and theta far too large.
+    A cut by less than a quarter is not worth an unknown bias: then the whole range is kept.
+
+    Args:
+        density: (d,) distribution over buckets of the range.
+        variance: V, the worst variance of a report about a value in [-1, 1].
+        reports: how many reports a mean will rest on.
+
+    Returns:
+        A step from 1 to d; d (the whole range) without any report.
+    """
+    d = len(density)
+    if reports <= 0:
+        return d
+    theta = np.arange(1, d + 1) / d
+    bias = _mean_excess(density)
+    score = theta**2 * variance / (4 * reports) + bias**2 * np.clip(theta**2, 1 / 128, 1 / 4)
+    best = int(np.argmin(score)) + 1
+    return d if 4 * best > 3 * d else best
+
+
+def _mean_excess(density: F64) -> F64:
+    """(d,) E[(v - i/d)+] for i = 1..d, with mass in the middle of its bucket."""
+    d = len(density)
+    above = np.cumsum(density[::-1])[::-1] - density  # mass in later buckets than i-1
+    inside = np.concatenate([np.cumsum(above[::-1])[::-1][1:], np.zeros(1)])
+    return np.asarray((inside + above / 2) / d)

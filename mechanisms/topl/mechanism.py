@@ -1,0 +1,233 @@
+"""ToPL: values under local differential privacy, aggregated from reports that devices perturbed.
+
+Devices run `hushstream.client`. A public salted hash puts each user into one of two
+groups. The *range* group reports by Square Wave; at the public trigger ``warmup`` expectation
+maximisation turns its reports into a distribution, and that into a threshold theta, which is
+released. The *value* group is told theta and reports by Hybrid within [0, theta]. Means and sums
+combine both groups by inverse variance. Nothing is noised here: whatever this mechanism computes
+is post-processing of reports.
+
+Paper: Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha ("Continuous Release of Data Streams under both
+Centralized and Local Differential Privacy", CCS 2021), section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...client.survey import RANGE, VALUE, Survey
+from ...errors import ContractError
+from ..contract import (
+    F64,
+    I64,
+    Batch,
+    Closed,
+    Cost,
+    Encoded,
+    Noise,
+    Output,
+    Part,
+    Releases,
+    Rows,
+    Units,
+    empty_units,
+    no_releases,
+)
+from ..keys import Keys, concat
+from ..validate import at_least, between, positive
+from .estimate import CHOSEN, Buckets, density, integers, mean, pack, threshold, unpack, variances
+from .units import accept
+
+U64 = NDArray[np.uint64]
+
+_PPM = 1_000_000
+
+
+def _numbers(column: NDArray[Any]) -> NDArray[Any]:
+    wide = np.asarray(column)
+    if wide.dtype.kind not in "iuf":
+        raise ContractError("report columns must be numeric")
+    return wide
+
+
+def _whole(column: NDArray[Any]) -> I64:
+    """Integers; -1, which is no report, where a number is not whole or too large."""
+    wide = _numbers(column)
+    good = (wide >= 0) & (wide < 2**32) & (wide == np.floor(wide))
+    return np.where(good, wide, -1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ToPL:
+    """The aggregator of one survey.
+
+    Guarantee: *local* differential privacy, ``survey.epsilon`` per report and ``survey.reports``
+    times that per unit, against everybody, this aggregator included. Neighbours are two values
+    of a report: that a unit reported at all, and how many reports there are, is not hidden, so
+    the central relation that it implies is "replace a value", not "add or remove a unit".
+
+    A unit's second report about one slot is ignored (a retry), so is what exceeds its reports.
+
+    Attributes:
+        survey: the public parameters that devices share.
+        grid: size of one step of the released mean and sum, in the user's own units.
+        horizon: triggers per window.
+        warmup: trigger (1..horizon) at which theta is chosen, from the range group alone.
+        expected: reports expected per trigger; `error` forecasts with it, nothing else reads it.
+        smooth: whether expectation maximisation filters its rounds.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "single"
+    load: ClassVar[Literal["due", "all"]] = "all"
+    feedback: ClassVar[bool] = False
+    row_dtype: ClassVar[np.dtype[Any]] = np.dtype([("count", np.int64)])
+    columns: ClassVar[int] = 0
+    totals: ClassVar[int] = 0
+    lanes: ClassVar[int] = 1
+    inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey")
+    definition: ClassVar[str] = "local"
+    neighbouring: ClassVar[str] = "replace_value"
+
+    survey: Survey
+    grid: Fraction = Fraction(1)
+    horizon: int = 24
+    warmup: int = 1
+    expected: int = 1000
+    smooth: bool = True
+
+    def __post_init__(self) -> None:
+        positive("grid", self.grid)
+        at_least("horizon", self.horizon, 1)
+        at_least("expected", self.expected, 1)
+        between("warmup", at_least("warmup", self.warmup, 1), 1, self.horizon)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """``mean`` of all values so far in the window; ``sum`` of this micro-batch's values."""
+        return (Output("mean", self.grid), Output("sum", self.grid))
+
+    # Bound shard
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Reports as eight-byte keys: slot, group, theta, output.
+
+        Dropped are reports that no client of this survey can have made.
+        """
+        slot, group, theta, code = (_whole(columns[name]) for name in self.inputs[:4])
+        own = _numbers(columns["survey"]) == self.survey.number
+        ranged = (group == RANGE) & (theta == 0) & (code < self.survey.square_wave.outputs)
+        valued = (group == VALUE) & (theta >= 1) & (theta <= self.survey.buckets)
+        valued &= code < self.survey.hybrid.outputs
+        keep = own & (slot >= 0) & (code >= 0) & (ranged | valued)
+        codes = np.where(keep, slot << 32 | pack(group, theta, code), 0).view(np.uint64)
+        keys, key = Keys.of_codes(codes).unique()
+        return Encoded(keys, key, np.empty((len(key), 0), np.int64), keep)
+
+    def init_units(self, u: int) -> Units:
+        """Units with all their reports left."""
+        return empty_units(u, self.lanes, self.survey.reports)
+
+    def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
+        """Accept each unit's first report about a slot, up to its number of reports."""
+        return accept(units, batch)
+
+    # Aggregate shard
+
+    def init_rows(self, key: Keys) -> Rows:
+        """Buckets that nobody has reported."""
+        return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
+
+    def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
+        """Mean so far and sum of this micro-batch; theta from the warm-up on."""
+        rows = _added(closed)
+        seen = unpack(rows.key, rows.cell["count"])
+        public = {"survey": np.array([self.survey.number], np.int64)}
+        exact = None
+        if closed.t in (self.warmup, self.horizon):
+            exact = density(self.survey, seen, self.smooth)
+            public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
+        if closed.t >= self.warmup:
+            rows, theta = self._chosen(rows, seen, exact)
+            public["theta"] = np.array([theta], np.int64)
+        batch = unpack(closed.part.key, closed.part.sums[:, 0])
+        return _changed(rows, closed), self._estimates(seen, batch, public)
+
+    def _chosen(self, rows: Rows, seen: Buckets, exact: F64 | None) -> tuple[Rows, int]:
+        """The rows with theta among them, and theta itself: chosen once, then remembered."""
+        if len(rows.key) and integers(rows.key)[-1] == CHOSEN:
+            return rows, int(rows.cell["count"][-1])
+        if exact is None:
+            raise ContractError("the threshold of the warm-up is missing from the state")
+        last = self.init_rows(Keys.of_codes(np.array([CHOSEN], np.uint64)))
+        last.cell["count"] = theta = threshold(self.survey, seen, exact)
+        both = Rows(
+            concat([rows.key, last.key]),
+            np.append(rows.cell, last.cell),
+            np.append(rows.due, last.due),
+        )
+        return both, theta
+
+    def _estimates(self, seen: Buckets, batch: Buckets, public: dict[str, I64]) -> Releases:
+        so_far, variance = mean(self.survey, seen)
+        if so_far is None:
+            return no_releases(2, public)
+        now, spread = mean(self.survey, batch)
+        reports = int(batch.reports.sum())
+        values = [so_far, (now or Fraction(0)) * reports]
+        square = float(self.grid) ** 2
+        return Releases(
+            Keys.of([b""]),
+            np.array([[_fitting(round(value / self.grid)) for value in values]]),
+            np.array([[variance / square, spread * reports**2 / square]]),
+            np.ones(1, np.int32),
+            public,
+        )
+
+    # Accounting
+
+    @property
+    def stated(self) -> dict[str, Fraction]:
+        """What ledger and manifests say beside the cost per unit: of a report, and how many."""
+        return {"epsilon_report": self.survey.epsilon, "reports": Fraction(self.survey.reports)}
+
+    def cost(self) -> Cost:
+        """Pure: epsilon per report times reports per unit, for replaced values."""
+        return Cost(epsilon=self.survey.epsilon * self.survey.reports)
+
+    def error(self, t: int) -> F64:
+        """Worst-case standard deviations, with theta at the whole range and expected reports."""
+        square = self.survey.bound**2 / (4 * self.grid**2)
+        worst, share = variances(self.survey), self.survey.share
+        early = self.expected * share / (square * worst[RANGE])  # precision per trigger
+        late = self.expected * (1 - share) / (square * worst[VALUE])
+        so_far = early * t + late * max(t - self.warmup, 0)
+        now = early + (late if t > self.warmup else 0)
+        return np.sqrt([float(1 / so_far), float(self.expected**2 / now)])
+
+
+def _fitting(steps: int) -> np.int64:
+    """A number of grid steps, held within 64 bits: hostile reports must not stop a release."""
+    return np.int64(max(-(1 << 63), min(steps, (1 << 63) - 1)))
+
+
+def _added(closed: Closed) -> Rows:
+    """The stored rows with this micro-batch's reports in them."""
+    cell = closed.rows.cell.copy()
+    place = np.searchsorted(integers(closed.rows.key), integers(closed.part.key))
+    np.add.at(cell["count"], place, closed.part.sums[:, 0])
+    return closed.rows._replace(cell=cell)
+
+
+def _changed(rows: Rows, closed: Closed) -> Rows:
+    """The rows that differ from the stored ones: reported buckets and a theta just chosen."""
+    codes = integers(rows.key)
+    changed = np.isin(codes, integers(closed.part.key))
+    changed |= (codes == CHOSEN) & (len(rows.key) > len(closed.rows.key))
+    where = np.flatnonzero(changed)
+    return Rows(rows.key.take(where), rows.cell[where], rows.due[where])

@@ -1,0 +1,84 @@
+"""Configuration of ToPL: settings, their checks, and the survey that devices are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ...client.survey import ReportError, Survey
+from ...errors import ParameterError
+from ..contract import Entry, Setting
+from ..validate import at_least
+from .mechanism import ToPL
+
+
+@dataclass(frozen=True)
+class ToPLParameters:
+    """Settings of ToPL.
+
+    Attributes:
+        salt: public text that assigns users to groups.
+        reports: reports per unit and epoch; each gets an equal part of epsilon.
+        period: slots of a device's period, in which it makes that many; 0 for one without end.
+        share: fraction of users in the range group, as text or number.
+        buckets, levels: resolution of Square Wave and of Hybrid.
+        warmup: trigger at which the threshold is chosen.
+        expected: reports expected per trigger, for the error forecast.
+        smooth: whether expectation maximisation is smoothed.
+    """
+
+    salt: str = "hushstream"
+    reports: int = 1
+    share: str | float = "1/10"
+    buckets: int = 512
+    levels: int = 512
+    warmup: int = 1
+    expected: int = 1000
+    smooth: bool = True
+    period: int = 0
+
+
+def survey_of(parameters: ToPLParameters, setting: Setting) -> Survey:
+    """The survey to publish to devices.
+
+    Raises:
+        ParameterError: not exactly one value column starting at zero, a public key list, or a
+            parameter that the survey refuses.
+    """
+    if setting.keys is not None:
+        raise ParameterError("keys", len(setting.keys), "topl estimates one stream, without keys")
+    if len(setting.columns) != 1 or setting.columns[0][1] != 0:
+        raise ParameterError("columns", setting.columns, "topl needs one value column from 0 up")
+    at_least("reports", parameters.reports, 1)
+    try:
+        return Survey(
+            setting.epsilon / parameters.reports,
+            setting.columns[0][2] * setting.grids[0],
+            parameters.salt,
+            parameters.reports,
+            Fraction(str(parameters.share)),
+            parameters.buckets,
+            parameters.levels,
+            parameters.period,
+        )
+    except (ReportError, ZeroDivisionError) as error:
+        raise ParameterError("topl", parameters, str(error)) from error
+    except ValueError as error:
+        raise ParameterError("share", parameters.share, "must be a fraction") from error
+
+
+def build(parameters: ToPLParameters, setting: Setting) -> ToPL:
+    """The aggregator for a configuration; raises `ParameterError` if settings clash."""
+    return ToPL(
+        survey_of(parameters, setting),
+        setting.grids[0],
+        setting.horizon,
+        parameters.warmup,
+        parameters.expected,
+        parameters.smooth,
+    )
+
+
+ENTRY = Entry(
+    "topl", ToPLParameters, build, "means and sums of values that devices perturb themselves"
+)

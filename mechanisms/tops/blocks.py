@@ -1,0 +1,167 @@
+"""From exact slot sums to released slot values: blocks, their noise, and smoothing inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from ..contract import F64, I64, Noise
+from ..parts.hierarchy import Tree
+from ..parts.smoothing import Smoother
+
+_CEILING = 1 << 62
+
+
+class Memory(NamedTuple):
+    """What a stream of blocks carries from one trigger to the next.
+
+    Attributes:
+        partial: exact clipped sum of the block that is still open (private).
+        total: sum of the released totals of all ended blocks, in output steps.
+        past: newest released totals of ended blocks, newest first, in output steps.
+    """
+
+    partial: int = 0
+    total: int = 0
+    past: tuple[int, ...] = ()
+
+
+class Slice(NamedTuple):
+    """Outputs for consecutive slots."""
+
+    value: I64  # (q, 2) slot sum and prefix sum, in output steps
+    variance: F64  # (q, 2) of the noise, in squared output steps
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A stream of slots in blocks of ``width``, whose totals get the noise of ``tree``.
+
+    Attributes:
+        tree: noise of block totals.
+        width: slots per block.
+        steps: output steps per grid step, a multiple of ``width``.
+        smoother: predicts the open block.
+        expected: records expected per slot, for the very first prediction.
+    """
+
+    tree: Tree
+    width: int
+    steps: int
+    smoother: Smoother
+    expected: int = 1
+
+    def run(
+        self, noise: Noise, theta: int, memory: Memory, first: int, sums: I64
+    ) -> tuple[Memory, Slice]:
+        """Outputs of the slots first, first+1, …, whose exact clipped sums are ``sums``."""
+        value, variance = np.zeros((len(sums), 2), np.int64), np.zeros((len(sums), 2))
+        for block, low, high, row in self._spans(first, len(sums)):
+            rows = slice(row, row + high - low)
+            each = self.per_slot(memory, theta, block)
+            ends = high == self.width
+            partial = memory.partial + int(sums[rows].sum())
+            out = np.full(high - low, _held(each), np.int64)
+            running = _held(memory.total) + _held(each) * np.arange(low + 1, high + 1)
+            if ends:
+                total = partial * self.steps + self._noise(noise, theta, block)
+                out[-1] = _held(total - each * (self.width - 1))
+                memory = self._remember(memory, total)
+                running[-1] = _held(memory.total)
+            memory = memory._replace(partial=0 if ends else partial)
+            value[rows] = np.stack([out, running], axis=1)
+            variance[rows] = self.variance(theta, block, low, high) * float(self.steps) ** 2
+        return memory, Slice(value, variance)
+
+    def _spans(self, first: int, count: int) -> Iterator[tuple[int, int, int, int]]:
+        at = first
+        while at < first + count:
+            block, low = divmod(at, self.width)
+            high = min(self.width, low + first + count - at)
+            yield block, low, high, at - first
+            at += high - low
+
+    def _remember(self, memory: Memory, total: int) -> Memory:
+        past = (total, *memory.past)[: self.smoother.memory]
+        return Memory(0, memory.total + total, past)
+
+    def per_slot(self, memory: Memory, theta: int, block: int) -> int:
+        """The prediction for every slot of an open block, in output steps."""
+        if block == 0:
+            return self.steps * self.expected * theta // 2
+        predicted = self.smoother.predict(memory.past, memory.total, block)
+        return (predicted / self.width).__floor__()
+
+    def _noise(self, noise: Noise, theta: int, block: int) -> int:
+        """Noise of one block's total in output steps: the exact rational, rounded to 1/width."""
+        fine = self.steps // self.width
+        start, after = self.tree.prefix(noise, theta, block + 1)
+        before = self.tree.prefix(noise, theta, block)[1] if block > start else Fraction(0)
+        return (_nearest(after * fine) - _nearest(before * fine)) * self.width
+
+    def variance(self, theta: int, block: int, low: int, high: int) -> F64:
+        """(high - low, 2) noise variances of slots low..high-1 of a block, in grid steps."""
+        whole = self.tree.variance(theta, 0, block)
+        guess, joint = self._predicted(theta, block)
+        lag = np.arange(low + 1, high + 1, dtype=np.float64)
+        cross = joint - whole - guess
+        out = np.stack([np.full(len(lag), guess), whole + lag * cross + lag**2 * guess], axis=1)
+        if high == self.width:
+            out[-1] = self._last(theta, block), self.tree.variance(theta, 0, block + 1)
+        positive: F64 = np.maximum(out, 0.0)
+        return positive
+
+    def _predicted(self, theta: int, block: int) -> tuple[float, float]:
+        """Variances of a predicted slot, and of the total of all ended blocks plus that slot."""
+        if block == 0:
+            return 0.0, 0.0
+        if self.smoother.kind == "mean":
+            share = 1 / (block * self.width)
+            whole = self.tree.variance(theta, 0, block)
+            return share**2 * whole, (1 + share) ** 2 * whole
+        extra = self._extra(block, 1 / self.width)
+        return self.tree.variance(theta, 0, 0, extra), self.tree.variance(theta, 0, block, extra)
+
+    def _extra(self, block: int, factor: float) -> dict[int, float]:
+        weights = self.smoother.weights(block)
+        return {block - 1 - age: factor * float(weight) for age, weight in enumerate(weights)}
+
+    def _last(self, theta: int, block: int) -> float:
+        """Variance of the last slot of a block: its total less what the others were given."""
+        given = -(self.width - 1) / self.width
+        if block == 0 or self.width == 1:
+            return self.tree.variance(theta, block, block + 1)
+        if self.smoother.kind != "mean":
+            return self.tree.variance(theta, block, block + 1, self._extra(block, given))
+        whole, own = (
+            self.tree.variance(theta, 0, block),
+            self.tree.variance(theta, block, block + 1),
+        )
+        cross = self.tree.variance(theta, 0, block + 1) - whole - own
+        return own + given / block * cross + (given / block) ** 2 * whole
+
+
+def pack(memory: Memory, kept: int) -> list[int]:
+    """``3 + kept`` integers for storage: partial, total, number of past totals, past totals."""
+    past = [_held(total) for total in memory.past]
+    return [memory.partial, _held(memory.total), len(past), *past, *[0] * (kept - len(past))]
+
+
+def unpack(stored: I64) -> Memory:
+    """The inverse of `pack`."""
+    values = [int(x) for x in stored]
+    return Memory(values[0], values[1], tuple(values[3 : 3 + values[2]]))
+
+
+def _nearest(value: Fraction) -> int:
+    """Nearest integer, halves upwards: it commutes with adding integers."""
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
+
+
+def _held(value: int) -> int:
+    """``value`` within 63 bits: a bound of the output format that is never met in practice."""
+    return max(-_CEILING, min(_CEILING, value))

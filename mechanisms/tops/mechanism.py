@@ -1,0 +1,166 @@
+"""ToPS: streams of values, a clipping threshold, a wide consistent hierarchy, a smoother.
+
+Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha, *Continuous Release of Data Streams under both
+Centralized and Local Differential Privacy*, CCS 2021, for event-time slots. The first triggers of a
+window, the warm-up, choose a threshold θ by a noisy maximum; from then on every trigger releases
+its slots: their sums and the prefix sum, of values clipped to [0, θ].
+
+*Guarantee.* Add/remove of one record: ε-DP. A record lies in one slot, fixed by its own time and
+micro-batch. In the warm-up it pays ε to the threshold (with ``publish`` a share of ε to the
+threshold and the rest to the warm-up's own hierarchy); later ε to the hierarchy; so the parts of
+the window compose in parallel. A unit contributes at most k records, whatever windows and slots
+they are in: kε. Replacing one value within a slot costs no more than adding one: the scores of the
+threshold stay monotone, a node moves by at most θ. Smoothing, consistency and rounding are
+post-processing of noise that is drawn whether there are data or not.
+
+The paper defines neighbours by position; a record added at the front would then shift every later
+value, so slots take the place of positions here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import ParameterError
+from ..contract import F64, I64, Cost, Noise, Output, Releases, Rows, no_releases
+from ..parts.clip_threshold import exceedance_scores, noisy_max
+from ..parts.hierarchy import Chunks, InfiniteTree
+from ..parts.smoothing import Smoother
+from ..slots.slots import Entries, with_state
+from ..slots.stream import SlotStream
+from ..validate import positive
+from .blocks import Blocks, Memory, pack, unpack
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """How a warm-up that is published too gets its noise.
+
+    Attributes:
+        chunks: hierarchy over its blocks.
+        width: slots per block; divides the number of slots of the warm-up.
+    """
+
+    chunks: Chunks
+    width: int
+
+
+@dataclass(frozen=True)
+class Tops(SlotStream):
+    """A configured stream.
+
+    Attributes:
+        slots: time, values, thresholds, contribution bound (`SlotStream`).
+        threshold_epsilon: of one warm-up record, for the threshold.
+        tree: noise of block totals after the warm-up; its ``epsilon`` is that of one record.
+        width: slots per block.
+        penalty: (thresholds,) public part of the score of each threshold.
+        smoother: estimates inside blocks.
+        steps: output steps per grid step; a multiple of every block width.
+        warmup: how to publish the warm-up as well, or None.
+        expected: records expected per slot; only shapes the first prediction.
+        sampling: what the distance of drawn from exact noise adds to δ.
+    """
+
+    threshold_epsilon: Fraction
+    tree: Chunks | InfiniteTree
+    width: int
+    penalty: tuple[int, ...]
+    smoother: Smoother
+    steps: int
+    warmup: Warmup | None = None
+    expected: int = 1
+    sampling: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        positive("threshold_epsilon", self.threshold_epsilon)
+        if len(self.penalty) != len(self.slots.thresholds):
+            raise ParameterError("penalty", len(self.penalty), "one per threshold")
+        widths = [self.width, *([self.warmup.width] if self.warmup else [])]
+        if any(width < 1 or self.steps % width for width in widths):
+            raise ParameterError("steps", self.steps, "must be a multiple of the block width")
+        if self.warmup and self.slots.warmup_slots % self.warmup.width:
+            raise ParameterError("warmup", self.slots.warmup_slots, "must consist of whole blocks")
+        if self.slots.top * self.steps >= 1 << 40:
+            raise ParameterError("value", self.slots.top, "the value grid is too fine")
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """Sum of the slot; sum of the window up to the end of the slot."""
+        step = self.slots.grid / self.steps
+        return Output("sum", step), Output("prefix", step)
+
+    def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
+        """Choose θ from the warm-up; publish the warm-up if asked to."""
+        scores = exceedance_scores(self.slots.histogram(entries), np.array(self.penalty))
+        chosen = noisy_max(scores, 1 / self.threshold_epsilon, noise)
+        theta = self.slots.thresholds[chosen]
+        public = {"threshold": np.array([theta], np.int64)}
+        if self.warmup is None:
+            return self._store(rows, theta, 0, Memory()), no_releases(2, public)
+        t = self.slots.warmup
+        sums = self.slots.per_slot(entries, theta, t)
+        memory, out = self._warm_blocks(self.warmup).run(noise, theta, Memory(), 0, sums)
+        released = self._released(t, 0, out.value, out.variance, public)
+        return self._store(rows, theta, memory.total, Memory()), released
+
+    def _go_on(
+        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+    ) -> tuple[Rows, Releases]:
+        """The sums of a trigger's slots, clipped at θ."""
+        theta, base = int(state[0]), int(state[1])
+        first = self.slots.range_of(t)[0]
+        sums = self.slots.per_slot(entries, theta, t)
+        at = first - self.slots.warmup_slots
+        memory, out = self._blocks().run(noise, theta, unpack(state[2:]), at, sums)
+        out.value[:, 1] += base
+        out.variance[:, 1] += self._base_variance(theta)
+        released = self._released(t, first, out.value, out.variance, {})
+        return self._store(rows, theta, base, memory), released
+
+    def _blocks(self) -> Blocks:
+        return Blocks(self.tree, self.width, self.steps, self.smoother, self.expected)
+
+    def _warm_blocks(self, warmup: Warmup) -> Blocks:
+        return Blocks(warmup.chunks, warmup.width, self.steps, self.smoother, self.expected)
+
+    def _store(self, rows: Rows, theta: int, base: int, memory: Memory) -> Rows:
+        packed = [theta, base, *pack(memory, self.smoother.memory)]
+        return with_state(rows, np.array(packed, np.int64))
+
+    def _base_variance(self, theta: int) -> float:
+        if self.warmup is None:
+            return 0.0
+        blocks = self.slots.warmup_slots // self.warmup.width
+        return self.warmup.chunks.variance(theta, 0, blocks) * float(self.steps) ** 2
+
+    def cost(self) -> Cost:
+        """ε of k records, wherever they lie; δ of the sampler alone (below 2^-90)."""
+        warm = self.threshold_epsilon + (self.warmup.chunks.epsilon if self.warmup else 0)
+        return Cost(epsilon=self.slots.bound * max(warm, self.tree.epsilon), delta=self.sampling)
+
+    def error(self, t: int) -> F64:
+        """(2,) noise of slot and prefix sum at the last slot of trigger t for the worst case θ = B.
+
+        In output steps. Triggers without a release count as the first one that has one.
+        """
+        last = max(t, self.slots.warmup + 1) * self.slots.per_trigger
+        block, low = divmod(last - 1 - self.slots.warmup_slots, self.width)
+        variance = self._blocks().variance(self.slots.top, block, low, low + 1)[0]
+        variance[variance == 0] = self.tree.variance(self.slots.top, 0, 1)
+        variance *= float(self.steps) ** 2
+        variance[1] += self._base_variance(self.slots.top)
+        deviation: F64 = np.sqrt(variance)
+        return deviation
+
+    def range_variance(self, theta: int, first: int, end: int) -> float:
+        """Noise variance of the sum of the slots first..end-1 after the warm-up, in output steps.
+
+        Whole blocks exactly; a range that begins or ends inside a block counts the block whole,
+        which is an upper bound but for the smoother's own choice of predictions.
+        """
+        low, high = first // self.width, -(-end // self.width)
+        return self.tree.variance(theta, low, high) * float(self.steps) ** 2

@@ -1,0 +1,133 @@
+"""Configuration of ToPS: settings, their checks, and the public choices made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ...errors import ParameterError
+from ..contract import Entry, Setting
+from ..parts.clip_threshold import noise_penalty
+from ..parts.hierarchy import Chunks, InfiniteTree, choose_height, choose_skip
+from ..parts.smoothing import Smoother
+from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
+from ..slots.slots import Slots
+from ..validate import at_least, non_negative, one_of
+from .mechanism import Tops, Warmup
+
+_FINEST = 64
+_LARGEST = 1 << 40
+_TAIL = 8
+
+
+@dataclass(frozen=True)
+class TopsParameters(SlotParameters):
+    """Settings of ``mechanism = "tops"``, besides those of `SlotParameters`.
+
+    Attributes:
+        fanout: children per node.
+        height: a chunk holds fanout^height slots; 0 takes the least that holds a window, up to 5.
+        skip: levels at the bottom without noise of their own; -1 chooses by expected error.
+        excess: how far values above the threshold lie above it, in grid steps, as far as is
+            publicly known; 0 takes 1/8 of the largest value.
+        stream: "chunks", or "infinite" for one tree whose error grows logarithmically for ever.
+        smoother, history, alpha: see `Smoother`.
+        publish_warmup: release the warm-up's slots as well, when the threshold is known.
+        threshold_share: share of the warm-up's ε that the threshold gets if so.
+    """
+
+    fanout: int = 16
+    height: int = 0
+    skip: int = -1
+    excess: float = 0.0
+    stream: str = "chunks"
+    smoother: str = "recent"
+    history: int = 8
+    alpha: float = 0.5
+    publish_warmup: bool = False
+    threshold_share: float = 0.5
+
+
+def build(parameters: TopsParameters, setting: Setting) -> Tops:
+    """The mechanism for a configuration.
+
+    Raises:
+        ParameterError: settings clash or are out of range.
+    """
+    slots = slots_of(parameters, setting)
+    epsilon = setting.epsilon / slots.bound
+    one_of("stream", parameters.stream, ("chunks", "infinite"))
+    at_least("fanout", parameters.fanout, 2)
+    height = parameters.height or choose_height(parameters.fanout, slots.slots - slots.warmup_slots)
+    at_least("height", height, 1)
+    skip = parameters.skip
+    if skip < 0:
+        skip = choose_skip(parameters.fanout, height, epsilon, parameters.expected)
+    if skip >= height:
+        raise ParameterError("skip", skip, f"must be below the height {height}")
+    width = parameters.fanout**skip
+    warmup, first = _warmup(parameters, slots, epsilon)
+    penalty = noise_penalty(
+        slots.thresholds, slots.warmup_slots, parameters.fanout, height,
+        epsilon, excess_of(parameters, slots),
+    )  # fmt: skip
+    tree = (
+        Chunks(parameters.fanout, height - skip, epsilon)
+        if parameters.stream == "chunks"
+        else InfiniteTree(parameters.fanout, epsilon)
+    )
+    smoother = Smoother(
+        parameters.smoother, parameters.history, Fraction(parameters.alpha).limit_denominator(1000)
+    )
+    widest = max(width, warmup.width if warmup else 1)
+    made = Tops(
+        slots, first, tree, width, tuple(penalty.tolist()), smoother,
+        widest * _fineness(slots.top * widest), warmup, parameters.expected,
+        sampler_delta(setting.epsilon, draws(slots, max(height, 64), warmup)),
+    )  # fmt: skip
+    check_delta(setting, made.sampling)
+    return made
+
+
+def draws(slots: Slots, levels: int, warmup: Warmup | None) -> int:
+    """Most draws whose distribution one unit can move."""
+    once = len(slots.thresholds) + (warmup.chunks.levels if warmup else 0)
+    return slots.bound * max(once, levels)
+
+
+def _warmup(
+    parameters: TopsParameters, slots: Slots, epsilon: Fraction
+) -> tuple[Warmup | None, Fraction]:
+    """How the warm-up is published, and the ε of the threshold."""
+    if not parameters.publish_warmup:
+        return None, epsilon
+    share = Fraction(parameters.threshold_share).limit_denominator(1000)
+    if not 0 < share < 1:
+        raise ParameterError("threshold_share", parameters.threshold_share, "must lie in (0, 1)")
+    rest = epsilon * (1 - share)
+    height = choose_height(parameters.fanout, slots.warmup_slots)
+    skip = choose_skip(parameters.fanout, height, rest, parameters.expected)
+    while slots.warmup_slots % parameters.fanout**skip:
+        skip -= 1
+    chunks = Chunks(parameters.fanout, height - skip, rest, "warmup")
+    return Warmup(chunks, parameters.fanout**skip), epsilon * share
+
+
+def excess_of(parameters: TopsParameters, slots: Slots) -> Fraction:
+    """c in grid steps, as stated or by default."""
+    if non_negative("excess", parameters.excess):
+        return Fraction(parameters.excess).limit_denominator(1 << 20)
+    return Fraction(slots.top, _TAIL)
+
+
+def _fineness(weight: int) -> int:
+    """Output steps per grid step and slot: as fine as 63 bits of the largest sums allow."""
+    fine = _FINEST
+    while fine > 1 and weight * fine >= _LARGEST:
+        fine //= 2
+    return fine
+
+
+ENTRY = Entry(
+    "tops", TopsParameters, build, "sums of a stream of values by slot, any range, pure privacy"
+)

@@ -1,0 +1,334 @@
+"""The commands, as a person types them: what they print, what they refuse, how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import stat
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+from hushstream.agents.cli import group as cli
+from hushstream.agents.cli.group import exit_code, hush, main
+from hushstream.agents.cli.topics import moment
+from hushstream.agents.cli.worker import _without_processes
+from hushstream.errors import (
+    BudgetError,
+    ConfigError,
+    ContractError,
+    EngineError,
+    LedgerError,
+    ParameterError,
+)
+from hushstream.topics.config.secret import write_new_key
+
+CONFIG = """
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "pages"
+input = "events"
+key = ["page"]
+unit_name = "user"
+window = { length = "1d", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "6h" }
+budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = 80.0 }
+[secret]
+noise_key_file = "hush.key"
+"""
+COMMANDS = {
+    "init", "check", "version", "plan", "simulate", "worker", "topics", "trigger", "releases",
+    "ledger", "replay", "broker",
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "hush.toml").write_text(CONFIG)
+    write_new_key(tmp_path / "hush.key")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(*words: str) -> tuple[int, str, str]:
+    """Exit code, standard output and error of one command line."""
+    out = CliRunner().invoke(click.Command("x", callback=lambda: main(list(words))), [])
+    if out.exception is not None and not isinstance(out.exception, SystemExit):
+        raise out.exception
+    return out.exit_code, out.stdout, out.stderr
+
+
+def test_every_command_is_there_and_explains_itself():
+    code, out, _ = typed("--help")
+    assert code == 0
+    listed = set(hush.list_commands(click.Context(hush)))
+    assert listed >= COMMANDS
+    for name in listed:
+        assert name in out
+        code, text, _ = typed(name, "--help")
+        assert code == 0 and "Usage:" in text and len(text.splitlines()) > 3
+
+
+def test_version():
+    code, out, _ = typed("version")
+    assert code == 0 and out.startswith("hushstream ")
+    code, out, _ = typed("version", "--json")
+    assert set(json.loads(out)) == {"version", "python"}
+
+
+def test_init_writes_a_valid_deployment_with_a_private_key(tmp_path, monkeypatch):
+    code, out, _ = typed("init", str(tmp_path / "new"))
+    assert code == 0 and "hush.toml" in out
+    key = tmp_path / "new" / "hush.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.read_text().strip() not in out
+    assert len(bytes.fromhex(key.read_text().strip())) == 32
+    monkeypatch.chdir(tmp_path / "new")
+    assert typed("check", "--offline")[0] == 0
+    assert typed("plan")[0] == 0
+    text = (tmp_path / "new" / "hush.toml").read_text()
+    code, _, err = typed("init", ".")
+    assert code == 2 and "exists already" in err
+    assert (tmp_path / "new" / "hush.toml").read_text() == text
+
+
+def test_init_keeps_a_key_that_is_there(tmp_path):
+    write_new_key(tmp_path / "hush.key")
+    before = (tmp_path / "hush.key").read_text()
+    assert typed("init", str(tmp_path))[0] == 0
+    assert (tmp_path / "hush.key").read_text() == before
+
+
+def test_check_offline(folder):
+    code, out, _ = typed("check", "--offline")
+    assert code == 0 and "ok" in out
+    code, out, _ = typed("check", "--offline", "--json")
+    body = json.loads(out)
+    assert code == 0 and body["ok"] and {f["level"] for f in body["findings"]} == {"ok"}
+    (folder / "hush.key").unlink()
+    code, out, _ = typed("check", "--offline")
+    assert code == 4 and "FAIL" in out
+    code, out, _ = typed("check", "--offline", "--json")
+    assert code == 4 and not json.loads(out)["ok"]
+
+
+def test_a_key_that_others_may_read_is_refused(folder):
+    (folder / "hush.key").chmod(0o644)
+    code, out, _ = typed("check", "--offline")
+    assert code == 4 and "600" in out
+
+
+def test_plan_says_what_will_be_paid(folder):
+    code, out, _ = typed("plan")
+    assert code == 0
+    for word in ("pages", "ε=8", "δ=0.0001", "80", "noise of count", "one user"):
+        assert word in out
+    code, out, _ = typed("plan", "--json")
+    (body,) = json.loads(out)["pipelines"]
+    assert (body["pipeline"], body["epsilon"], body["triggers"]) == ("pages", 8.0, 4)
+    assert body["noise"]["count"] > 0 and body["mu2"] > 0 and "histogram" in body
+
+
+def test_settings_of_flags_and_environment_reach_the_plan(folder, monkeypatch):
+    tight = json.loads(typed("plan", "--json", "--set", "pipeline.pages.budget.epsilon=1")[1])
+    monkeypatch.setenv("HUSH_PIPELINE__PAGES__BUDGET__EPSILON", "2")
+    middle = json.loads(typed("plan", "--json")[1])
+    noise = [one["pipelines"][0]["noise"]["count"] for one in (tight, middle)]
+    assert [one["pipelines"][0]["epsilon"] for one in (tight, middle)] == [1.0, 2.0]
+    assert noise[0] > noise[1]
+
+
+ROWS = [{"user": f"u{i}", "page": f"p{i % 2}", "t": 1_551_398_400_000_000 + i} for i in range(400)]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "arrow", "feather"])
+def test_simulate_reads_files_of_every_kind(folder, kind):
+    path = folder / f"data.{kind}"
+    write(path, ROWS)
+    code, out, err = typed("simulate", str(path), "--json", "--seed", "s")
+    assert code == 0, err
+    body = json.loads(out)["pages"]
+    (window,) = body["windows"]
+    assert (window["keys"], window["released"], window["records"]) == (2, 2, 400)
+    assert body["counts"]["accepted"] == 400
+    assert typed("simulate", str(path), "--json", "--seed", "s")[1] == out
+    assert typed("simulate", str(path), "--json", "--seed", "other")[1] != out
+    code, out, _ = typed("simulate", str(path))
+    assert code == 0 and "released" in out
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    if path.suffix == ".jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    elif path.suffix == ".csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, r.values())) for r in rows)]
+        path.write_text("\n".join(lines))
+    else:
+        import pyarrow as pa
+
+        table = pa.Table.from_pylist(rows)
+        opened = pa.ipc.new_file if path.suffix == ".arrow" else pa.ipc.new_stream
+        with pa.OSFile(str(path), "wb") as sink, opened(sink, table.schema) as writer:
+            writer.write_table(table)
+
+
+def test_simulate_counts_what_is_bad(folder):
+    write(folder / "d.jsonl", [*ROWS, {"user": "u"}, {"user": "u", "page": "", "t": ROWS[0]["t"]}])
+    counts = json.loads(typed("simulate", "d.jsonl", "--json")[1])["pages"]["counts"]
+    assert counts["invalid:missing_time"] == 1 and counts["invalid:empty_key"] == 1
+    assert counts["seen"] == 400
+
+
+def test_topics_are_printed_without_a_cluster(folder):
+    code, out, _ = typed("topics", "--print", "--bootstrap", f"127.0.0.1:{free_port()}")
+    assert code == 0
+    for word in ("hush.ledger.v1", "hush.pages.releases.v1", "hush.pages.dlq", "retention.ms=-1",
+                 "cleanup.policy=compact", "transactional ids", "READ"):  # fmt: skip
+        assert word in out
+    code, out, _ = typed("topics", "--print", "--json", "--bootstrap", "127.0.0.1:1")
+    body = json.loads(out)
+    assert set(body) == {"topics", "group", "transactional_ids", "reads"}
+    assert body["reads"] == ["events"]
+    internal = {t["name"]: t["internal"] for t in body["topics"]}
+    assert [name for name, hidden in internal.items() if not hidden] == ["hush.pages.releases.v1"]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+WRONG = [
+    (["nothing"], "No such command"),
+    (["plan", "--nonsense"], "No such option"),
+    (["plan", "-c", "absent.toml"], "absent.toml"),
+    (["plan", "--set", "engine"], "SETTING=VALUE"),
+    (["plan", "--set", "engine.beat_intervall=1s"], "beat_interval"),
+    (["plan", "--set", "pipeline.pages.budget.epsilon=-1"], "epsilon"),
+    (["plan", "--set", "pipeline.pages.budget.epsilon=nan"], "epsilon"),
+    (["plan", "--set", "pipeline.pages.mechanism.kind=histogramm"], "histogram"),
+    (["plan", "--set", "pipeline.pages.triggers.every=7h"], "every"),
+    (["simulate", "absent.csv"], "no such file"),
+    (["simulate", "file.parquet"], ".csv"),
+    (["simulate", "empty.jsonl"], "no record"),
+    (["simulate", "good.jsonl", "--input", "other"], "events"),
+    (["simulate"], "Missing argument"),
+    (["releases", "other"], "pages"),
+    (["trigger", "--pipeline", "pages"], 'schedule = "external"'),
+    (["trigger", "--at"], "requires an argument"),
+    (["worker", "--processes", "many"], "integer"),
+    (["topics", "--json=1"], "does not take a value"),
+]
+
+
+@pytest.mark.parametrize("words,hint", WRONG, ids=[" ".join(w) for w, _ in WRONG])
+def test_what_is_wrong_is_refused_with_code_2_and_says_what_to_do(folder, words, hint):
+    (folder / "empty.jsonl").write_text("")
+    write(folder / "good.jsonl", ROWS)
+    code, _, err = typed(*words)
+    assert code == 2
+    assert hint in err
+    assert "Traceback" not in err
+
+
+def test_an_unknown_setting_in_the_file_names_the_line(folder):
+    (folder / "hush.toml").write_text(CONFIG.replace("unit_name", "unit_nam"))
+    code, _, err = typed("plan")
+    line = 1 + CONFIG.split("\n").index('unit_name = "user"')
+    assert code == 2 and "unit_name" in err and re.search(rf"\b{line}\b", err)
+
+
+def test_no_cluster_is_an_engine_error_that_names_the_address(folder, monkeypatch):
+    monkeypatch.setattr("hushstream.agents.kafka.cluster.Cluster.__init__.__defaults__", (0.1,))
+    address = f"127.0.0.1:{free_port()}"
+    code, out, _ = typed("check", "--bootstrap", address, "--json")
+    failed = [f["text"] for f in json.loads(out)["findings"] if f["level"] == "fail"]
+    assert code == 4 and address in failed[0] and "hush broker start" in failed[0]
+    code, _, err = typed("ledger", "show", "--bootstrap", address)
+    assert code == 4 and address in err
+
+
+@pytest.mark.parametrize(
+    "error,code",
+    [
+        (ConfigError("x"), 2),
+        (ParameterError("epsilon", 0, "must be positive"), 2),
+        (LedgerError("x"), 3),
+        (BudgetError("x"), 3),
+        (EngineError("x"), 4),
+        (ContractError("x"), 4),
+    ],
+)
+def test_exit_codes(monkeypatch, error, code):
+    assert exit_code(error) == code
+
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli.hush, "main", broken)
+    found, out, err = typed("version")
+    assert found == code and out == "" and err == f"hush: {error}\n"
+
+
+@pytest.mark.parametrize(
+    "error,code", [(KeyboardInterrupt(), 130), (click.Abort(), 130), (BrokenPipeError(), 0)]
+)
+def test_interruptions(monkeypatch, error, code):
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli.hush, "main", broken)
+    assert typed("version")[0] == code
+
+
+def test_times_of_requests():
+    assert moment("2019-03-01") == moment("2019-03-01T00:00Z") == 1_551_398_400_000_000
+    assert moment("2019-03-01T01:00+01:00") == 1_551_398_400_000_000
+    assert moment(None) > 1_551_398_400_000_000
+    with pytest.raises(click.BadParameter, match="ISO time"):
+        moment("tomorrow")
+
+
+def test_children_of_a_worker_get_its_options_but_not_its_number():
+    words = [
+        "worker",
+        "--processes",
+        "3",
+        "-c",
+        "x",
+        "--member=m",
+        "--processes=2",
+        "--member",
+        "n",
+    ]
+    assert _without_processes(words) == ["worker", "-c", "x"]
+
+
+def test_alerts_are_yaml_and_know_the_schedule(folder):
+    code, out, _ = typed("alerts")
+    assert code == 0 and '{pipeline="pages"}[' in out
+    assert "> 32400'" in out  # 1.5 times six hours
+    code, as_json, _ = typed("alerts", "--json")
+    assert code == 0 and yaml.safe_load(out) == json.loads(as_json)
+
+
+def test_an_interrupt_inside_a_library_or_a_clean_up_is_an_interrupt(monkeypatch, capsys):
+    def struck(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise SystemError("returned a result with an exception set")  # noqa: B904
+
+    monkeypatch.setattr(cli.hush, "main", struck)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 130 and capsys.readouterr().err == "interrupted\n"

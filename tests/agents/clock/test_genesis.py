@@ -1,0 +1,323 @@
+"""What a deployment pins at its genesis, and what a worker refuses to start with."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+from hushstream.agents.cli.group import hush
+from hushstream.agents.clock import genesis as admin
+from hushstream.agents.clock.ledger import charge_body
+from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.worker.startup import prepare
+from hushstream.agents.worker.worker import begin_of
+from hushstream.deploy.broker import Broker
+from hushstream.errors import EngineError, HushError, LedgerError
+from hushstream.topics.config.secret import noise_key
+from hushstream.topics.names import ledger_topic
+
+from ...integration.local import Local
+
+TOML = """
+[deployment]
+name = "{name}"
+[engine]
+units_partitions = 2
+cells_partitions = 2
+[[input]]
+name = "events"
+topic = "{name}-raw"
+unit = "user"
+time = {{ format = "record" }}
+[[pipeline]]
+name = "{name}-p"
+input = "events"
+key = ["page"]
+window = {{ length = "1d" }}
+triggers = {{ every = "6h" }}
+budget = {{ epsilon = 1.0, delta = 1e-6 }}
+"""
+SECOND = TOML[TOML.index("[[pipeline]]") :].replace("{name}-p", "{name}-q")
+
+
+class Deployed(Local):
+    """A deployment with what tests do to it."""
+
+    def __init__(self, name: str, folder: Path, bootstrap: str) -> None:
+        super().__init__(folder, bootstrap, TOML.format(name=name), {f"{name}-raw": 2})
+        self.name = name
+        self.client = AdminClient({"bootstrap.servers": bootstrap})
+
+    def edit(self, old: str, new: str) -> None:
+        text = self.toml.read_text()
+        assert old in text
+        self.toml.write_text(text.replace(old, new))
+
+    def recreate(self, topic: str, partitions: int) -> None:
+        self.delete(topic)
+        self.client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+        self.settle(lambda topics: topic in topics)
+
+    def delete(self, topic: str) -> None:
+        self.client.delete_topics([topic])[topic].result(20)
+        self.settle(lambda topics: topic not in topics)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        new = NewPartitions(topic, partitions)
+        self.client.create_partitions([new])[topic].result(20)
+        self.settle(lambda topics: topics[topic] == partitions)
+
+    def settle(self, true: Callable[[dict[str, int]], bool]) -> None:
+        until = time.monotonic() + 20
+        while not true(self.cluster.topics()):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    def refused(self, kind: type[HushError] = EngineError) -> str:
+        """What a worker says when it refuses to start."""
+        with pytest.raises(kind) as caught:
+            prepare(self.config())
+        return str(caught.value)
+
+    def charge(self, fingerprint: str) -> None:
+        ledger = admin.read_ledger(self.cluster, self.name)
+        body = charge_body(self.deployment.pipelines[0], 0, "1.0", fingerprint)
+        identity = self.names.transactional_id("clock", "clock", 0)
+        record = ledger.next("charge", 1, body)
+        admin._append(self.cluster, identity, ledger_topic(self.name), lambda: [record])
+
+
+@pytest.fixture
+def made(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
+    deployed = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    deployed.begin()
+    return deployed
+
+
+def test_a_deployment_that_has_begun_can_start_and_beginning_again_changes_nothing(made):
+    plan = prepare(made.config())
+    assert plan.names == made.names and plan.secret == noise_key(made.config())
+    ledger = admin.read_ledger(made.cluster, made.name)
+    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
+    topics = made.cluster.topics()
+    again = admin.begin(made.cluster, made.deployment, 1, 1)
+    assert again == [] and made.cluster.topics() == topics
+    assert admin.read_ledger(made.cluster, made.name).head == ledger.head
+
+
+def test_a_pipeline_can_be_added_and_must_be_declared_first(made):
+    made.toml.write_text(made.toml.read_text() + SECOND.format(name=made.name))
+    assert "not declared: run `hush topics`" in made.refused()
+    made.begin()
+    plan = prepare(made.config())
+    assert [p.number for p in plan.deployment.pipelines] == [0, 1]
+
+
+def test_the_order_of_pipelines_in_the_file_means_nothing(made):
+    first = made.toml.read_text()
+    made.toml.write_text(first + SECOND.format(name=made.name))
+    made.begin()
+    head, own = first.split("[[pipeline]]")
+    made.toml.write_text(head + SECOND.format(name=made.name) + "[[pipeline]]" + own)
+    numbers = {p.name[-1]: p.number for p in prepare(made.config()).deployment.pipelines}
+    assert numbers == {"p": 0, "q": 1}
+
+
+@pytest.mark.parametrize("which", ["raw", "cells", "units", "changelog"])
+def test_a_recreated_topic_is_refused(made, which):
+    topic = topic_of(made, which)
+    made.recreate(topic, made.cluster.topics()[topic])
+    said = made.refused()
+    assert topic in said and "deleted and created again" in said and "new deployment" in said
+
+
+@pytest.mark.parametrize("which", ["raw", "cells", "units"])
+def test_added_partitions_are_refused(made, which):
+    topic = topic_of(made, which)
+    made.grow(topic, 3)
+    said = made.refused()
+    assert topic in said and "3 partitions, the ledger pinned 2" in said
+
+
+def test_a_topic_that_is_gone_is_refused(made):
+    topic = topic_of(made, "cells")
+    made.delete(topic)
+    said = made.refused()
+    assert topic in said and "is gone" in said and "restore it" in said
+
+
+def topic_of(made: Deployed, which: str) -> str:
+    names, pipeline = made.names, f"{made.name}-p"
+    found: dict[str, Any] = {
+        "raw": f"{made.name}-raw",
+        "cells": names.cells(pipeline),
+        "units": names.units(pipeline),
+        "changelog": names.changelog("bound", pipeline),
+    }
+    return str(found[which])
+
+
+@pytest.mark.parametrize(
+    "old,new,path",
+    [
+        ("epsilon = 1.0", "epsilon = 2.0", "epsilon"),
+        ('every = "6h"', 'every = "12h"', "triggers"),
+        ('key = ["page"]', 'key = ["other"]', "key"),
+    ],
+)
+def test_a_changed_configuration_is_refused_and_the_setting_is_named(made, old, new, path):
+    made.edit(old, new)
+    said = made.refused()
+    assert path in said and "restore the old configuration" in said
+    assert "for as long as the pipeline has its name" in said  # whether or not an epoch is open
+
+
+def test_settings_that_change_no_release_may_change(made):
+    made.edit("[engine]", '[engine]\nsession_timeout = "20s"')
+    prepare(made.config())
+
+
+def test_another_noise_key_is_refused_once_something_was_charged(made):
+    made.charge("0123456789abcdef")
+    said = made.refused(LedgerError)
+    assert "0123456789abcdef" in said and "use that key" in said
+    key = (made.folder / "hush.key").read_text()
+    assert key[:16] not in said
+
+
+def test_state_without_a_ledger_is_refused(made):
+    state = made.folder / "state" / "worker"
+    state.mkdir(parents=True)
+    (state / "table").write_text("")
+    made.delete(ledger_topic(made.name))
+    said = made.refused(LedgerError)
+    assert "state in" in said and "restore the ledger topic from its backup" in said
+
+
+def test_no_ledger_and_no_state_says_how_to_begin(made):
+    made.delete(ledger_topic(made.name))
+    assert "run `hush topics` to begin" in made.refused(LedgerError)
+
+
+def test_an_input_that_does_not_exist_is_refused(made):
+    made.edit(f'topic = "{made.name}-raw"', 'topic = "nowhere"')
+    with pytest.raises(EngineError, match="input topic 'nowhere' does not exist"):
+        admin.begin(made.cluster, made.deployment, 1, 1)
+
+
+def test_the_first_offsets_of_an_input_are_pinned(
+    broker: Broker, unique: Callable[[str], str], tmp_path: Path
+):
+    """A raw topic may have lost its beginning long before the deployment."""
+    from confluent_kafka import TopicPartition
+
+    made = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    raw = f"{made.name}-raw"
+    made.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(20)
+    made.publish(raw, [{"n": n} for n in range(9)], 1)
+    places = [TopicPartition(raw, 1, 4)]
+    for future in made.client.delete_records(places).values():
+        future.result(20)
+    made.begin()
+    plan = prepare(made.config())
+    assert begin_of(plan.ledger, plan.deployment.inputs[0]) == [0, 4]
+
+
+def test_a_clock_made_anew_is_refused(made):
+    """It would fire what was charged once more, with the same noise and other content."""
+    made.recreate(made.names.clock, 1)
+    said = made.refused()
+    assert made.names.clock in said and "deleted and created again" in said
+    made.delete(made.names.requests)
+    assert made.names.requests in (said := made.refused()) and "is gone" in said
+
+
+def test_release_topics_carry_scheduled_times_and_the_clock_those_of_the_broker(made):
+    kind = "message.timestamp.type"
+    (p,) = made.deployment.pipelines
+    assert made.cluster.configs(p.release_topic)[kind] == "CreateTime"
+    assert made.cluster.configs(made.names.clock)[kind] == "LogAppendTime"
+
+
+def test_check_finds_topics_that_are_stamped_by_the_wrong_side(made, capsys):
+    command = ["check", "-c", str(made.toml), "--bootstrap", made.bootstrap, "--json"]
+    assert hush.main(command, standalone_mode=False) is None
+    kind = "message.timestamp.type"
+    (p,) = made.deployment.pipelines
+    for topic, wrong in ((p.release_topic, "LogAppendTime"), (made.names.clock, "CreateTime")):
+        entry = ConfigEntry(kind, wrong, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        made.client.incremental_alter_configs([resource])[resource].result(20)
+    capsys.readouterr()
+    assert hush.main(command, standalone_mode=False) == 4
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["findings"]
+    failed = [f["text"] for f in found if f["level"] == "fail"]
+    assert any(p.release_topic in text and kind in text for text in failed)
+    assert any(made.names.clock in text and kind in text for text in failed)
+
+
+class Overtaking(Cluster):
+    """A cluster on which somebody else begins the same deployment while we do."""
+
+    other: Callable[[], Any] | None = None
+
+    def create(self, specs: Any, replication: int) -> list[str]:
+        specs = list(specs)
+        other = self.other
+        if other is not None and any(s.name.endswith(".clock") for s in specs):
+            self.other = None
+            other()
+        return super().create(specs, replication)
+
+
+def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, tmp_path):
+    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(20)
+    run.settle(lambda topics: f"{run.name}-raw" in topics)
+    deployment = run.deployment
+    slow = Overtaking(run.config().kafka)
+    slow.other = lambda: admin.begin(run.cluster, deployment, 1, 1)
+    with pytest.raises(admin.Overtaken, match="run it again"):
+        admin.begin(slow, deployment, 1, 2)
+    ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
+    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
+    internal = {t for t in run.cluster.topics() if t.startswith(f"{run.name}.")}
+    assert internal - {run.names.ledger} == {t for t in internal if t.startswith(run.names.base)}
+    assert admin.begin(slow, deployment, 1, 3) == []
+    prepare(run.config())
+
+
+def test_any_number_may_begin_at_once(broker, unique, tmp_path):
+    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(20)
+    run.settle(lambda topics: f"{run.name}-raw" in topics)
+    deployment = run.deployment
+
+    def attempt(number: int) -> str:
+        try:
+            admin.begin(run.cluster, deployment, 1, number)
+        except admin.Overtaken:
+            return "lost"
+        return "won"
+
+    with ThreadPoolExecutor(3) as pool:
+        ends = list(pool.map(attempt, range(3)))
+    assert "won" in ends
+    ledger = admin.read_ledger(run.cluster, run.name)
+    assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
+    admin.begin(run.cluster, deployment, 1, 9)
+    prepare(run.config())

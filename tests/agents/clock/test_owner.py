@@ -1,0 +1,303 @@
+"""The clock: charges before triggers, one cut for what was missed, requests that repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import hushstream.agents.clock.wall_time as clock_module
+import pytest
+from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.structs import TopicPartition
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.clock.owner import Clock, ClockOwner
+from hushstream.agents.clock.timeline import Timeline, fold
+from hushstream.agents.clock.wall_time import WallClock, Witness
+from hushstream.agents.deployment.model import Deployment
+from hushstream.errors import EngineError
+from hushstream.topics.records import Request, Skipped, Start, Trigger, decode_clock, encode
+
+from ...support import DAY, HOUR, NAMES, ORIGIN, beat, deployment, start, trigger
+
+MADE = deployment()
+P = MADE.pipelines[0]
+
+
+def with_pipeline(**changes) -> Deployment:
+    source = MADE.inputs[0]
+    return replace(MADE, inputs=(replace(source, pipelines=(replace(P, **changes),)),))
+
+
+def begun(made: Deployment = MADE, epochs: int = 0) -> tuple[Clock, Ledger]:
+    ledger = Ledger()
+    ledger.take(ledger.next("genesis", 1, {"genesis": "abcdef"}).encode())
+    clock = Clock(made, ledger, "1.0", "key")
+    clock.apply(start(made.pipelines[0]))
+    clock.apply(beat([5], ORIGIN))
+    return clock, ledger
+
+
+def fire_all(clock: Clock, ledger: Ledger, now: int) -> list:
+    """What the owner would commit at this time, in order."""
+    written = []
+    while found := clock.due(now):
+        for pipeline, due in found:
+            charges, record = clock.fire(pipeline, due, now)
+            for charge in charges:
+                ledger.take(charge.encode())
+            clock.apply(record)
+            written += [*charges, record]
+            if isinstance(record, Skipped):
+                break
+    return written
+
+
+def test_an_epoch_is_charged_once_and_before_its_first_trigger():
+    clock, ledger = begun(with_pipeline(external=False))
+    written = fire_all(clock, ledger, ORIGIN + DAY + 6 * HOUR)
+    kinds = [getattr(w, "kind", None) or (w.window, w.index) for w in written]
+    assert kinds == ["charge", (0, 1), (0, 2), (0, 3), (0, 4), "charge", (1, 1)]
+    charges = {r.body["epoch"]: r for r in ledger.charges.values()}
+    for record in written:
+        if isinstance(record, Trigger):
+            assert record.charge == charges[record.epoch].hash()
+            assert record.charge_seq == charges[record.epoch].seq
+    assert [w.ordinal for w in written if isinstance(w, Trigger)] == [1, 2, 3, 4, 5]
+    assert [w.final for w in written if isinstance(w, Trigger)] == [False] * 3 + [True, False]
+    assert [w.epochs for w in written if isinstance(w, Trigger)] == [1, 1, 1, 1, 2]
+
+
+def test_triggers_that_were_missed_come_at_once_with_the_same_cut():
+    clock, ledger = begun(with_pipeline(external=False))
+    written = fire_all(clock, ledger, ORIGIN + DAY)
+    assert {tuple(w.offsets["events"]) for w in written if isinstance(w, Trigger)} == {(5,)}
+    assert [w.scheduled for w in written if isinstance(w, Trigger)] == [
+        ORIGIN + n * 6 * HOUR for n in range(1, 5)
+    ]
+    assert fire_all(clock, ledger, ORIGIN + DAY) == []
+
+
+def test_an_exhausted_budget_is_refused_and_nothing_is_triggered():
+    made = with_pipeline(external=False, limit_epsilon=P.epsilon * 3 / 2)
+    clock, ledger = begun(made)
+    written = fire_all(clock, ledger, ORIGIN + 3 * DAY)
+    assert [w.window for w in written if isinstance(w, Trigger)] == [0] * 4
+    assert [w.window for w in written if isinstance(w, Skipped)] == [1, 2]
+    assert [r.kind for r in ledger.records] == ["genesis", "charge", "refused", "refused"]
+    assert clock.timelines["p"].batch(1) == 0  # its data are dropped
+
+
+def test_a_refused_epoch_stays_refused_and_is_written_once():
+    made = with_pipeline(external=False, limit_epsilon=Fraction(1, 10))
+    clock, ledger = begun(made)
+    fire_all(clock, ledger, ORIGIN + 6 * HOUR)
+    assert [r.kind for r in ledger.records] == ["genesis", "refused"]
+    again = Clock(made, ledger, "1.0", "key")
+    again.apply(start(made.pipelines[0]))
+    written = fire_all(again, ledger, ORIGIN + 6 * HOUR)
+    assert [type(w) for w in written] == [Skipped]
+
+
+def test_a_new_owner_that_finds_the_charge_does_not_pay_again():
+    made = with_pipeline(external=False)
+    clock, ledger = begun(made)
+    first = fire_all(clock, ledger, ORIGIN + 6 * HOUR)
+    again = Clock(made, ledger, "1.0", "key")
+    for record in [start(P), beat([9], ORIGIN), first[-1]]:
+        again.apply(record)
+    written = fire_all(again, ledger, ORIGIN + 12 * HOUR)
+    assert [w.index for w in written] == [2]
+    assert written[0].charge == first[-1].charge
+
+
+@pytest.mark.parametrize(
+    "changes,fingerprint,message",
+    [({"config_hash": "new"}, "key", "another configuration"), ({}, "other", "noise key")],
+)
+def test_an_open_epoch_keeps_its_configuration_and_key(changes, fingerprint, message):
+    clock, ledger = begun(with_pipeline(external=False))
+    fire_all(clock, ledger, ORIGIN + 6 * HOUR)
+    made = with_pipeline(external=False, **changes)
+    again = Clock(made, ledger, "1.0", fingerprint)
+    again.apply(start(P))
+    with pytest.raises(EngineError, match=message):
+        fire_all(again, ledger, ORIGIN + 12 * HOUR)
+
+
+def test_requests_are_deduplicated_never_go_back_and_wait_for_their_time():
+    clock, ledger = begun()
+    now = ORIGIN + 400 * DAY
+    assert fire_all(clock, ledger, now) == []  # nobody asked
+    clock.request(Request("a", ORIGIN + 12 * HOUR))
+    assert len([w for w in fire_all(clock, ledger, now) if isinstance(w, Trigger)]) == 2
+    clock.request(Request("a", ORIGIN + 12 * HOUR))
+    clock.request(Request("b", ORIGIN + 6 * HOUR))
+    clock.request(Request("c", ORIGIN + DAY, ["another"]))
+    assert fire_all(clock, ledger, now) == []
+    clock.request(Request("d", ORIGIN + 3000 * DAY))  # far in the future: only what is due
+    written = fire_all(clock, ledger, ORIGIN + DAY)
+    assert [w.index for w in written if isinstance(w, Trigger)] == [3, 4]
+
+
+def test_a_first_window_is_started_once():
+    made = with_pipeline(external=False)
+    clock = Clock(made, Ledger(), "1.0", "key")
+    (first,) = clock.starts(ORIGIN + 5 * DAY + 1)
+    assert first == Start("p", 5, ORIGIN + 5 * DAY + 1, "key")
+    assert clock.due(ORIGIN + 9 * DAY) == []  # nothing before it has started
+    clock.apply(first)
+    assert clock.starts(ORIGIN + 6 * DAY) == []
+
+
+def test_the_wall_clock_neither_jumps_nor_goes_back(monkeypatch):
+    wall, tick = [1000.0], [50.0]
+    monkeypatch.setattr(clock_module.time, "time", lambda: wall[0])
+    monkeypatch.setattr(clock_module.time, "monotonic", lambda: tick[0])
+    clock = WallClock()
+    assert clock.now() == 1000_000_000
+    wall[0], tick[0] = 5000.0, 51.0  # somebody set the clock an hour ahead
+    assert clock.now() == 1001_000_000
+    wall[0], tick[0] = 10.0, 52.0  # and then far back
+    assert clock.now() == 1002_000_000
+    wall[0], tick[0] = 1004.0, 53.0  # a second ahead: followed slowly
+    assert 1003_000_000 < clock.now() < 1004_000_000
+    assert WallClock(floor=9_999_000_000).now() == 9_999_000_000  # never behind the clock log
+
+
+def test_a_timeline_refuses_gaps():
+    for records in ([trigger(P, 2, [0], index=2)], [trigger(P, 1, [0]), trigger(P, 3, [0])]):
+        with pytest.raises(EngineError, match="gap"):
+            fold([start(P), *records], {"p": 4})
+
+
+def test_a_timeline_knows_the_open_micro_batch_of_each_window():
+    line = Timeline(2)
+    assert line.batch(0) == 0  # not started
+    line.apply(Start("p", 3, 0))
+    assert [line.batch(w) for w in (2, 3, 4)] == [0, 1, 1]
+    line.apply(trigger(P, 1, [0], window=3, index=1))
+    assert [line.batch(w) for w in (2, 3, 4)] == [0, 2, 1]
+    line.apply(Skipped("p", 4, 4, 0))
+    assert [line.batch(w) for w in (3, 4, 5)] == [2, 0, 1]
+
+
+def test_clock_records_survive_their_encoding():
+    for record in (start(P), beat([1, 2]), trigger(P, 1, [3]), Skipped("p", 1, 2, 3)):
+        assert decode_clock(encode(record)) == record
+
+
+# -- the owner ------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """A producer that notes what is done, and may fail at its commit."""
+
+    def __init__(self, fails: bool = False, broker: int = ORIGIN + 6 * HOUR, kind: int = 1) -> None:
+        self.done: list[str] = []
+        self._fails = fails
+        self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind)
+
+    async def begin_transaction(self) -> None:
+        self.done.append("begin")
+
+    async def send(self, topic: str, value: bytes, **_: object) -> asyncio.Future[object]:
+        self.done.append(topic.rsplit(".", 2)[-1] if "clock" in topic else "ledger")
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(self._answer)
+        return answer
+
+    async def abort_transaction(self) -> None:
+        self.done.append("abort")
+
+    async def commit_transaction(self) -> None:
+        if self._fails:
+            raise KafkaError("the broker went away")
+        self.done.append("commit")
+
+
+def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
+    made = ClockOwner.__new__(ClockOwner)
+    made._names, made._deployment = NAMES, MADE
+    made._clock, made._ledger, made._producer = clock, ledger, producer
+    made._on_record = lambda *_: None
+    made._witness = Witness(NAMES.clock, 5_000_000)
+    return made
+
+
+def test_a_charge_and_its_trigger_are_one_transaction_the_charge_first():
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    producer = Recorder()
+    asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
+    assert producer.done == ["begin", "ledger", "clock", "commit"]
+    assert ("p", 0) in ledger.charges and clock.timelines["p"].done == {0: 1}
+
+
+def test_a_transaction_that_failed_has_neither_charged_nor_triggered():
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    with pytest.raises(KafkaError):
+        asyncio.run(owner(clock, ledger, Recorder(fails=True))._commit(charges, [record]))
+    assert not ledger.charges and clock.timelines["p"].done == {}
+    assert clock.fire(pipeline, due, ORIGIN + 6 * HOUR) == (charges, record)  # the same again
+
+
+@pytest.mark.parametrize(
+    "ahead,kind,message", [(5_001_000, 1, "5.0 s ahead of the broker's"), (0, 0, "LogAppendTime")]
+)
+def test_a_clock_that_is_ahead_of_the_broker_charges_and_triggers_nothing(ahead, kind, message):
+    clock, ledger = begun(with_pipeline(external=False))
+    now = ORIGIN + 6 * HOUR
+    ((pipeline, due),) = clock.due(now)
+    charges, record = clock.fire(pipeline, due, now)
+    producer = Recorder(broker=now - ahead, kind=kind)
+    with pytest.raises(EngineError, match=message):
+        asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
+    assert producer.done == ["begin", "ledger", "clock", "abort"]
+    assert not ledger.charges and clock.timelines["p"].done == {}
+
+
+@pytest.mark.parametrize("ahead", [5_000_000, 0, -1_000_000, -90_000_000])
+def test_a_clock_within_the_bound_or_behind_goes_on(ahead):
+    clock, ledger = begun(with_pipeline(external=False))
+    now = ORIGIN + 6 * HOUR
+    ((pipeline, due),) = clock.due(now)
+    producer = Recorder(broker=now - ahead)
+    asyncio.run(owner(clock, ledger, producer)._commit(*_fired(clock, pipeline, due, now)))
+    assert producer.done[-1] == "commit"
+
+
+def _fired(clock, pipeline, due, now):
+    charges, record = clock.fire(pipeline, due, now)
+    return charges, [record]
+
+
+def test_a_beat_never_goes_back():
+    """A broker that answers with an older end, after a change of leader, moves nothing."""
+
+    class Ends:
+        async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 3)
+
+    clock, ledger = begun()
+    made = owner(clock, ledger, Recorder())
+    made._partitions, made._consumer = [TopicPartition("events", 0)], Ends()
+    assert asyncio.run(made._ends()) == {"events": [5]}
+
+
+@pytest.mark.parametrize(("error", "lost"), [(KafkaError("gone"), 1), (ProducerFenced(), 0)])
+def test_a_lost_transaction_is_counted_unless_the_clock_has_only_moved(monkeypatch, error, lost):
+    async def nothing(*_: object) -> None:
+        pass
+
+    clock, ledger = begun()
+    made, counted = owner(clock, ledger, Recorder()), []
+    made._on_lost = lambda: counted.append(1)
+    made._acquire = made._let_go = nothing
+    monkeypatch.setattr(asyncio, "sleep", nothing)
+    asyncio.run(made._again(error))
+    assert len(counted) == lost

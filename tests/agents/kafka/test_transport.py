@@ -1,0 +1,145 @@
+"""Intervals: what was fetched, what was filtered away, and what can no longer be fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+
+import hushstream.agents.kafka.transport as transport
+import pytest
+from aiokafka.structs import TopicPartition
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewTopic
+from faust.types import TP
+from hushstream.agents.kafka.clients import consumer
+from hushstream.agents.kafka.transport import Interval, credentials, register
+from hushstream.deploy.broker import Broker
+from hushstream.errors import EngineError
+from hushstream.topics.config.model import Kafka
+
+
+@pytest.fixture
+def topic(broker: Broker, unique: Callable[[str], str]) -> str:
+    name = unique("intervals")
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    return name
+
+
+def transaction(broker: Broker, topic: str, count: int, commit: bool) -> None:
+    options = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-id"}
+    producer = Producer(options)
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for n in range(count):
+        producer.produce(topic, b"%s-%d" % (b"good" if commit else b"bad", n), partition=0)
+    producer.flush(20)  # an abort would drop what has not been sent
+    (producer.commit_transaction if commit else producer.abort_transaction)(20)
+
+
+async def intervals(broker: Broker, topic: str, start: int, end: int) -> list[Interval]:
+    """What the consumer's thread captures until it stands at ``end``."""
+    client = consumer(Kafka(bootstrap=broker.bootstrap))
+    await client.start()
+    found: list[Interval] = []
+    place, gone = TP(topic, 0), transport.Gone(patience=0.0)
+    try:
+        client.assign([TopicPartition(topic, 0)])
+        client.seek(TopicPartition(topic, 0), start)
+        until = time.monotonic() + 20
+        while not found or found[-1].end < end:
+            assert time.monotonic() < until, found
+            found += transport._take(client._fetcher, {place}, lambda: {place: start}, gone)
+            await asyncio.sleep(0.02)
+    finally:
+        await client.stop()
+    return found
+
+
+def test_intervals_cover_control_records_and_aborted_data_without_a_gap(broker, topic):
+    transaction(broker, topic, 3, commit=True)
+    transaction(broker, topic, 4, commit=False)
+    transaction(broker, topic, 2, commit=True)
+    transaction(broker, topic, 5, commit=False)  # an aborted tail: nothing comes after it
+    end = 3 + 1 + 4 + 1 + 2 + 1 + 5 + 1
+    found = asyncio.run(intervals(broker, topic, 0, end))
+    assert found[0].start == 0 and found[-1].end == end
+    assert all(a.end == b.start for a, b in pairwise(found))
+    values = [record.value for one in found for record in one.records]
+    assert values == [b"good-0", b"good-1", b"good-2", b"good-0", b"good-1"]
+    for one in found:
+        assert all(one.start <= record.offset < one.end for record in one.records)
+
+
+def test_long_lists_are_cut_without_losing_their_place(broker, topic, monkeypatch):
+    transaction(broker, topic, 25, commit=True)
+    monkeypatch.setattr(transport, "MAX_RECORDS", 10)
+    found = asyncio.run(intervals(broker, topic, 3, 26))
+    assert [(one.start, one.end) for one in found][:2] == [(3, 13), (13, 23)]
+    assert found[-1].end == 26 and sum(len(one.records) for one in found) == 22
+
+
+def test_a_position_that_is_gone_stops_the_worker_and_says_what_to_do(broker, topic):
+    transaction(broker, topic, 9, commit=True)
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in client.delete_records([Place(topic, 0, 5)]).values():
+        future.result(20)
+    with pytest.raises(EngineError, match=r"deleted before it was applied.*restore it"):
+        asyncio.run(intervals(broker, topic, 2, 10))
+
+
+def test_a_position_beyond_the_end_stops_it_too(broker, topic):
+    with pytest.raises(EngineError, match=f"{topic}-0"):
+        asyncio.run(intervals(broker, topic, 70, 80))
+
+
+def test_positions_and_commits_come_from_the_shards_alone():
+    made = transport.Consumer.__new__(transport.Consumer)
+    place = TP("t", 0)
+    assert list(made._filter_tps_with_pending_acks()) == []  # before the first assignment
+    made.applied = lambda: {place: 7}
+    assert list(made._filter_tps_with_pending_acks()) == [place]
+    assert (made._new_offset(place), made._new_offset(TP("t", 1))) == (7, None)
+
+
+def test_a_group_that_refuses_a_worker_is_heard():
+    async def ended(error: BaseException | None) -> asyncio.Task[None]:
+        async def work() -> None:
+            if error is not None:
+                raise error
+
+        task = asyncio.ensure_future(work())
+        await asyncio.wait([task])
+        return task
+
+    def said(task: object) -> object:
+        made = transport.Consumer.__new__(transport.Consumer)
+        coordinator = SimpleNamespace(_coordination_task=task)
+        made._thread = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
+        return made.group_error()
+
+    async def run() -> None:
+        assert said(None) is None
+        assert said(await ended(None)) is None
+        assert "no such session" in str(said(await ended(ValueError("no such session"))))
+
+    asyncio.run(run())
+
+
+def test_credentials_follow_the_one_table_of_settings():
+    register()
+    from faust.transport import drivers
+
+    assert drivers.by_url("hush://localhost:9092") is transport.Transport
+    assert credentials(Kafka()) is None
+    sasl = Kafka(
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_username="me",
+        sasl_password="secret",
+    )
+    assert (credentials(sasl).username, credentials(sasl).password) == ("me", "secret")

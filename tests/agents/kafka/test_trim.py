@@ -1,0 +1,89 @@
+"""Internal topics are cut below what was applied in an earlier round, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from aiokafka.consumer.fetcher import FetchError
+from aiokafka.errors import OffsetOutOfRangeError
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from faust.types import TP
+from hushstream.agents.kafka import transport
+from hushstream.agents.kafka.trim import Trimmer
+from hushstream.deploy.broker import Broker
+from hushstream.errors import EngineError
+from hushstream.topics.config.model import Kafka
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def topic(broker: Broker, unique: Callable[[str], str]) -> str:
+    name = unique("trimmed")
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    client.create_topics([NewTopic(name, 2, 1)])[name].result(20)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for n in range(20):
+        producer.produce(name, b"%d" % n, partition=n % 2)
+    assert producer.flush(20) == 0
+    return name
+
+
+def begins(broker: Broker, topic: str) -> list[int]:
+    client = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "x"})
+    found = [client.get_watermark_offsets(TopicPartition(topic, p), 20)[0] for p in (0, 1)]
+    client.close()
+    return found
+
+
+def test_a_round_cuts_at_what_the_round_before_had_applied(broker, topic):
+    trimmer = Trimmer(Kafka(bootstrap=broker.bootstrap))
+    trimmer.round({TP(topic, 0): 4, TP(topic, 1): 6})
+    assert begins(broker, topic) == [0, 0]
+    trimmer.round({TP(topic, 0): 9, TP(topic, 1): 6})
+    assert begins(broker, topic) == [4, 6]
+    trimmer.round({TP(topic, 0): 9})  # the other one is another worker's now
+    assert begins(broker, topic) == [9, 6]
+    trimmer.round({TP(topic, 0): 9, TP(topic, 1): 8})
+    trimmer.round({TP(topic, 0): 9, TP(topic, 1): 9})
+    assert begins(broker, topic) == [9, 8]
+
+
+def test_a_topic_that_cannot_be_trimmed_is_only_reported(broker, topic, caplog):
+    trimmer = Trimmer(Kafka(bootstrap=broker.bootstrap))
+    missing = TP("no-such-topic", 0)
+    for _ in range(2):
+        trimmer.round({missing: 3, TP(topic, 0): 5})
+    assert begins(broker, topic) == [5, 0]
+    assert "no-such-topic is not trimmed" in caplog.text
+
+
+def test_a_fetch_from_before_a_trim_is_no_loss_if_the_shard_stands_beyond_it():
+    place = TP("t", 0)
+    failed = FetchError(error=OffsetOutOfRangeError({TopicPartition("t", 0): 2}), backoff=0)
+    gone = transport.Gone(patience=0.0)
+    gone.check(failed, {place: 7})  # it was asked of the group before the shard spoke
+    gone.check(failed, {})  # nor is the shard open here
+    for wanted in ({place: 2}, {place: 1}):
+        with pytest.raises(EngineError, match="restore it"):
+            gone.check(failed, wanted)
+
+
+def test_a_worker_that_was_overtaken_while_it_slept_has_time_to_hear_of_it(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(transport.time, "monotonic", lambda: now[0])
+    place, gone = TP("t", 0), transport.Gone(patience=30.0)
+
+    def ask(position: int, seconds: float) -> None:
+        now[0] += seconds
+        error = OffsetOutOfRangeError({TopicPartition("t", 0): position})
+        gone.check(FetchError(error=error, backoff=0), {place: position})
+
+    ask(2, 0)
+    ask(2, 29)
+    ask(5, 10)  # it stands elsewhere: what was missing is wanted no more
+    ask(5, 29)
+    with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):  # an offset is a count
+        ask(5, 2)

@@ -1,0 +1,258 @@
+"""Large releases: computed first, published in transactions that depend on what is released."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import hushstream.agents.stages.aggregate.stage as aggregate
+import hushstream.topics.frames as frames
+import numpy as np
+import pytest
+from hushstream.agents.deployment.model import Deployment
+from hushstream.agents.offline.engine import Engine
+from hushstream.agents.stages.aggregate.held_release import (
+    HELD,
+    Pending,
+    held,
+    hold,
+    kept_manifest,
+    published,
+)
+from hushstream.agents.stages.aggregate.key_rows import ROW, derived
+from hushstream.agents.stages.aggregate.stage import Aggregate, Frame
+from hushstream.agents.stages.feedback import STATUS
+from hushstream.agents.stages.step import Out, Step
+from hushstream.agents.state.store import Changes, MemoryStore, scan_prefix
+from hushstream.errors import EngineError
+from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import derive
+from hushstream.topics.events.decode import Raw
+from hushstream.topics.records import Marker
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ....support import NAMES, ORIGIN, SECRET, deployment, event, start, trigger
+
+RELEASED = 4
+PLAIN = ", adaptive_weight = 0"
+
+
+def log_of(pages: int, hidden: int) -> list[Raw]:
+    """90 users for each of some pages, one user for each of many more: those stay hidden."""
+    pairs = [(f"u{i}", f"page {i // 90}") for i in range(90 * pages)]
+    pairs += [(f"h{i}", f"hidden {i}") for i in range(hidden)]
+    return [event(n, user, page) for n, (user, page) in enumerate(pairs)]
+
+
+def steps_of(made: Deployment, log: Sequence[Raw], triggers: int = 1) -> list[Step]:
+    """Committed steps of all aggregate shards."""
+    (p,) = made.pipelines
+    records = [start(p), *(trigger(p, n, [len(log)]) for n in range(1, triggers + 1))]
+    run = Engine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
+    found: list[Step] = []
+    for shard in run._shards:
+        if isinstance(shard.stage.__dict__.get("_stage"), Aggregate):
+            shard.advance = _noting(shard.advance, found)  # type: ignore[method-assign]
+    run.run()
+    return found
+
+
+def _noting(advance: Any, found: list[Step]) -> Any:
+    def both(limit: int, take: Any) -> bool:
+        return bool(advance(limit, lambda step: (found.append(step), take(step))))
+
+    return both
+
+
+def published_by(steps: Sequence[Step], topic: str = "hush.p.releases.v1") -> list[list[Out]]:
+    """What each transaction that touches the release topic sends to it."""
+    sent = [[o for o in step.out if o.topic == topic] for step in steps]
+    return [outs for outs in sent if outs]
+
+
+def small(monkeypatch: pytest.MonkeyPatch, chunk: int, released: int = RELEASED) -> None:
+    monkeypatch.setattr(aggregate, "CHUNK", chunk)
+    monkeypatch.setattr(aggregate, "RELEASED", released)
+    monkeypatch.setattr(frames, "LIMIT", 600)
+
+
+@pytest.mark.parametrize("mechanism", ["", PLAIN, PLAIN + ", debias = true, debias_cap = 20"])
+@pytest.mark.parametrize("chunk", [3, 20, 10_000])
+def test_transactions_of_a_release_are_cut_by_released_rows_alone(monkeypatch, chunk, mechanism):
+    """However many steps it took to read the keys: the same records in the same transactions."""
+    made = deployment(partitioner="murmur2", mechanism=mechanism)
+    log = log_of(pages=14, hidden=150)
+    small(monkeypatch, 10_000, 10_000)
+    (whole,) = published_by(steps_of(made, log))
+    small(monkeypatch, chunk)
+    steps = steps_of(made, log)
+    sent = published_by(steps)
+    assert [out for outs in sent for out in outs] == whole
+    rows = len(whole) - 1
+    assert rows == 14
+    assert [len(outs) for outs in sent] == [4, 4, 4, 3]  # the last one with the manifest
+    assert (len(steps) > 30) == (chunk == 3)  # so many transactions, and so few of them public
+
+
+def test_as_many_rows_as_a_transaction_holds_are_one_transaction(monkeypatch):
+    made = deployment(partitioner="murmur2", mechanism=PLAIN)
+    for chunk in (3, 10_000):
+        small(monkeypatch, chunk)
+        sent = published_by(steps_of(made, log_of(RELEASED, 40)))
+        assert [len(outs) for outs in sent] == [RELEASED + 1]
+        sent = published_by(steps_of(made, log_of(0, 40)))
+        assert [len(outs) for outs in sent] == [1]  # a manifest alone
+
+
+def test_keys_that_nobody_may_know_of_move_nothing(monkeypatch):
+    """A stream with two hundred more hidden keys: not one offset of the release topic differs."""
+    made = deployment(partitioner="murmur2", mechanism=PLAIN)
+    small(monkeypatch, 20)
+    few, many = (steps_of(made, log_of(9, hidden)) for hidden in (0, 200))
+    assert len(many) > len(few) + 5
+    shape = [[(o.partition, o.key) for o in outs] for outs in published_by(few)]
+    assert [[(o.partition, o.key) for o in outs] for outs in published_by(many)] == shape
+
+
+def test_only_what_is_published_waits_for_its_time_and_times_are_the_scheduled_ones(monkeypatch):
+    made = deployment(partitioner="murmur2")
+    (p,) = made.pipelines
+    late = replace(p, publish_delay=7_000_000)
+    made = replace(made, inputs=(replace(made.inputs[0], pipelines=(late,)),))
+    for chunk in (5, 10_000):
+        small(monkeypatch, chunk)
+        for step in steps_of(made, log_of(9, 50)):
+            public = [o for o in step.out if o.topic == p.release_topic]
+            moment = trigger(p, 1, [0]).time + 7_000_000
+            assert step.not_before == (moment if public else 0)
+            stamps = {(o.timestamp or 0) * 1000 for o in public}
+            assert stamps <= {p.windows.times(0)[0]}  # by the schedule: not by any clock, or event
+
+
+def test_feedback_is_complete_before_it_says_so(monkeypatch):
+    made = deployment(partitioner="murmur2")
+    small(monkeypatch, 5)
+    steps = steps_of(made, log_of(9, 50))
+    selected = [
+        (n, b'"done":true' in (o.value or b""))
+        for n, step in enumerate(steps)
+        for o in step.out
+        if o.topic == NAMES.selected("p")
+    ]
+    assert [done for _, done in selected].count(True) == 1 and selected[-1][1]
+    assert selected[-1][0] == len(steps) - 1 and len(selected) > 2
+
+
+def test_nothing_of_a_release_is_left_behind(monkeypatch):
+    made = deployment(partitioner="murmur2")
+    small(monkeypatch, 5)
+    rows: Changes = {}
+    for step in steps_of(made, log_of(9, 50), triggers=3):
+        rows |= step.rows
+    left = {key[:1] for key, value in rows.items() if value is not None}
+    assert left == {ROW, STATUS}
+
+
+# -- restarts -------------------------------------------------------------------------------------
+
+
+def cells_of(made: Deployment, log: Sequence[Raw], triggers: int) -> list[Frame]:
+    """The only cells partition, as the stages before it write it."""
+    (p,) = made.pipelines
+    records = [start(p), *(trigger(p, n, [len(log) * n // triggers]) for n in (1, 2, 3))]
+    run = Engine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
+    run.run()
+    return list(run._logs[NAMES.cells("p"), 0].records)
+
+
+def aggregated(made: Deployment, log: Sequence[Frame], faults: random.Random | None) -> list[Out]:
+    """What one shard commits, killed now and then: before a commit, or just after it."""
+    (p,) = made.pipelines
+    store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
+    stage = None
+    while True:
+        if stage is None:
+            stage = Aggregate(p, 0, NAMES, derive(SECRET, "noise"), 1)
+            stage.open(store, marker)
+        place = stage.position
+        read = log[place : place + (faults.randrange(1, 60) if faults else len(log))]
+        step = stage.step(store, marker, read, place + len(read))
+        if step is None and stage.position == len(log):
+            return outs
+        if step is None:
+            continue
+        if faults and faults.random() < 0.3:
+            stage = None
+            continue
+        for key, value in step.rows.items():
+            step.local.update(derived(key, value))
+        store.write({**step.rows, **step.local})
+        marker = step.marker
+        outs += step.out
+        if faults and faults.random() < 0.3:
+            stage = None
+
+
+@pytest.mark.parametrize("mechanism", ["", PLAIN + ", debias = true, debias_cap = 20"])
+def test_a_worker_killed_at_any_point_publishes_the_same_bytes_once(monkeypatch, mechanism):
+    made = deployment(partitioner="murmur2", mechanism=mechanism)
+    log = random.Random(3).sample(log_of(12, 60), 12 * 90 + 60)
+    log = [r._replace(offset=n) for n, r in enumerate(log)]
+    monkeypatch.setattr(frames, "LIMIT", 600)
+    cells = cells_of(made, log, 3)
+    whole = [o for o in aggregated(made, cells, None) if o.topic == "hush.p.releases.v1"]
+    assert sum(b"hush.release/1" in (o.value or b"") for o in whole) > 20
+    small(monkeypatch, 7)
+    for seed in range(6):
+        every = aggregated(made, cells, random.Random(seed))
+        assert [o for o in every if o.topic == "hush.p.releases.v1"] == whole
+
+
+# -- held rows ------------------------------------------------------------------------------------
+
+I64 = st.integers(-(1 << 63), (1 << 63) - 1)
+VARIANCE = st.floats(0, allow_infinity=False, allow_subnormal=True)
+
+
+@given(st.data(), st.integers(1, 3), st.integers(1, 5))
+def test_held_rows_come_back_in_order_bit_for_bit(data, columns, limit):
+    keys = sorted(data.draw(st.sets(st.binary(max_size=3), max_size=12)))
+    shape = (len(keys), columns)
+    cells = len(keys) * columns
+    value = np.array(data.draw(st.lists(I64, min_size=cells, max_size=cells)), np.int64)
+    variance = np.array(data.draw(st.lists(VARIANCE, min_size=cells, max_size=cells)), np.float64)
+    made = Releases(
+        Keys.of(keys), value.reshape(shape), variance.reshape(shape),
+        np.zeros(len(keys), np.int32), {},
+    )  # fmt: skip
+    store, rows, seen = MemoryStore(), {}, []
+    hold(made, rows)
+    store.write(rows)
+    done, more = None, True
+    while more:
+        some, more = held(store, done, limit)
+        assert len(some.key) == limit or not more
+        changes: Changes = {}
+        published(some, changes)
+        store.write(changes)
+        seen += zip(some.key.tolist(), some.value.tolist(), some.variance.tolist(), strict=True)
+        done = some.key[-1] if len(some.key) else done
+    wanted = zip(keys, made.value.tolist(), made.variance.tolist(), strict=True)
+    assert seen == list(wanted)
+    assert not list(scan_prefix(store, HELD))
+
+
+def test_what_is_in_progress_survives_and_a_lost_manifest_stops_the_stage():
+    (p,) = deployment().pipelines
+    store, rows = MemoryStore(), {}
+    assert Pending.load(store) is None
+    made = Pending(trigger(p, 2, [5], time=ORIGIN), True, b"\x00\xff")
+    made.store(rows)
+    store.write(rows)
+    assert Pending.load(store) == made
+    with pytest.raises(EngineError, match="delete the data folder"):
+        kept_manifest(store)

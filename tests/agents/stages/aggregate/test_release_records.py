@@ -1,0 +1,181 @@
+"""Release records: their fields, their bytes, and what they say of errors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.agents.stages.aggregate.release_records import (
+    Writer,
+    plain,
+    release_id,
+    significant,
+)
+from hushstream.agents.stages.bound.stage import route
+from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.keys import Keys
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ....support import deployment, trigger
+
+MORE = """public_keys = ["a", "b"]
+aggregate = [{ kind = "count" }, { kind = "sum", field = "fare", low = 0, high = 50, grid = 0.01 },
+             { kind = "mean", field = "fare", low = 0, high = 50, grid = 0.01, name = "mean_fare" }]
+"""
+P = deployment(more=MORE).pipelines[0]
+NAMES = [o.name for o in P.mechanism.outputs]
+
+
+def writer(p: Any = P, shard: int = 0) -> Writer:
+    return Writer(p, trigger(p, 2, [0]), shard)
+
+
+def releases(*rows: tuple[bytes, int, int]) -> Releases:
+    """(key, count, sum in hundredths), with variances 16 and 2500."""
+    n = len(rows)
+    values = np.array([[r[1], r[2]] for r in rows], np.int64).reshape(n, 2)
+    variance = np.tile(np.array([16.0, 2500.0]), (n, 1))
+    status = np.ones(n, np.int32)
+    return Releases(Keys.of(r[0] for r in rows), values, variance, status, {})
+
+
+def bodies(p: Any, *rows: tuple[bytes, int, int]) -> list[dict[str, Any]]:
+    return [json.loads(o.value or b"") for o in writer(p).rows(releases(*rows))]
+
+
+def test_the_golden_record():
+    """Readers parse this; replay compares it byte for byte."""
+    assert NAMES == ["count", "sum:fare"]
+    (out,) = writer().rows(releases((b'["a"]', 100, 123456)))
+    assert out.key == b'p|2019-03-01T00:00:00Z|["a"]'
+    assert out.topic == "hush.p.releases.v1" and out.headers == ()
+    assert out.timestamp == 1_551_398_400_000 + 12 * 3600 * 1000
+    assert json.loads(out.value or b"") == {
+        "schema": "hush.release/1",
+        "release_id": release_id(trigger(P, 2, [0]), b'["a"]'),
+        "pipeline": "p",
+        "window": {"start": "2019-03-01T00:00:00Z", "end": "2019-03-02T00:00:00Z"},
+        "trigger": 2,
+        "final": False,
+        "key": {"page": "a"},
+        "values": {
+            "count": {"value": 100, "stddev": 4.0, "low": 92.16014, "high": 107.83986},
+            "sum_fare": {"value": 1234.56, "stddev": 0.5, "low": 1233.580018, "high": 1235.539982},
+            "mean_fare": {
+                "value": 12.3456,
+                "stddev": 0.493849,
+                "low": 11.377674,
+                "high": 13.313526,
+            },
+        },
+    }
+    digest = hashlib.sha256(out.value or b"").hexdigest()
+    assert digest[:16] == "674a89e491450908"
+
+
+def test_release_ids_name_charge_pipeline_window_trigger_and_key():
+    base = trigger(P, 2, [0])
+    others = [
+        trigger(P, 2, [0], charge="cd" * 32),
+        trigger(replace(P, name="q"), 2, [0]),
+        trigger(P, 2, [0], window=1),
+        trigger(P, 3, [0]),
+    ]
+    ids = [release_id(t, b"k") for t in (base, *others)] + [release_id(base, b"l")]
+    assert len(set(ids)) == len(ids) and all(len(i) == 32 for i in ids)
+    # Neither where the cut lay nor when it was made is part of it.
+    assert release_id(trigger(P, 2, [99], time=1), b"k") == ids[0]
+
+
+def test_the_manifest_holds_what_all_rows_have_in_common():
+    out = writer(shard=0).manifest({"threshold": np.array([34], np.int64)})
+    body = json.loads(out.value or b"")
+    assert out.key == b"p|2019-03-01T00:00:00Z|manifest:0"
+    assert body["schema"] == "hush.manifest/1"
+    assert (body["shard"], body["shards"], body["trigger"], body["triggers"]) == (0, 1, 2, 4)
+    assert body["mechanism"] == "histogram" and body["confidence_level"] == 0.95
+    assert body["public"] == {"threshold": [34]}
+    assert body["emitted_at"] == "2019-03-01T12:00:00Z"
+    privacy = body["privacy"]
+    assert (privacy["unit"], privacy["neighbouring"]) == ("user", "add_remove")
+    assert (privacy["epsilon"], privacy["delta"]) == (8.0, 1e-4)
+    assert privacy["pipeline_epsilon_limit"] is None and privacy["ledger_seq"] == 1
+    assert privacy["mu2"] > 0 and privacy["charge"] == "ab" * 32
+    assert {"config_hash", "code_version", "final", "window", "pipeline"} <= set(body)
+
+
+def test_full_rows_repeat_the_manifest():
+    full = replace(P, full_rows=True)
+    (row,) = bodies(full, (b'["a"]', 5, 100))
+    manifest = json.loads(writer(full).manifest({}).value or b"")
+    shared = set(manifest) - {"schema", "shard", "shards", "public"}
+    assert shared <= set(row)
+    assert all(row[name] == manifest[name] for name in shared)
+    assert row["schema"] == "hush.release/1"
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_a_mean_without_records_is_null(count):
+    (row,) = bodies(P, (b'["a"]', count, 100))
+    assert row["values"]["mean_fare"] is None
+    assert row["values"]["count"]["value"] == count
+
+
+def test_display_never_replaces_the_unbiased_value():
+    shown = replace(P, non_negative=True)
+    (row,) = bodies(shown, (b'["a"]', -7, -250))
+    assert row["values"]["count"] | {"stddev": 0, "low": 0, "high": 0} == {
+        "value": -7, "display_value": 0, "stddev": 0, "low": 0, "high": 0,
+    }  # fmt: skip
+    assert row["values"]["sum_fare"]["display_value"] == 0
+    assert row["values"]["sum_fare"]["value"] == -2.5
+    assert "display_value" not in bodies(P, (b'["a"]', 1, 1))[0]["values"]["count"]
+
+
+@given(st.sampled_from([0.5, 0.8, 0.95, 0.99]), st.integers(-(1 << 40), 1 << 40))
+def test_intervals_hold_their_confidence(confidence, count):
+    (row,) = bodies(replace(P, confidence=confidence), (b'["a"]', count, 0))
+    value = row["values"]["count"]
+    # Φ(z) - Φ(-z) = erf(z/√2), within the six digits that are written; for large values too.
+    expected = value["stddev"] * math.sqrt(2) * _erfinv(confidence)
+    for reach in (value["high"] - count, count - value["low"]):
+        assert math.isclose(reach, expected, rel_tol=6e-6, abs_tol=1e-3)
+    assert value["value"] == count
+
+
+def _erfinv(p: float) -> float:
+    low, high = 0.0, 5.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erf(middle) < p else (low, middle)
+    return low
+
+
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=20, unique=True), st.integers(1, 4))
+def test_rows_keep_their_order_and_lie_where_their_key_belongs(pages, partitions):
+    keys = sorted(json.dumps([p]).encode() for p in pages)
+    p = replace(P, release_partitions=partitions)
+    outs = list(writer(p).rows(releases(*((k, 1, 1) for k in keys))))
+    assert [o.key.split(b"|", 2)[2] for o in outs if o.key] == keys
+    assert [o.partition for o in outs] == route(Keys.of(keys), partitions).tolist()
+    assert {json.loads(o.value or b"")["key"]["page"] for o in outs} == set(pages)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_six_significant_digits(value):
+    once = significant(value)
+    assert significant(once) == once
+    assert math.isclose(once, value, rel_tol=5.1e-6, abs_tol=1e-300)
+
+
+def test_exact_values_as_numbers():
+    assert plain(Fraction(7)) == 7 and isinstance(plain(Fraction(7)), int)
+    assert plain(Fraction(1, 4)) == 0.25
+    assert plain(Fraction(1 << 80)) == 1 << 80

@@ -1,0 +1,84 @@
+"""Metrics: budget figures from the ledger alone, operator figures that add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ...support import deployment, trigger
+
+P = replace(deployment().pipelines[0], limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
+UNIT = {"pipeline": "p", "unit": "user"}
+
+
+@given(st.integers(0, 10))
+def test_what_was_spent_is_a_multiple_of_the_charge(epochs):
+    metrics = PublicMetrics()
+    metrics.declare(P)
+    metrics.spent(P, epochs)
+    read = metrics.registry.get_sample_value
+    assert read("hush_epsilon_spent", UNIT) == 8.0 * epochs
+    assert read("hush_delta_spent", UNIT) == float(P.delta * epochs)
+    assert read("hush_epsilon_limit", UNIT) == 80.0 and read("hush_delta_limit", UNIT) == 0.01
+    assert read("hush_budget_remaining_ratio", {"pipeline": "p"}) == float(1 - Fraction(epochs, 10))
+    assert read("hush_noise_stddev", {"pipeline": "p", "level": "count"}) > 0
+
+
+def test_triggers_and_refusals_are_counted_by_schedule():
+    metrics = PublicMetrics()
+    one = trigger(P, 3, [1000])
+    metrics.triggered(P, one)
+    metrics.triggered(P, one)
+    metrics.refused(P)
+    read = metrics.registry.get_sample_value
+    labels = {"pipeline": "p", "mechanism": "histogram"}
+    assert read("hush_releases_total", labels | {"outcome": "published"}) == 2
+    assert read("hush_releases_total", labels | {"outcome": "refused"}) == 1
+    assert read("hush_last_release_timestamp_seconds", {"pipeline": "p"}) == one.scheduled / 1e6
+
+
+def test_a_worker_without_a_limit_shows_none():
+    metrics = PublicMetrics()
+    metrics.declare(replace(P, limit_epsilon=None, limit_delta=None))
+    metrics.spent(replace(P, limit_epsilon=None), 3)
+    assert metrics.registry.get_sample_value("hush_epsilon_limit", UNIT) is None
+    assert (
+        metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"}) is None
+    )
+
+
+COUNTS = st.fixed_dictionaries(
+    {"seen": st.integers(0, 50), "late": st.integers(0, 5), "invalid:null": st.integers(0, 5),
+     "invalid:malformed": st.integers(0, 5)},
+)  # fmt: skip
+
+
+@given(st.lists(COUNTS, max_size=5), st.integers(0, 50))
+def test_operator_counters_add_up_over_steps(steps, bounded):
+    metrics = OperatorMetrics()
+    for step in steps:
+        accepted = max(step["seen"] - bounded, 0)
+        metrics.count(Counter({("p", k): n for k, n in (step | {"accepted": accepted}).items()}))
+    read = metrics.registry.get_sample_value
+
+    def events(outcome: str) -> float:
+        return read("hush_events_total", {"pipeline": "p", "outcome": outcome}) or 0
+
+    total = {name: sum(s[name] for s in steps) for name in ("seen", "late")}
+    assert events("seen") == total["seen"] and events("late") == total["late"]
+    assert events("accepted") + events("bounded") == total["seen"]
+    letters = sum(
+        read("hush_dead_letters_total", {"pipeline": "p", "reason": r}) or 0
+        for r in ("null", "malformed")
+    )
+    assert events("invalid") == letters
+    assert letters == sum(s["invalid:null"] + s["invalid:malformed"] for s in steps)
+
+
+def test_the_version_is_that_of_the_package():
+    assert code_version()[0].isdigit()

@@ -1,0 +1,406 @@
+"""A shard: positions that are its own, one transaction, the table after it, zombies fenced."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import hushstream.agents.worker.shard as shard_module
+import hushstream.agents.worker.shard_state as local_state
+import pytest
+from aiokafka.errors import KafkaError
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from faust.types import TP
+from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.kafka.transport import Interval
+from hushstream.agents.stages.step import Out, Step
+from hushstream.agents.state.store import MARKER, POSITION, RocksStore
+from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.shard_state import STALE_SECONDS, Shared
+from hushstream.deploy.broker import Broker
+from hushstream.topics.config.model import Kafka
+from hushstream.topics.events.decode import Raw
+from hushstream.topics.records import Marker, encode
+from rocksdict import Cache
+
+
+class Tally:
+    """A stage that counts its input in a row and repeats it on another topic."""
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+        self.position = 0
+        self.opened: list[int] = []
+
+    def open(self, reader: Any, marker: Marker) -> None:
+        self.position = marker.applied
+        self.opened.append(marker.applied)
+
+    def step(
+        self, reader: Any, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        if fetched <= marker.applied:
+            return None
+        (row,) = reader.get_many([b"n"])
+        step = Step(Marker(marker.genesis, fetched))
+        fresh = [r for r in records if r.offset >= marker.applied]
+        step.rows[b"n"] = str(int(row or b"0") + len(fresh)).encode()
+        step.out = [Out(self.out, 0, None, r.value) for r in fresh]
+        self.position = fetched
+        return step
+
+
+@dataclass
+class Bench:
+    """Shards over one input partition, as several workers would open them."""
+
+    kafka: Kafka
+    name: str
+    folder: Path
+    genesis: str = "abcdef"
+    seeks: list[int] = field(default_factory=list)
+    flow: list[bool] = field(default_factory=list)
+    failures: list[BaseException] = field(default_factory=list)
+    cache: Any = field(default_factory=lambda: Cache(1 << 20))
+    executor: Any = field(default_factory=lambda: ThreadPoolExecutor(2))
+
+    @property
+    def out(self) -> str:
+        return f"{self.name}-out"
+
+    def shard(self, worker: str = "one", begin: int = 0) -> Shard:
+        async def seek(tp: TP, position: int) -> None:
+            self.seeks.append(position)
+
+        shared = Shared(
+            self.kafka, self.genesis, self.folder / worker, self.cache, 1 << 20, self.executor,
+            OperatorMetrics(), 10_000,
+        )  # fmt: skip
+        return Shard(
+            shared, TP(self.name, 0), Tally(self.out), f"{self.name}.id", f"{self.name}-log",
+            lambda tp, open_: self.flow.append(open_), seek, self.failures.append, begin,
+        )  # fmt: skip
+
+    def path(self, worker: str = "one") -> Path:
+        return self.folder / worker / self.genesis / f"{self.name}-log" / "0"
+
+    def rows(self, worker: str = "one") -> dict[bytes, bytes | None]:
+        store = RocksStore(self.path(worker), None, 1 << 20)
+        found = store.get_many([b"n", MARKER])
+        store.close()
+        return dict(zip([b"n", MARKER], found, strict=True))
+
+    def published(self, committed: bool = True) -> list[bytes]:
+        return [r.value or b"" for r in read_topic(self.kafka, self.out, 1, committed)[0].records]
+
+
+def interval(start: int, end: int, name: str = "in") -> Interval:
+    return Interval(TP(name, 0), start, end, [_record(n) for n in range(start, end)])
+
+
+def _record(n: int) -> Raw:
+    return Raw(n, 0, None, b"%d" % n)
+
+
+async def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+# -- input, without a broker ----------------------------------------------------------------------
+
+
+def unopened(tmp_path: Path) -> Bench:
+    return Bench(Kafka(bootstrap="127.0.0.1:1"), "in", tmp_path)
+
+
+def held(shard: Shard) -> list[int]:
+    return [record.offset for record in shard._records]
+
+
+def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):
+    async def run() -> None:
+        bench = unopened(tmp_path)
+        shard = bench.shard()
+        shard.deliver(interval(0, 3))
+        shard.deliver(interval(5, 9))  # 3 and 4 were filtered away, or are still to come
+        await asyncio.sleep(0)
+        assert (held(shard), shard.wanted, bench.seeks) == ([0, 1, 2], 3, [3])
+
+    asyncio.run(run())
+
+
+def test_what_was_delivered_before_is_not_taken_twice(tmp_path):
+    async def run() -> None:
+        shard = unopened(tmp_path).shard()
+        shard.deliver(interval(0, 5))
+        shard.deliver(interval(0, 5))  # fetched under another generation
+        shard.deliver(interval(3, 8))  # overlaps
+        assert (held(shard), shard.wanted) == (list(range(8)), 8)
+
+    asyncio.run(run())
+
+
+def test_an_empty_interval_moves_the_position(tmp_path):
+    async def run() -> None:
+        shard = unopened(tmp_path).shard()
+        shard.deliver(Interval(TP("in", 0), 0, 7, []))
+        assert (held(shard), shard.wanted) == ([], 7)
+
+    asyncio.run(run())
+
+
+def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard_module, "MOST", 10)
+
+    async def run() -> None:
+        bench = unopened(tmp_path)
+        shard = bench.shard()
+        shard.deliver(interval(0, 8))
+        assert bench.flow == []
+        shard.deliver(interval(8, 20))
+        shard.deliver(interval(20, 22))
+        assert bench.flow == [False]  # once
+        shard._stage.position = 18  # the stage has taken them
+        shard._release_records()
+        assert bench.flow == [False, True] and held(shard) == [18, 19, 20, 21]
+
+    asyncio.run(run())
+
+
+# -- on a broker ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bench(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Bench:
+    name = unique("shard")
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in client.create_topics(
+        [NewTopic(t, 1, 1) for t in (name, f"{name}-out", f"{name}-log")]
+    ).values():
+        future.result()
+    return Bench(Kafka(bootstrap=broker.bootstrap), name, tmp_path)
+
+
+async def applied(shard: Shard, position: int) -> None:
+    await until(lambda: shard.applied == position)
+
+
+def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 5))
+        await applied(shard, 5)
+        shard.deliver(interval(5, 9))
+        await applied(shard, 9)
+        await shard.close()
+        assert bench.rows()[b"n"] == b"9"
+        again = bench.shard()  # the same folder
+        await again.open()
+        assert (again.applied, again.wanted) == (9, 9)
+        await again.close()
+        other = bench.shard("two")  # an empty folder: all of it comes from the changelog
+        await other.open()
+        assert (other.applied, other._state.table.get_many([b"n"])) == (9, [b"9"])
+        await other.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(9)]
+    assert bench.failures == []
+
+
+def test_the_first_step_begins_where_the_input_did(bench):
+    async def run() -> None:
+        shard = bench.shard(begin=40)
+        await shard.open()
+        assert shard.wanted == 40
+        shard.deliver(interval(40, 43))
+        await applied(shard, 43)
+        await shard.close()
+        again = bench.shard(begin=40)
+        await again.open()
+        assert again.wanted == 43
+        await again.close()
+
+    asyncio.run(run())
+
+
+def test_the_table_changes_only_after_the_commit(bench):
+    """A transaction that fails leaves no trace: not in the table, not in the next attempt."""
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 2))
+        await applied(shard, 2)
+        producer = shard._producer
+        seen: list[list[bytes | None]] = []
+
+        async def fails() -> None:
+            seen.append(shard._state.table.get_many([b"n"]))
+            raise KafkaError("the broker went away")
+
+        producer.commit_transaction = fails
+        shard.deliver(interval(2, 6))
+        await until(lambda: bench.seeks == [2])  # reopened, and asks for them again
+        assert seen == [[b"2"]]
+        assert shard._state.table.get_many([b"n"]) == [b"2"]
+        assert shard._producer is not producer
+        assert (shard.applied, shard.wanted) == (2, 2)
+        shard.deliver(interval(2, 6))
+        await applied(shard, 6)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(6)]
+    copies = bench.published(committed=False)
+    assert len(copies) > 6 and set(copies) == set(bench.published())  # the aborted ones are equal
+
+
+def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 30.0)  # it would open again after that
+
+    async def run() -> None:
+        zombie = bench.shard("one")
+        await zombie.open()
+        zombie.deliver(interval(0, 3))
+        await applied(zombie, 3)
+        owner = bench.shard("two")
+        await owner.open()
+        assert owner.applied == 3
+        before = zombie._state.table.get_many([b"n"])
+        zombie.deliver(interval(3, 9))
+        owner.deliver(interval(3, 5))
+        await applied(owner, 5)
+        await asyncio.sleep(0.5)
+        assert zombie.applied == 3 and zombie._state.table.get_many([b"n"]) == before
+        await zombie.close(patience=0.1)
+        await owner.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(5)]
+
+
+def test_rows_of_an_aborted_transaction_are_not_restored(bench):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 2))
+        await applied(shard, 2)
+        await shard.close()
+
+    asyncio.run(run())
+    producer = Producer(
+        {"bootstrap.servers": bench.kafka.bootstrap, "transactional.id": f"{bench.name}.id"}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(f"{bench.name}-log", b"999", b"n", partition=0)
+    marker = encode(Marker(bench.genesis, 999))
+    producer.produce(f"{bench.name}-log", marker, MARKER, partition=0)
+    producer.flush(20)  # it is in the log, and is aborted when the next owner opens
+    del producer
+
+    async def reopen() -> None:
+        other = bench.shard("two")
+        await other.open()
+        assert (other.applied, other._state.table.get_many([b"n"])) == (2, [b"2"])
+        await other.close()
+
+    asyncio.run(reopen())
+
+
+@pytest.mark.parametrize(
+    "genesis,age,offset",
+    [("another", 0.0, 0), ("abcdef", STALE_SECONDS + 60, 0), ("abcdef", 0.0, 10_000)],
+    ids=["another genesis", "too old", "ahead of the changelog"],
+)
+def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, offset):
+    store = RocksStore(bench.path(), None, 1 << 20)
+    position = json.dumps({"offset": offset, "time": time.time() - age}).encode()
+    rows = {b"n": b"777", MARKER: encode(Marker(genesis, 777)), POSITION: position}
+    store.write(rows)
+    store.close()
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        assert (shard.applied, shard._state.table.get_many([b"n"])) == (0, [None])
+        shard.deliver(interval(0, 1))
+        await applied(shard, 1)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.rows()[b"n"] == b"1"
+
+
+def test_whatever_a_stage_raises_reaches_the_worker(bench):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+
+        def broken(*_: Any) -> None:
+            raise ZeroDivisionError("a bug")
+
+        shard._stage.step = broken
+        shard.deliver(interval(0, 1))
+        await until(lambda: bool(bench.failures))
+        await shard.close()
+
+    asyncio.run(run())
+    assert isinstance(bench.failures[0], ZeroDivisionError)
+
+
+def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_owner_alone(
+    bench, monkeypatch
+):
+    """Fenced, it waits; a rebalance closes it meanwhile, and gives it back later."""
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 0.5)
+
+    async def run() -> None:
+        first, second = bench.shard(), bench.shard("two")
+        await first.open()
+        await second.open()
+        first.deliver(interval(0, 3))  # fails: fenced
+        await asyncio.sleep(0.2)
+        await first.close(patience=2.0)
+        second.deliver(interval(0, 5))  # still the owner
+        await applied(second, 5)
+        await second.close()
+
+    asyncio.run(run())
+    assert bench.failures == [] and bench.rows("two")[b"n"] == b"5"
+
+
+def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench, monkeypatch):
+    async def never(*_: Any) -> Any:
+        await asyncio.sleep(60)
+        yield [], 0, 0
+
+    async def run() -> None:
+        shard = bench.shard()
+        with monkeypatch.context() as slow:
+            slow.setattr(local_state, "read_to_end", never)
+            opening = asyncio.create_task(shard.open())
+            await until(bench.path().exists)
+            await asyncio.sleep(0.2)
+            opening.cancel()
+            await asyncio.wait([opening])
+        await shard.close()
+        again = bench.shard()
+        await again.open()  # the folder is not in use
+        await again.close()
+
+    asyncio.run(run())
+    assert bench.failures == []

@@ -1,0 +1,334 @@
+"""What leaves a device: the same bytes for ever, whatever is thrown at it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import hushstream.client as client_package
+import pytest
+from hushstream.client import (
+    Client,
+    Report,
+    ReportError,
+    ReportStore,
+    Survey,
+    parse,
+    published_threshold,
+)
+from hushstream.client.survey import RANGE, VALUE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SURVEY = Survey(Fraction(1, 2), Fraction(100), "s", reports=3, buckets=32, levels=16)
+FOLDER = Path(str(client_package.__file__)).parent
+
+
+def user_of(group: int, survey: Survey = SURVEY) -> str:
+    return next(str(i) for i in range(1000) if survey.group(str(i)) == group)
+
+
+VALUED, RANGED = user_of(VALUE), user_of(RANGE)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ReportStore]:
+    with ReportStore(tmp_path / "reports.db") as opened:
+        yield opened
+
+
+def test_a_retry_sends_the_same_bytes(store: ReportStore) -> None:
+    client = Client(SURVEY, store)
+    for user, theta in ((VALUED, 5), (RANGED, None)):
+        first = client.report(user, 1, 40, theta)
+        again = {
+            client.report(user, 1, value, 9) for value in (0, 40, 99.5, 1e9) for _ in range(25)
+        }
+        assert again == {first}
+    assert store.spent(VALUED) == Fraction(1, 2)
+
+
+def test_a_new_process_sends_the_same_bytes(tmp_path: Path) -> None:
+    with ReportStore(tmp_path / "reports.db") as first:
+        sent = Client(SURVEY, first).report(VALUED, 1, 40, 5)
+    with ReportStore(tmp_path / "reports.db") as second:
+        assert Client(SURVEY, second).report(VALUED, 1, 0, 7) == sent
+
+
+DIES = """
+import os, signal
+from fractions import Fraction
+from hushstream.client import *
+survey = Survey.from_json({survey!r})
+store = ReportStore({path!r})
+def die(n):
+    os.kill(os.getpid(), signal.SIGKILL)
+client = Client(survey, store, **({{"uniform": die}} if {early} else {{}}))
+payload = client.report({user!r}, 1, 40, 5)
+open({path!r} + ".bytes", "wb").write(payload)
+os.kill(os.getpid(), signal.SIGKILL)  # persisted, never sent
+"""
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_killed_between_persisting_and_sending(tmp_path: Path, early: bool) -> None:
+    path = str(tmp_path / "reports.db")
+    script = DIES.format(survey=SURVEY.to_json(), path=path, user=VALUED, early=early)
+    died = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    with ReportStore(path) as store:
+        assert store.spent(VALUED) == (0 if early else Fraction(1, 2))
+        payload = Client(SURVEY, store).report(VALUED, 1, 41, 6)
+        assert store.spent(VALUED) == Fraction(1, 2)
+    if not early:
+        assert payload == Path(path + ".bytes").read_bytes()
+
+
+def test_threads_racing_for_one_slot_agree(tmp_path: Path) -> None:
+    path, out = tmp_path / "reports.db", set()
+    ReportStore(path).close()
+
+    def race() -> None:
+        with ReportStore(path) as store:
+            out.add(Client(SURVEY, store).report(VALUED, 1, 40, 5))
+
+    threads = [threading.Thread(target=race) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(out) == 1
+
+
+def test_nothing_is_sent_if_it_cannot_be_persisted(store: ReportStore) -> None:
+    store.close()
+    with pytest.raises(Exception, match="closed"):
+        Client(SURVEY, store).report(VALUED, 1, 40, 5)
+
+
+def test_a_user_has_so_many_reports_and_no_more(store: ReportStore) -> None:
+    client = Client(SURVEY, store)
+    sent = [client.report(VALUED, slot, 40, 5) for slot in range(3)]
+    with pytest.raises(ReportError, match="reports = 3"):
+        client.report(VALUED, 3, 40, 5)
+    assert [client.report(VALUED, slot, 40, 5) for slot in range(3)] == sent
+    assert store.spent(VALUED) == Fraction(3, 2)
+    client.report(user_of(RANGE), 3, 40)  # somebody else is not affected
+
+
+def test_every_period_has_reports_of_its_own(store: ReportStore) -> None:
+    """A survey may go on for ever; what a user pays in one period stays the same."""
+    survey = Survey(Fraction(1, 2), Fraction(100), "s", reports=2, period=7)
+    client, user = Client(survey, store), user_of(VALUE, survey)
+    for slot in (6, 0, 7, 13):
+        client.report(user, slot, 40, 5)
+    for slot in (1, 5, 8, 12):
+        with pytest.raises(ReportError, match="reports = 2"):
+            client.report(user, slot, 40, 5)
+    client.report(user, 14, 40, 5)
+    assert store.spent(user) == Fraction(5, 2)
+
+
+def manifest(survey: Survey = SURVEY, **public: object) -> bytes:
+    return json.dumps({"public": {"survey": [survey.number], "theta": [5]} | public}).encode()
+
+
+def test_devices_take_the_threshold_of_their_survey_from_a_manifest() -> None:
+    other = Survey(Fraction(1, 2), Fraction(99), "s", reports=3, buckets=32, levels=16)
+    assert published_threshold(manifest(), SURVEY) == 5
+    assert published_threshold(manifest().decode(), SURVEY) == 5
+    assert published_threshold(manifest(other), SURVEY) is None
+    for theta in ([0], [33], [5.0], [True], ["5"], [], [5, 6], 5, None):
+        assert published_threshold(manifest(theta=theta), SURVEY) is None
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\xff", b"null", b"[]", b'{"public": 3}', b'{"values": {}}']
+)
+def test_other_records_of_a_release_topic_tell_no_threshold(payload: bytes) -> None:
+    assert published_threshold(payload, SURVEY) is None
+
+
+def test_spending_adds_up_over_surveys(store: ReportStore) -> None:
+    other = Survey(Fraction(1), Fraction(100), "s", buckets=32, levels=16)
+    for survey in (SURVEY, other):
+        Client(survey, store).report(VALUED, 1, 40, 5)
+    assert store.spent(VALUED) == Fraction(3, 2)
+
+
+def test_a_refused_value_leaves_no_trace(store: ReportStore) -> None:
+    client = Client(SURVEY, store)
+    for value in (float("nan"), float("inf"), "12", None):
+        with pytest.raises(ReportError) as caught:
+            client.report(VALUED, 1, value, 5)
+        assert "12" not in str(caught.value)  # an error never shows the value
+    assert store.spent(VALUED) == 0
+
+
+@pytest.mark.parametrize("slot", [-1, 1 << 32, 1.0, True])
+def test_slots_are_checked(store: ReportStore, slot: object) -> None:
+    with pytest.raises(ReportError, match="slot"):
+        Client(SURVEY, store).report(VALUED, slot, 40, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("theta", [None, 0, 33, 2.0])
+def test_the_value_group_needs_a_threshold(store: ReportStore, theta: object) -> None:
+    with pytest.raises(ReportError, match="theta"):
+        Client(SURVEY, store).report(VALUED, 1, 40, theta)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    value=st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(10**400), 10**400)
+    | st.fractions(),
+    theta=st.integers(1, 32),
+)
+def test_hostile_values_never_leave_the_table(value: object, theta: int) -> None:
+    assert 0 <= SURVEY.perturb_range(value) < SURVEY.square_wave.outputs
+    code = SURVEY.perturb_value(value, theta)
+    assert 0 <= code < SURVEY.hybrid.outputs
+    reach = max(abs(SURVEY.hybrid.decode(j)) for j in range(SURVEY.hybrid.outputs))
+    top = SURVEY.threshold(theta)
+    assert (1 - reach) * top / 2 <= SURVEY.estimate(code, theta) <= (1 + reach) * top / 2
+
+
+@pytest.mark.parametrize("far,edge", [(-1e300, 0), (1e300, 100), (100.0001, 100), (-0.1, 0)])
+def test_values_are_clipped_on_both_sides(far: float, edge: int) -> None:
+    """With the randomness fixed, a value out of range is answered as the edge is."""
+    for place in range(0, 1 << 24, 1 << 20):
+
+        def fixed(n: int, place: int = place) -> int:
+            return place % n
+
+        assert SURVEY.perturb_range(far, fixed) == SURVEY.perturb_range(edge, fixed)
+        assert SURVEY.perturb_value(far, 32, fixed) == SURVEY.perturb_value(edge, 32, fixed)
+
+
+def test_reports_say_what_they_cost(store: ReportStore) -> None:
+    payload = Client(SURVEY, store).report(VALUED, 1, 40, 5)
+    record = json.loads(payload)
+    assert record["schema"] == "hush.report/1"
+    assert record["definition"] == "local"
+    assert record["epsilon"] == "1/2" and record["epsilon_user"] == "3/2"
+    assert record["survey"] == SURVEY.number and record["period"] == 0
+    assert parse(payload, SURVEY) == Report(VALUED, 1, VALUE, 5, record["code"])
+
+
+def forged(**changes: object) -> bytes:
+    fields = {
+        "schema": "hush.report/1",
+        "survey": SURVEY.number,
+        **Report(VALUED, 1, VALUE, 5, 3)._asdict(),
+    }
+    return json.dumps({**fields, **changes}).encode()
+
+
+def test_the_unchanged_forgery_is_readable() -> None:
+    assert parse(forged(), SURVEY).code == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"survey": SURVEY.number + 1},
+        {"survey": SURVEY.digest},
+        {"schema": "hush.report/2"},
+        {"group": RANGE, "theta": 0},  # not this user's group
+        {"group": 3},
+        {"theta": 0},
+        {"theta": 33},
+        {"code": -1},
+        {"code": SURVEY.hybrid.outputs},
+        {"code": 3.0},
+        {"code": float("nan")},
+        {"code": True},
+        {"slot": 1 << 32},
+        {"user": 7},
+    ],
+)
+def test_impossible_reports_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ReportError):
+        parse(forged(**changes), SURVEY)
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"null", b"{}", b"\xff", b'{"survey": 1}'])
+def test_unreadable_reports_are_refused(payload: bytes) -> None:
+    with pytest.raises(ReportError):
+        parse(payload, SURVEY)
+
+
+def test_groups_follow_share_and_salt() -> None:
+    users = [f"user-{i}" for i in range(4000)]
+    ranged = [user for user in users if SURVEY.group(user) == RANGE]
+    assert abs(len(ranged) - 400) < 4 * (4000 * 0.1 * 0.9) ** 0.5
+    other = Survey(Fraction(1, 2), Fraction(100), "t")
+    both = [user for user in ranged if other.group(user) == RANGE]
+    assert len(both) < len(ranged) / 4
+    # salt and user cannot trade characters
+    survey_ab, survey_a = (Survey(Fraction(1), Fraction(1), salt) for salt in ("ab", "a"))
+    assert {survey_ab.group(f"{i}") == survey_a.group(f"b{i}") for i in range(200)} == {True, False}
+
+
+def test_a_survey_travels_as_text() -> None:
+    again = Survey.from_json(SURVEY.to_json())
+    assert again == SURVEY and again.digest == SURVEY.digest
+    assert Survey(Fraction(1, 2), Fraction(100), "s", reports=4).digest != SURVEY.digest
+
+
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        ("epsilon", Fraction(0)),
+        ("epsilon", Fraction(17)),
+        ("bound", Fraction(0)),
+        ("share", Fraction(1)),
+        ("reports", 0),
+        ("buckets", 1),
+        ("levels", 4097),
+        ("levels", 2.5),
+        ("period", -1),
+    ],
+)
+def test_surveys_name_what_is_wrong(name: str, value: object) -> None:
+    given_ = {"epsilon": Fraction(1), "bound": Fraction(1), "salt": "s", name: value}
+    with pytest.raises(ReportError, match=f"{name} = "):
+        Survey(**given_)  # type: ignore[arg-type]
+
+
+ALONE = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location(
+    "hushstream_client", {folder!r} + "/__init__.py", submodule_search_locations=[{folder!r}]
+)
+module = importlib.util.module_from_spec(spec)
+sys.modules["hushstream_client"] = module
+spec.loader.exec_module(module)
+survey = module.Survey.from_json({survey!r})
+with module.ReportStore(":memory:") as store:
+    print(module.Client(survey, store).report("a", 1, 40, 5).decode())
+foreign = {{name.partition(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names)
+print(sorted(foreign - {{"__main__", "hushstream_client"}}))
+"""
+
+
+def test_the_client_runs_alone_on_the_standard_library() -> None:
+    """Without site-packages: nothing but Python, and certainly no broker's client."""
+    script = ALONE.format(folder=str(FOLDER), survey=SURVEY.to_json())
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": os.environ["PATH"]},
+    )
+    payload, foreign = done.stdout.splitlines()
+    assert foreign == "[]"
+    assert parse(payload.encode(), SURVEY).user == "a"

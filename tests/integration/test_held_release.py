@@ -1,0 +1,108 @@
+"""Large releases on the real broker: what offsets tell, and kills between their transactions."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.offline.replay import replay
+from hushstream.deploy.broker import Broker
+from hushstream.deploy.process import Child
+
+from .faulty import RELEASED
+from .local import BROKER, Local, local
+
+DAY = 86_400_000_000
+ORIGIN = 17956 * DAY  # 2019-03-01
+PAGES = 12
+
+TOML = """
+[deployment]
+name = "large"
+[engine]
+cells_partitions = 1
+session_timeout = "3s"
+transaction_timeout = "10s"
+"""
+ONE = """
+[[input]]
+name = "{0}"
+topic = "{0}"
+unit = "user"
+partitioner = "murmur2"
+time = {{ field = "t", format = "epoch_us" }}
+[[pipeline]]
+name = "{0}"
+input = "{0}"
+key = ["page"]
+window = {{ length = "1d", origin = "2019-03-01T00:00:00Z" }}
+triggers = {{ every = "12h" }}
+schedule = "external"
+budget = {{ epsilon = 8.0, delta = 1e-4 }}
+mechanism = {{ kind = "histogram", budget = 4{1} }}
+"""
+HIDDEN = {"few": 0, "many": 150}
+
+pytestmark = pytest.mark.broker
+
+
+def events(hidden: int) -> list[dict[str, object]]:
+    found = [(f"u{i}", f"page {i // 60}") for i in range(60 * PAGES)]
+    found += [(f"h{i}", f"hidden {i}") for i in range(hidden)]
+    return [{"user": user, "page": page, "t": ORIGIN} for user, page in found]
+
+
+def start(run: Local, fault: str = "") -> None:
+    """The same worker, with another fault."""
+    script = str(Path(__file__).with_name("faulty.py"))
+    command = [sys.executable, script, fault, "-v", "worker", "-c", str(run.toml), "--member", "w"]
+    command += ["--bootstrap", run.bootstrap]
+    settings = {"data_dir": str(run.folder / "state"), "public_port": "0", "operator_port": "0"}
+    command += [w for name, value in settings.items() for w in ("--set", f"engine.{name}={value}")]
+    run.workers["w"] = Child(command, run.log("w"))
+
+
+def offsets(run: Local, name: str, trigger: int) -> list[int]:
+    """Where the records of one trigger lie in the release topic."""
+    log = read_topic(run.config().kafka, f"hush.{name}.releases.v1", 1)[0].records
+    return [r.offset for r in log if json.loads(r.value or b"{}")["trigger"] == trigger]
+
+
+def test_offsets_follow_what_is_released_and_kills_between_chunks_change_no_byte(tmp_path):
+    text = TOML + ONE.format("few", "") + ONE.format("many", ", adaptive_weight = 0")
+    raw = dict.fromkeys(HIDDEN, 1)
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, text, raw) as run,
+    ):
+        for name, hidden in HIDDEN.items():
+            run.publish(name, events(hidden))
+        start(run)
+        run.wait_ready(["w"])
+        time.sleep(1)  # a beat passes them
+        run.trigger(ORIGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(2))
+        # A hundred and fifty more keys were read, and not one offset shows it: markers lie after
+        # every fifth row, and after the manifest.
+        rows = [n + n // RELEASED for n in range(PAGES + 1)]
+        assert offsets(run, "few", 1) == offsets(run, "many", 1) == rows
+
+        # The second trigger, by workers that die again and again.
+        assert run.stop("w") == 0
+        run.trigger(ORIGIN + DAY)
+        for fault in ("before 1", "after 1", "before 2"):
+            start(run, fault)
+            assert run.workers.pop("w").wait(60), run.tail("w")
+        start(run)
+        run.wait_released(run.wait_triggers(4))
+        outcome = replay(run.config())
+        assert outcome.agrees, outcome.problems
+        assert outcome.compared == 2 * 2 * (PAGES + 1) and outcome.pending == 0
+        assert outcome.aborted >= 2  # copies of what was killed before its commit
+        ids = Counter(b["release_id"] for n in HIDDEN for b in run.releases(n) if "key" in b)
+        assert len(ids) == 2 * 2 * PAGES and set(ids.values()) == {1}

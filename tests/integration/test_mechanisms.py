@@ -1,0 +1,377 @@
+"""The mechanisms beside `histogram`, as pipelines on the real broker, with a worker that dies."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.agents.cli.group import hush
+from hushstream.agents.cli.plan import describe
+from hushstream.agents.clock.genesis import read_ledger
+from hushstream.client import Client, ReportStore, Survey, published_threshold
+from hushstream.client.survey import RANGE, VALUE
+from hushstream.deploy.broker import Broker
+from hushstream.mechanisms.spatial.domain import Axis, Domain
+from hushstream.mechanisms.spatial.synthetic import range_counts
+from hushstream.mechanisms.topl.estimate import Buckets
+from hushstream.mechanisms.topl.estimate import mean as topl_mean
+
+from .local import BROKER, Local, local
+
+HOUR = 3_600_000_000
+ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
+TOP, TRIGGERS, SLOTS = 100, 4, 8
+
+HEAD = """
+[deployment]
+name = "{name}"
+[engine]
+units_partitions = 2
+cells_partitions = 2
+session_timeout = "3s"
+transaction_timeout = "10s"
+[[input]]
+name = "trips"
+topic = "{name}-raw"
+unit = "user"
+time = {{ field = "t", format = "epoch_us" }}
+"""
+COMMON = """
+[[pipeline]]
+name = "{name}-{kind}"
+input = "trips"
+unit_name = "user"
+window = {{ length = "8h", origin = "2019-03-01T00:00:00Z" }}
+triggers = {{ every = "2h" }}
+schedule = "external"
+budget = {{ epsilon = 4.0, delta = 1e-6 }}
+"""
+SPATIAL = """
+inputs = {{ x = "at.x", y = "at.y" }}
+[pipeline.mechanism]
+kind = "{kind}"
+{settings}
+[pipeline.mechanism.domain]
+depth = {depth}
+split = "{split}"
+axes = [{{ name = "x", low = 0, high = 2 }}, {{ name = "y", low = -1, high = 1 }}]
+"""
+VALUES = """
+inputs = {{ value = "fare" }}
+aggregate = [{{ kind = "sum", field = "fare", low = 0, high = 100 }}]
+[pipeline.mechanism]
+kind = "{kind}"
+slot = 3_600_000_000
+slots_per_trigger = 2
+origin = 1_551_398_400_000_000
+expected = 400
+"""
+AXES = (Axis("x", 0, 2), Axis("y", -1, 1))
+DELETIONS = 'sign = "gone"\n'
+
+
+@pytest.fixture(scope="module")
+def quick_broker() -> Iterator[Broker]:
+    """A broker that allows short sessions."""
+    with Broker(quiet=True, overrides=BROKER) as running:
+        yield running
+
+
+pytestmark = pytest.mark.broker
+
+
+def configuration(name: str) -> str:
+    """Four pipelines that read the same trips."""
+    parts = [HEAD]
+    for kind, depth, split, settings in (
+        ("phdstream", 3, "all", "bound = 2\ndeletions = true\nfloor = 2"),
+        ("privhp", 8, "binary", "k = 16"),
+    ):
+        common = COMMON + (DELETIONS if kind == "phdstream" else "")
+        block = (common + SPATIAL).replace("{kind}", kind).replace("{settings}", settings)
+        parts.append(block.replace("{depth}", str(depth)).replace("{split}", split))
+    parts += [(COMMON + VALUES).replace("{kind}", kind) for kind in ("pak", "tops")]
+    return "".join(parts).format(name=name)
+
+
+def trips(seed: int, first: int, last: int, n: int) -> list[dict[str, Any]]:
+    """Trips of the hours first … last; most lie in one corner and are cheap."""
+    draw = np.random.default_rng(seed)
+    place = draw.beta(1, 6, (n, 2)) * 2 - [0, 1]
+    time = ORIGIN + first * HOUR + draw.integers(0, (last - first) * HOUR, n)
+    fare = draw.exponential(12, n).round(2)
+    return [
+        {"user": f"{seed}-{i}", "t": int(t), "at": {"x": x, "y": y}, "fare": f}
+        for i, (t, (x, y), f) in enumerate(zip(time, place.tolist(), fare.tolist(), strict=True))
+    ]
+
+
+def ends(rows: list[dict[str, Any]], time: int) -> list[dict[str, Any]]:
+    """Every fourth of these trips deleted: the same place and user, later."""
+    return [row | {"t": time, "gone": True, "fare": -1e9} for row in rows[::4]]
+
+
+def settled(run: Local, members: list[str], shards: int) -> None:
+    """Wait until the workers have divided all shards among them."""
+    until = time.monotonic() + 60
+    while True:
+        logs = [run.log(member).read_text(errors="replace") for member in members]
+        found = [re.findall(r"ready: (\d+) shards", text) for text in logs]
+        if sum(int(each[-1]) for each in found if each) == shards and all(found):
+            return
+        assert time.monotonic() < until, "\n".join(map(run.tail, members))
+        time.sleep(0.1)
+
+
+def rows_of(run: Local, pipeline: str) -> list[dict[str, Any]]:
+    return [b for b in run.releases(pipeline) if b["schema"] == "hush.release/1"]
+
+
+def public_of(run: Local, pipeline: str) -> dict[str, list[int]]:
+    """Everything that the manifests of a pipeline made public, later ones first."""
+    found: dict[str, list[int]] = {}
+    for body in run.releases(pipeline):
+        if body["schema"] == "hush.manifest/1":
+            found = body["public"] | found
+    return found
+
+
+def at_trigger(rows: list[dict[str, Any]], t: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Codes of one trigger's keys, and its columns of values and deviations."""
+    mine = [row for row in rows if row["trigger"] == t]
+    codes = np.array([int(row["key"], 16) for row in mine], np.uint64)
+    columns = {
+        f"{name}.{part}": np.array([row["values"][name][part] for row in mine])
+        for name in mine[0]["values"]
+        for part in ("value", "stddev")
+    }
+    return codes, columns
+
+
+def check_space(domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray) -> None:
+    """Leaves tile the domain; totals and the busy corner are as noise allows."""
+    codes, columns = at_trigger(rows, t)
+    low, high = domain.fractions(codes)
+    assert (high - low).prod(axis=1).sum() == pytest.approx(1)
+    boxes = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[2.0, 1.0], [0.5, -0.5]])
+    said = range_counts(domain, codes, columns["count.value"], *boxes)
+    corner = ((live[:, 0] < 0.5) & (live[:, 1] < -0.5)).sum()
+    noise = 8 * np.sqrt((columns["count.stddev"] ** 2).sum())
+    assert noise < len(live) / 4  # else the next lines would say nothing
+    assert abs(said[0] - len(live)) < noise
+    assert abs(said[1] - corner) < noise
+
+
+def check_values(run: Local, pipeline: str, sent: list[dict[str, Any]]) -> None:
+    """The running total, and slot by slot, against clipped fares."""
+    rows = rows_of(run, pipeline)
+    (theta,) = public_of(run, pipeline)["threshold"]
+    assert 12 < theta <= TOP
+    slot = np.array([(row["t"] - ORIGIN) // HOUR for row in sent])
+    fare = np.clip(np.rint([row["fare"] for row in sent]), 0, theta)
+    truth = np.bincount(slot, fare, SLOTS)
+    first = 2  # slots of the warm-up
+    seen = {int(row["key"], 16): row["values"] for row in rows}
+    assert sorted(seen)[-6:] == list(range(first, SLOTS))
+    whole = truth.sum() if first - 1 in seen else truth[first:].sum()
+    assert_near(seen[SLOTS - 1]["prefix"], whole)
+    for place in range(first, SLOTS):
+        assert_near(seen[place]["sum"], truth[place])
+
+
+def assert_near(said: dict[str, float], truth: float) -> None:
+    """Laplace noise leaves twelve standard deviations once in ten million draws."""
+    assert 0 < said["stddev"] < truth / 12
+    assert abs(said["value"] - truth) < 12 * said["stddev"]
+
+
+def test_spatial_and_value_pipelines_survive_a_killed_worker(quick_broker, unique, tmp_path):
+    name = unique("m")
+    raw = f"{name}-raw"
+    with local(tmp_path / name, quick_broker.bootstrap, configuration(name), {raw: 2}) as run:
+        early, late = trips(1, 0, 4, 2000), trips(2, 4, 8, 2000)
+        gone = ends(early, ORIGIN + 5 * HOUR)
+        run.start("one")
+        run.start("two")
+        settled(run, ["one", "two"], 2 + 4 * (2 + 1))
+        run.publish(raw, early[::2], 0)
+        run.publish(raw, early[1::2], 1)
+        run.trigger(ORIGIN + 4 * HOUR)
+        run.wait_released(run.wait_triggers(2 * 4))
+        run.publish(raw, late[:1000] + gone, 0)
+        run.publish(raw, [b"{bad", {"user": "u", "t": ORIGIN + 4 * HOUR}, *late[1000:]], 1)
+        run.trigger(ORIGIN + 6 * HOUR)
+        run.wait_triggers(3 * 4)
+        run.kill("one")  # in the middle of the third trigger
+        run.trigger(ORIGIN + 8 * HOUR)
+        run.start("three")
+        run.wait_released(run.wait_triggers(TRIGGERS * 4))
+        run.wait_ready(["three"])
+        assert run.stop("two") == 0 and run.stop("three") == 0
+        check(run, name, early, late)
+
+
+def check(run: Local, name: str, early: list[dict[str, Any]], late: list[dict[str, Any]]) -> None:
+    places = [np.array([[*row["at"].values()] for row in rows]) for rows in (early, late)]
+    tree = Domain(AXES, 3, "all")
+    rows = rows_of(run, f"{name}-phdstream")
+    check_space(tree, rows, 2, places[0])
+    stayed = np.delete(places[0], np.s_[::4], axis=0)
+    check_space(tree, rows, 4, np.concatenate([stayed, places[1]]))
+    rows = rows_of(run, f"{name}-privhp")
+    check_space(Domain(AXES, 8), rows, 4, np.concatenate(places))
+    for kind in ("pak", "tops"):
+        check_values(run, f"{name}-{kind}", early + late)
+    agrees(run, 4)
+
+
+def agrees(run: Local, charges: int) -> None:
+    """Every byte is what a replay computes, every id is there once, every epoch was charged."""
+    command = ["replay", "-c", str(run.toml), "--bootstrap", run.bootstrap]
+    assert hush.main(command, standalone_mode=False) is None
+    bodies = [b for p in run.deployment.pipelines for b in run.releases(p.name)]
+    released = [b["release_id"] for b in bodies if b["schema"] == "hush.release/1"]
+    assert len(set(released)) == len(released) > 0
+    manifests = [json.dumps([b[k] for k in ("pipeline", "window", "trigger", "shard")])
+                 for b in bodies if b["schema"] == "hush.manifest/1"]  # fmt: skip
+    assert len(set(manifests)) == len(manifests) == len(run.triggers())
+    ledger = read_ledger(run.cluster, run.config().deployment.name)
+    assert len(ledger.charges) == charges and not ledger.refused
+
+
+SURVEY = """
+[deployment]
+name = "{name}"
+[engine]
+units_partitions = 2
+session_timeout = "3s"
+transaction_timeout = "10s"
+[[input]]
+name = "reports"
+topic = "{name}-raw"
+unit = "user"
+time = {{ field = "slot", format = "epoch_s" }}
+[[pipeline]]
+name = "{name}-trips"
+input = "reports"
+unit_name = "user"
+window = {{ length = "8h", origin = "2019-03-01T00:00:00Z" }}
+triggers = {{ every = "2h" }}
+schedule = "external"
+budget = {{ epsilon = 8.0 }}
+aggregate = [{{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }}]
+[pipeline.mechanism]
+kind = "topl"
+salt = "{name}"
+reports = 2
+share = "1/4"
+buckets = 64
+levels = 64
+"""
+
+
+class Devices:
+    """Clients with one store; what they have been told of the threshold comes from releases."""
+
+    def __init__(self, run: Local) -> None:
+        self.run = run
+        (self.pipeline,) = run.deployment.pipelines
+        described = describe(self.pipeline)  # what `hush plan --json` publishes for devices
+        self.survey = Survey.from_json(json.dumps(described["survey"]))
+        self.client = Client(self.survey, ReportStore(":memory:"))
+        self.minutes = np.random.default_rng(5).gamma(3, 12, 4000)
+        self.made: list[dict[str, Any]] = []
+
+    def theta(self) -> int | None:
+        """The newest threshold of the release topic."""
+        bodies = map(json.dumps, self.run.releases(self.pipeline.name))
+        told = [published_threshold(body, self.survey) for body in bodies]
+        return next((step for step in reversed(told) if step), None)
+
+    def report(self, users: range, hour: int, group: int, theta: int | None = None) -> list[bytes]:
+        """Reports of those users that are in a group, about one hour."""
+        out = []
+        for i in users:
+            if self.survey.group(f"user {i}") == group:
+                slot = ORIGIN // 1_000_000 + 3600 * hour
+                out.append(self.client.report(f"user {i}", slot, float(self.minutes[i]), theta))
+        self.made += map(json.loads, out)
+        return out
+
+    def expected(self, upto: int) -> Fraction:
+        """The mean that so many distinct reports say, in exact arithmetic."""
+        fields = ("group", "theta", "code")
+        columns = [np.array([r[name] for r in self.made[:upto]]) for name in fields]
+        said, _ = topl_mean(self.survey, Buckets(*columns, np.ones(upto, np.int64)))
+        assert said is not None
+        return Fraction(round(said * 1000), 1000)
+
+
+def test_client_made_reports_become_means_and_a_retry_counts_once(quick_broker, unique, tmp_path):
+    name = unique("l")
+    raw = f"{name}-raw"
+    text = SURVEY.format(name=name)
+    with local(tmp_path / name, quick_broker.bootstrap, text, {raw: 2}) as run:
+        devices = Devices(run)
+        run.start("one")
+        early = devices.report(range(2000), 0, RANGE)
+        run.publish(raw, early, 0)
+        run.publish(raw, early[::3], 1)  # a retry: the same bytes again, on another partition
+        run.trigger(ORIGIN + 2 * HOUR)
+        run.wait_released(run.wait_triggers(1))
+        first = len(devices.made)
+        theta = devices.theta()
+        assert theta is not None and 36 < devices.survey.threshold(theta) <= 240
+        late = devices.report(range(2000), 3, VALUE, theta)
+        run.publish(raw, [*late[:700], *late[:700], *foreign(devices)], 1)
+        run.trigger(ORIGIN + 4 * HOUR)
+        run.wait_triggers(2)
+        run.kill("one")  # in the middle of the second trigger
+        run.publish(raw, late[500:], 0)  # 200 of these once more
+        run.trigger(ORIGIN + 8 * HOUR)
+        run.start("two")
+        run.wait_released(run.wait_triggers(TRIGGERS))
+        assert run.stop("two") == 0
+        check_survey(run, devices, first, theta)
+
+
+def foreign(devices: Devices) -> list[Any]:
+    """What no client of this survey can have made: another survey, other outputs, a raw value."""
+    base = devices.made[-1] | {"user": "nobody"}
+    slot = base["slot"]
+    return [
+        base | {"survey": base["survey"] ^ 1},
+        base | {"theta": 65},
+        base | {"code": devices.survey.hybrid.outputs},
+        base | {"group": RANGE},
+        {"user": "nobody", "slot": slot, "minutes": 1e6},
+        b"{bad",
+    ]
+
+
+def check_survey(run: Local, devices: Devices, first: int, theta: int) -> None:
+    """Every release is exactly what the distinct reports say; everything is called local."""
+    rows = sorted(rows_of(run, devices.pipeline.name), key=lambda row: row["trigger"])
+    means = [row["values"]["mean"] for row in rows]
+    both, every = first + 700, len(devices.made)
+    told = [float(devices.expected(n)) for n in (first, both, every, every)]
+    assert [mean["value"] for mean in means] == told
+    assert 0.2 < means[-1]["stddev"] < 2.5
+    assert abs(told[-1] - devices.minutes[:2000].mean()) < 8  # noise, and what theta cuts off
+    bodies = run.releases(devices.pipeline.name)
+    manifests = [b for b in bodies if b["schema"] == "hush.manifest/1"]
+    assert {b["public"]["theta"][0] for b in manifests} == {theta}
+    for body in manifests:
+        privacy = body["privacy"]
+        assert privacy["definition"] == "local" and privacy["neighbouring"] == "replace_value"
+        assert (privacy["epsilon"], privacy["epsilon_report"], privacy["reports"]) == (8, 4, 2)
+    (charge,) = read_ledger(run.cluster, run.config().deployment.name).charges.values()
+    assert (charge.body["definition"], charge.body["epsilon_report"]) == ("local", "4")
+    assert {report["definition"] for report in devices.made} == {"local"}
+    agrees(run, 1)

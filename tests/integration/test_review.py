@@ -1,0 +1,184 @@
+"""Ways in which one bound was given twice, or one noise put on two contents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import hushstream.agents.stages.aggregate.stage as aggregate
+import numpy as np
+import pytest
+from hushstream.agents.clock import genesis as admin
+from hushstream.agents.clock.ledger import Ledger, Record
+from hushstream.agents.deployment import topic_specs as specs
+from hushstream.agents.stages.bound.stage import UnitCodec
+from hushstream.errors import EngineError
+from hushstream.mechanisms.contract import Setting, Units
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.topics import frames
+from hushstream.topics.names import Names
+
+from ..support import NAMES, deployment, engine, event, start, trigger
+
+SETTING = Setting(epsilon=8, delta=1e-4, horizon=4)  # type: ignore[arg-type]
+
+
+def unit_row(mechanism: Any, used: Sequence[int]) -> Units:
+    """One unit with one pair."""
+    return Units(
+        np.array([3]), np.array([0, 1]), np.array([7], np.uint32), np.array([used], np.uint16)
+    )
+
+
+@pytest.mark.parametrize(
+    "parameters,used",
+    [
+        (HistogramParameters(budget=12, adaptive_weight=0, debias=True, debias_cap=400), [300]),
+        (HistogramParameters(selection="rounds", budget=32), [5, 300]),
+    ],
+)
+def test_what_is_kept_beside_the_bound_survives_its_row(parameters, used):
+    """Cut off at 256, records counted or the last round would start anew for the unit."""
+    mechanism = build(parameters, SETTING)
+    codec = UnitCodec(mechanism)
+    (row,) = codec.encode(unit_row(mechanism, used))
+    assert codec.decode([row]).used.tolist() == [used]
+
+
+def test_a_count_that_does_not_fit_is_never_cut_off():
+    codec = UnitCodec(build(HistogramParameters(budget=12, adaptive_weight=0), SETTING))
+    with pytest.raises(EngineError, match="does not fit"):
+        codec.encode(unit_row(None, [300]))
+
+
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregate, "CHUNK", 7)
+    monkeypatch.setattr(frames, "LIMIT", 1500)
+
+
+def test_a_debiased_release_in_chunks_is_the_release_as_a_whole(monkeypatch):
+    """The shared counters have one content at a trigger, in whichever chunk they are read."""
+    made = deployment(partitioner="murmur2", mechanism=", debias = true, debias_cap = 20")
+    (p,) = made.pipelines
+    log = [event(i, f"u{i % 900}", f"page {i % 30}") for i in range(20_000)]
+    records = [start(p), *(trigger(p, n, [5000 * n]) for n in range(1, 5))]
+    whole = engine(made, [log], records)
+    small_chunks(monkeypatch)
+    cut = engine(made, [log], records)
+    rows = [(o.key, o.value) for o in whole.outs[p.release_topic]]
+    assert [(o.key, o.value) for o in cut.outs[p.release_topic]] == rows
+    assert len([r for r in rows if b"hush.release/1" in r[1]]) > 60
+
+
+def test_a_release_whose_rows_depend_on_each_other_is_never_cut(monkeypatch):
+    made = deployment(partitioner="murmur2")
+    (p,) = made.pipelines
+    single = replace(p, mechanism=Single(p.mechanism))
+    log = [event(i, f"u{i}", f"page {i}") for i in range(90)]
+    made = replace(made, inputs=(replace(made.inputs[0], pipelines=(single,)),))
+    small_chunks(monkeypatch)
+    monkeypatch.setattr(frames, "LIMIT", 900)
+    run = engine(made, [log], [start(p), trigger(p, 1, [90])])
+    assert single.mechanism.seen == [90]
+    assert len(run.outs[p.release_topic]) == 1  # the manifest
+
+
+class Single:
+    """A mechanism with a global state that notes how many keys each release was given."""
+
+    routing, load, feedback, bound = "single", "due", False, 4
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.seen: list[int] = []
+
+    def release(self, closed: Any, noise: Any) -> Any:
+        self.seen.append(len(closed.part.key))
+        return self._inner.release(closed, noise)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"partitioner": "murmur2"}, {"units": 3}, {"cells": 3}],
+    ids=["partitioner", "units_partitions", "cells_partitions"],
+)
+def test_another_way_to_spread_units_and_keys_is_refused(changed):
+    """Units would begin a second bound elsewhere, within the same epoch and charge."""
+    before = {"partitions": 2, "units": 2, "cells": 2}
+    old, new = deployment(**before), deployment(**(before | changed))
+    assert [p.config_hash for p in old.pipelines] == [p.config_hash for p in new.pipelines]
+    (p,) = old.pipelines
+    pinned = specs.layout(old.inputs[0], p, NAMES)
+    cluster = Pinned({**pinned, NAMES.units("p"): 2})
+    ledger = Ledger()
+    body = {"config_hash": p.config_hash, "config": p.config, "partitions": pinned}
+    ledger.genesis = {"genesis": NAMES.genesis}
+    ledger.pipelines = {"p": body | {"topic_ids": {}}}
+    assert admin.verify(cluster, old, ledger) == NAMES  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="cannot change"):
+        admin.verify(cluster, new, ledger)  # type: ignore[arg-type]
+
+
+class Pinned:
+    """A cluster whose topics are as they were made."""
+
+    def __init__(self, topics: dict[str, int]) -> None:
+        self._topics = topics
+
+    def topics(self) -> dict[str, int]:
+        return self._topics
+
+    def ids(self, topics: Any) -> dict[str, str]:
+        return {}
+
+
+class Racing(Pinned):
+    """A cluster where the clock's owner charges something just before it is fenced."""
+
+    def __init__(self, ledger: list[bytes], topics: dict[str, int]) -> None:
+        super().__init__(topics)
+        self.ledger = ledger
+
+    def create(self, specs: Any, replication: int) -> list[str]:
+        return []
+
+    def begins(self, topic: str, partitions: int) -> list[int]:
+        return [0] * partitions
+
+    def read(self, topic: str) -> list[Any]:
+        return [SimpleNamespace(value=lambda v=v: v) for v in self.ledger]
+
+    def producer(self, **options: Any) -> Racing:
+        return self
+
+    def init_transactions(self, timeout: float) -> None:
+        body = {"pipeline": "p", "epoch": 0}
+        self.ledger.append(Ledger.read(self.ledger).next("charge", 2, body).encode())
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def commit_transaction(self, timeout: float) -> None:
+        pass
+
+    def produce(self, topic: str, value: bytes, **place: Any) -> None:
+        self.ledger.append(value)
+
+
+def test_declaring_a_pipeline_beside_a_running_clock_keeps_the_chain():
+    made = deployment(pipelines=("p", "q"))
+    first = Record(0, "0" * 64, "genesis", 1, {"genesis": NAMES.genesis})
+    ledger = Ledger.read([first.encode()])
+    declared = ledger.next("pipeline", 1, {"pipeline": "p", "partitions": {}})
+    names = Names("test", NAMES.genesis)
+    cluster = Racing([first.encode(), declared.encode()], {"events": 1})
+    admin.begin(cluster, made, 1, 3)  # type: ignore[arg-type]
+    read = Ledger.read(cluster.ledger)
+    assert [r.kind for r in read.records] == ["genesis", "pipeline", "charge", "pipeline"]
+    assert json.loads(cluster.ledger[-1])["body"]["pipeline"] == "q" and names == NAMES

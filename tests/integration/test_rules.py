@@ -1,0 +1,385 @@
+"""Rules of the protocol that need several stages, in memory; each test fails without its rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.offline.engine import Engine, Log
+from hushstream.agents.stages.aggregate.key_rows import derived
+from hushstream.agents.stages.aggregate.stage import Aggregate, Frame
+from hushstream.agents.stages.bound.frames import UnitsStage
+from hushstream.agents.stages.feedback import Feedback
+from hushstream.agents.stages.gates import IngestShard, UnitsShard
+from hushstream.agents.state.store import MemoryStore
+from hushstream.errors import EngineError
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics.frames import (
+    Barrier,
+    Cells,
+    Events,
+    Slice,
+    decode,
+    encode_barrier,
+    encode_events,
+)
+from hushstream.topics.records import Marker, Selected, encode
+
+from ..support import (
+    DAY,
+    HOUR,
+    NAMES,
+    ORIGIN,
+    SECRET,
+    beat,
+    counts,
+    deployment,
+    engine,
+    event,
+    released,
+    start,
+    trigger,
+)
+
+
+def ingest(made, records, log, feedback=None):
+    """A first stage with its store, to be stepped by hand."""
+    clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines}, enumerate(records))
+    stage = IngestShard(made.inputs[0], 0, NAMES, SECRET, clock, feedback or {})
+    store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
+    return stage, store, marker, clock
+
+
+def commit(store, step):
+    """What a shard does after its transaction."""
+    for key, value in step.rows.items():
+        step.local.update(derived(key, value))
+    store.write({**step.rows, **step.local})
+    return step.marker
+
+
+def events_in(step) -> int:
+    taken = [decode(o.value) for o in step.out if "units" in o.topic]
+    return sum(len(t.slice.unit) for t in taken if isinstance(t, Events))
+
+
+# -- beats and cuts -------------------------------------------------------------------------------
+
+
+def test_a_cut_behind_an_aborted_tail_is_reached_without_another_record():
+    """Offsets 3..9 hold control records and aborted data: only the interval's end tells."""
+    made = deployment()
+    p = made.pipelines[0]
+    log = [event(i, f"u{i}", "x") for i in range(3)]
+    stage, store, marker, _ = ingest(made, [start(p), trigger(p, 1, [9])], log)
+    step = stage.step(store, marker, log, 3)  # the list ends before the cut: no barrier yet
+    assert not any(isinstance(decode(o.value), Barrier) for o in step.out)
+    marker = commit(store, step)
+    step = stage.step(store, marker, [], 9)  # an empty interval carries it there
+    assert [type(decode(o.value)) for o in step.out] == [Barrier]
+    assert step.marker.applied == 9
+
+
+def test_an_idle_partition_sends_its_barriers():
+    made = deployment(partitions=2, more='public_keys = ["x"]')
+    p = made.pipelines[0]
+    log = [event(i, f"u{i}", "x") for i in range(5)]
+    found = engine(made, [log, []], [start(p), trigger(p, 1, [5, 0])])
+    assert set(counts(found, 1)) == {"x"}
+
+
+def test_a_record_takes_the_first_micro_batch_whose_cut_lies_above_it_however_late_it_is_read():
+    """Read before, between and after both triggers: the same release."""
+    made = deployment(mechanism=", adaptive_weight = 0")
+    p = made.pipelines[0]
+    log = [event(i, f"u{i}", "x") for i in range(300)]
+    records = [start(p), beat([90]), trigger(p, 1, [150]), beat([170]), trigger(p, 2, [300])]
+
+    def outs(pieces):
+        stage, store, marker, _ = ingest(made, records, log)
+        found = []
+        for end in pieces:
+            step = stage.step(store, marker, log[marker.applied : end], end)
+            if step is not None:
+                marker = commit(store, step)
+                found += step.out
+        return found
+
+    def batches(found):
+        sizes: dict[int, int] = {}
+        for out in found:
+            taken = decode(out.value)
+            if isinstance(taken, Events):
+                number = taken.slice.batch
+                sizes[number] = sizes.get(number, 0) + len(taken.slice.unit)
+        return sizes
+
+    assert batches(outs([300])) == {1: 150, 2: 150}
+    assert batches(outs([10, 151, 152, 299, 300])) == {1: 150, 2: 150}
+    assert batches(outs(range(1, 301, 13))) == {1: 150, 2: 150}
+
+
+def test_future_is_judged_by_the_first_beat_that_covers_a_record():
+    """Whenever the shard gets to it: a later beat, which would allow it, changes nothing."""
+    made = deployment()
+    p = made.pipelines[0]
+    log = [event(0, "a", "x", ORIGIN + DAY)]
+    records = [start(p), beat([1], ORIGIN), beat([1], ORIGIN + 9 * DAY)]
+    found = engine(made, [log], records)
+    assert found.counts["p", "future"] == 1 and not found.counts["p", "seen"]
+
+
+def test_late_is_judged_by_the_clock_log_alone():
+    made = deployment()
+    p = made.pipelines[0]
+    log = [event(i, "a", "x", ORIGIN) for i in range(2)]
+    triggers = [trigger(p, n, [1]) for n in range(1, 5)]
+    found = engine(made, [log], [start(p), *triggers, beat([2])])
+    assert found.counts["p", "late"] == 1 and found.counts["p", "seen"] == 1
+
+
+# -- barriers -------------------------------------------------------------------------------------
+
+
+def cells_of(made, log, records, partition=0):
+    """Frames that one first stage sends to a cells partition of a direct pipeline."""
+    clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines}, enumerate(records))
+    stage = IngestShard(made.inputs[0], partition, NAMES, SECRET, clock, {})
+    store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
+    step = stage.step(store, marker, log, len(log))
+    return [o.value for o in step.out if "cells" in o.topic]
+
+
+def aggregate(made, frames, upstreams=2):
+    p = made.pipelines[0]
+    stage = Aggregate(p, 0, NAMES, SECRET, upstreams)
+    store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
+    stage.open(store, marker)
+    log = [Frame(n, value) for n, value in enumerate(frames)]
+    while (step := stage.step(store, marker, log[stage.position :], len(log))) is not None:
+        marker = commit(store, step)
+        outs.append((stage.position, step))
+    return outs
+
+
+def barrier(p, number, origin, cut=(0, 0)):
+    return encode_barrier(Barrier(origin, trigger(p, number, cut), np.zeros(0, np.int64)))
+
+
+PUBLIC = deployment(partitions=2, more='public_keys = ["x"]', mechanism=", adaptive_weight = 0")
+
+
+def test_a_release_waits_for_the_barriers_of_all_upstream_partitions():
+    p = PUBLIC.pipelines[0]
+    assert aggregate(PUBLIC, [barrier(p, 1, 0), barrier(p, 2, 0)]) == []
+    outs = aggregate(PUBLIC, [barrier(p, 1, 0), barrier(p, 2, 0), barrier(p, 1, 1)])
+    assert [position for position, _ in outs] == [3]  # at that very place of the log
+
+
+def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_it():
+    p = PUBLIC.pipelines[0]
+    stage, store, marker = UnitsStage(p, 0, NAMES, 2), MemoryStore(), Marker("abcdef", 0)
+    frames = [barrier(p, 1, 0), barrier(p, 2, 0), barrier(p, 1, 1)]
+    first = stage.step(store, marker, [Frame(n, f) for n, f in enumerate(frames[:2])], 2)
+    assert first.out == []
+    then = stage.step(store, first.marker, [Frame(2, frames[2])], 3)
+    assert [decode(o.value).trigger.ordinal for o in then.out] == [1] * p.cells_partitions
+
+
+def test_a_missing_barrier_stops_the_stage():
+    p = PUBLIC.pipelines[0]
+    with pytest.raises(EngineError, match="barrier is missing"):
+        aggregate(PUBLIC, [barrier(p, 2, 0)])
+    stage = UnitsStage(p, 0, NAMES, 2)
+    with pytest.raises(EngineError, match="barrier is missing"):
+        stage.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, barrier(p, 2, 0))], 1)
+
+
+def test_frames_ahead_of_the_open_micro_batch_touch_nothing_of_its_release():
+    """One upstream is a whole micro-batch ahead: not even that a key exists may show."""
+    made = deployment(units=2)
+    p = made.pipelines[0]
+    early = [event(i, f"u{i}", "early") for i in range(150)]
+    late = [event(150 + i, f"u{i}", "late") for i in range(150)]
+    log = early + late
+    alone = engine(made, [early], [start(p), trigger(p, 1, [150])])
+    both = engine(made, [log], [start(p), trigger(p, 1, [150]), trigger(p, 2, [300])])
+    first = [o for o in released(both) if b'"trigger":1' in o[1]]
+    assert first == released(alone) and first
+
+
+def test_a_key_or_unit_of_another_partition_is_refused():
+    made = deployment(units=2, cells=2)
+    p = made.pipelines[0]
+    keys = Keys.of([b"k"])
+    unit = np.zeros((1, 16), np.uint8)
+    one = Slice(0, 1, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
+                np.ones(1, np.int8))  # fmt: skip
+    (frame,) = encode_events(0, one)
+    wrong = UnitsStage(p, 1, NAMES, 1)  # the digest of zeros belongs to partition 0
+    with pytest.raises(EngineError, match="wrong units partition"):
+        wrong.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
+    good = UnitsStage(p, 0, NAMES, 1).step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
+    (out,) = good.out
+    stage = Aggregate(p, 1 - out.partition, NAMES, SECRET, 1)
+    stage.open(MemoryStore(), Marker("abcdef", 0))
+    with pytest.raises(EngineError, match="wrong cells partition"):
+        stage.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, out.value)], 1)
+    assert isinstance(decode(out.value), Cells)
+
+
+# -- state that failed steps may not leave behind ------------------------------------------------
+
+
+def test_a_failed_step_does_not_free_unit_rows_of_an_epoch_that_is_open_again():
+    """The last trigger was computed but not committed; the step that is redone is shorter."""
+    made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
+    p = made.pipelines[0]
+    log = [event(i, "a" if i < 2 else "b", f"p{i % 8}", ORIGIN + HOUR) for i in range(10)]
+    last = [trigger(p, n, [10]) for n in range(1, 5)]
+    stage, store, marker, _ = ingest(made, [start(p), beat([2]), *last], log)
+    marker = commit(store, stage.step(store, marker, log[:2], 2))
+    rows = list(store.scan(b"u", b"v"))
+    assert len(rows) == 1
+    failed = stage.step(store, marker, log[2:], 10)
+    assert failed.marker.clock == 6  # up to the last trigger; its transaction fails
+    stage.open(store, marker)
+    redone = stage.step(store, marker, log[2:4], 4)
+    commit(store, redone)
+    assert len(list(store.scan(b"u", b"v"))) == 2  # else the first one would begin a second bound
+
+
+def test_a_failed_step_of_the_units_stage_frees_nothing_either():
+    p = deployment().pipelines[0]
+    records = [start(p), *(trigger(p, n, (0,)) for n in range(1, 5))]
+    stage = UnitsShard(p, 0, NAMES, 1, ClockLog({"p": 4}, enumerate(records)), {})
+    store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
+    frames = [Frame(n, barrier(p, n + 1, 0, (0,))) for n in range(4)]
+    row = b"u" + (0).to_bytes(2, "big") + (1 << 63).to_bytes(8, "big") + b"x" * 16
+    store.write({row: b"row"})
+    failed = stage.step(store, marker, frames, 4)  # saw the last trigger
+    assert failed.marker.closed == {"p": 4} and not failed.rows
+    stage.open(store, marker)
+    redone = stage.step(store, marker, frames[:1], 1)
+    assert not redone.rows
+    marker = commit(store, redone)
+    marker = commit(store, stage.step(store, marker, frames[1:], 4))
+    assert stage.step(store, marker, [], 4).rows == {row: None}  # now that it is committed
+
+
+# -- feedback -------------------------------------------------------------------------------------
+
+
+def done(feedback, number, shard=0):
+    feedback.apply(encode(Selected(0, number, shard, [], [], True)))
+
+
+def test_a_micro_batch_waits_for_the_feedback_that_decides_it_over_any_number_of_steps():
+    """d = 1: micro-batch 3 begins after trigger 1 has been released; nothing else lets it."""
+    made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0.3")
+    p = made.pipelines[0]
+    assert p.mechanism.feedback and p.delay == 1
+    log = [event(i, "a", "x") for i in range(9)]
+    feedback = {"p": Feedback(1)}
+    records = [start(p), trigger(p, 1, [3]), trigger(p, 2, [6]), beat([9])]
+    stage, store, marker, _ = ingest(made, records, log, feedback)
+    marker = commit(store, stage.step(store, marker, log, 9))
+    assert marker.applied == 6  # both cuts, and nothing behind the second
+    for _ in range(3):
+        assert stage.step(store, marker, log[6:], 9) is None
+    stage.open(store, marker)  # nor after a restart
+    assert stage.step(store, marker, log[6:], 9) is None
+    done(feedback["p"], 1)
+    assert stage.step(store, marker, log[6:], 9).marker.applied == 9
+
+
+def test_feedback_must_come_from_all_shards():
+    feedback = Feedback(2)
+    done(feedback, 1, 0)
+    assert not feedback.complete(0, 1)
+    done(feedback, 1, 0)
+    assert not feedback.complete(0, 1)
+    done(feedback, 1, 1)
+    assert feedback.complete(0, 1) and feedback.complete(0, 0) and not feedback.complete(1, 1)
+
+
+def test_a_status_counts_from_its_trigger_on():
+    feedback = Feedback(1)
+    feedback.apply(encode(Selected(0, 3, 0, ["aw=="], [2], False)))  # base64 of b"k"
+    keys = Keys.of([b"k", b"other"])
+    assert feedback.statuses(0, keys, 2).tolist() == [0, 0]
+    assert feedback.statuses(0, keys, 3).tolist() == [2, 0]
+    assert feedback.statuses(1, keys, 9).tolist() == [0, 0]
+    feedback.forget(1)
+    assert feedback.statuses(0, keys, 9).tolist() == [0, 0]
+
+
+def test_a_repartitioned_stage_waits_at_the_first_frame_that_needs_more_feedback():
+    p = deployment(mechanism=", adaptive_weight = 0.3").pipelines[0]
+    feedback = {"p": Feedback(1)}
+    stage = UnitsShard(p, 0, NAMES, 1, ClockLog({"p": 4}), feedback)
+    store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
+    keys, unit = Keys.of([b"k"]), np.zeros((1, 16), np.uint8)
+
+    def frame(offset, batch):
+        one = Slice(0, batch, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
+                    np.ones(1, np.int8))  # fmt: skip
+        return Frame(offset, next(encode_events(0, one)))
+
+    frames = [frame(0, 2), frame(1, 3), frame(2, 2)]
+    step = stage.step(store, marker, frames, 3)
+    assert step.marker.applied == 1
+    assert stage.step(store, step.marker, frames[1:], 3) is None
+    done(feedback["p"], 1)
+    assert stage.step(store, step.marker, frames[1:], 3).marker.applied == 3
+
+
+# -- epochs of several windows --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 1000])
+def test_units_use_up_a_shared_bound_in_log_order_wherever_steps_end(monkeypatch, size):
+    """Two windows share an epoch: which records are accepted depends on the log alone."""
+    import hushstream.agents.stages.gates as stages
+
+    made = deployment(
+        partitioner="murmur2", mechanism=", adaptive_weight = 0",
+        more='epoch = "2d"\npublic_keys = ["x", "y"]',
+    )  # fmt: skip
+    p = made.pipelines[0]
+    rng = np.random.default_rng(3)
+    days, pages = rng.integers(0, 2, 300), rng.integers(0, 2, 300)
+    log = [
+        event(i, f"u{i % 40}", "xy"[page], ORIGIN + int(day) * DAY)
+        for i, (day, page) in enumerate(zip(days, pages, strict=True))
+    ]
+    ends = [trigger(p, n + 1 + 4 * w, [300], window=w) for w in (0, 1) for n in range(4)]
+    whole = engine(made, [log], [start(p), *ends])
+    monkeypatch.setattr(stages, "EVENTS", size)
+    assert released(engine(made, [log], [start(p), *ends])) == released(whole)
+    assert whole.counts["p", "accepted"] < 300  # the bound did bite
+
+
+# -- the same path, any number of virtual shards --------------------------------------------------
+
+
+def test_logs_of_the_engine_in_memory():
+    log = Log([event(2, "a", "x"), event(5, "a", "x")])
+    assert log.end == 6 and Log().end == 0 and Log([], 7).end == 7
+    assert [r.offset for r in log.since(3, 10)[0]] == [5]
+    assert [r.offset for r in log.since(0, 1)[0]] == [2]
+
+
+def test_progress_counts_every_event_once_per_pipeline():
+    made = deployment(pipelines=("p", "q"))
+    log = [event(i, f"u{i}", "x") for i in range(40)]
+    told: list[int] = []
+    records = [*(start(p) for p in made.pipelines), beat([40])]
+    entries = list(enumerate(records))
+    run = Engine(made, NAMES, SECRET, {("events", 0): log}, entries, progress=told.append)
+    run.run()
+    assert sum(told) >= 80

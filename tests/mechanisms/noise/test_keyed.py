@@ -1,0 +1,353 @@
+"""Keyed noise: labels, distributions through the whole path, and agreement with OpenDP.
+
+All draws are functions of fixed labels, so every statistic below is one fixed number: a test can
+fail only when the sampler changes. OpenDP draws from the system; its tests have a false-alarm rate
+of 10⁻⁹.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, replace
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hushstream.errors import ContractError, ParameterError
+from hushstream.mechanisms import noise as module
+from hushstream.mechanisms.contract import Noise
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import (
+    DELTA_PER_DRAW,
+    KeyedNoise,
+    ZeroNoise,
+    derive,
+    encode,
+    fingerprint,
+    statistical_distance,
+    zero,
+)
+from hushstream.mechanisms.noise import _grid as grid
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from ...oracles.noise import gaussian_law
+
+I64 = NDArray[np.int64]
+SECRET = bytes(range(32))
+NOISE = KeyedNoise(
+    SECRET, charge=b"c" * 32, mechanism="histogram", config=b"hash", pipeline="trips", window="w1"
+)
+KEYS = Keys.of([b"", b"a", b"ab", b"a key that fills more than a block", b"12345678"])
+INDEX = np.array([0, 1, 7, -1, 2**63 - 1, -(2**63)], np.int64)
+ONE = Keys.of([b"one"])
+
+
+def many(kind: str, parameter: Fraction | int, count: int = 200_000) -> I64:
+    """Draws of one key under a window of its own, so that tests do not share them."""
+    noise = replace(NOISE, window=f"{kind} {parameter}")
+    draw = {"gauss": noise.gauss, "laplace": noise.laplace}[kind]
+    return draw("test", ONE, np.arange(count), Fraction(parameter)).ravel()
+
+
+# --- labels -------------------------------------------------------------------------------------
+
+
+def decode(blob: bytes) -> list[bytes]:
+    count, at, fields = int.from_bytes(blob[:8]), 8, []
+    for _ in range(count):
+        end = at + 8 + int.from_bytes(blob[at : at + 8])
+        fields.append(blob[at + 8 : end])
+        at = end
+    assert at == len(blob)
+    return fields
+
+
+@given(st.lists(st.binary(max_size=20), max_size=6))
+def test_encoding_can_be_undone_hence_is_injective(fields: list[bytes]) -> None:
+    assert decode(encode(fields)) == fields
+
+
+texts = st.text("ab|\x00é", max_size=3)
+FIELDS: dict[str, st.SearchStrategy[object]] = {
+    "charge": st.binary(min_size=32, max_size=32),
+    "mechanism": texts,
+    "config": st.binary(max_size=2),
+    "pipeline": texts,
+    "window": texts,
+    "test": st.booleans(),
+    "kind": st.sampled_from(["gauss", "laplace", "bits"]),
+    "purpose": texts,
+    "scale": st.fractions(min_value=Fraction(1, 9), max_value=99, max_denominator=12),
+}
+labels = st.fixed_dictionaries(FIELDS)
+
+
+@given(labels, labels, st.sets(st.sampled_from(sorted(FIELDS)), max_size=3))
+@settings(max_examples=300)
+def test_labels_differ_iff_a_field_differs(a: dict, other: dict, changed: set[str]) -> None:
+    b = a | {name: other[name] for name in changed}
+    assert (_label(a) == _label(b)) == (a == b)
+
+
+def _label(fields: dict) -> bytes:
+    bound = dict(fields)
+    call = [bound.pop(name) for name in ("kind", "purpose", "scale")]
+    return KeyedNoise(SECRET, **bound)._label(*call)
+
+
+OTHERS: dict[str, dict[str, object]] = {
+    "secret": {"secret": SECRET[::-1]},
+    "charge": {"charge": b"c" * 31 + b"d"},
+    "mechanism": {"mechanism": "histogran"},
+    "config": {"config": b"hasi"},
+    "pipeline": {"pipeline": "trip"},
+    "window": {"window": "w2"},
+    "test": {"test": True},
+}
+
+
+def uncorrelated(a: I64, b: I64) -> None:
+    assert abs(stats.pearsonr(a, b).statistic) < 5 / len(a) ** 0.5
+    same = (a == b).mean()  # two independent draws of variance 10⁴ agree once in 354 times
+    assert same < 0.005
+
+
+@pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS.keys())
+@pytest.mark.parametrize("kind", ["gauss", "laplace"])
+def test_each_bound_field_separates_the_noise(changes: dict[str, object], kind: str) -> None:
+    index, other = np.arange(20_000), replace(NOISE, **changes)
+    first, second = (getattr(n, kind)("p", ONE, index, Fraction(10**4)) for n in (NOISE, other))
+    uncorrelated(first.ravel(), second.ravel())
+    assert (NOISE.bits("p", ONE, index) != other.bits("p", ONE, index)).all()
+
+
+def test_purpose_key_and_kind_separate_the_noise() -> None:
+    index, variance = np.arange(20_000), Fraction(10**4)
+    base = NOISE.gauss("p", ONE, index, variance).ravel()
+    uncorrelated(base, NOISE.gauss("q", ONE, index, variance).ravel())
+    uncorrelated(base, NOISE.gauss("p", Keys.of([b"ond"]), index, variance).ravel())
+    uncorrelated(base, NOISE.gauss("p", Keys.of([b"one\0"]), index, variance).ravel())
+    narrow = NOISE.gauss("p", ONE, index, Fraction(100)).ravel()
+    laplace = NOISE.laplace("p", ONE, index, Fraction(100)).ravel()  # by inversion of one table too
+    assert abs(stats.pearsonr(narrow, laplace).statistic) < 5 / len(index) ** 0.5
+    uncorrelated(base, NOISE.gauss("p", ONE, index + 20_000, variance).ravel())
+    uncorrelated(base[1:], base[:-1])
+
+
+def test_two_scales_never_share_a_draw() -> None:
+    """One uniform at two scales would give a ratio of σ₁/σ₂ at once, and the exact answer."""
+    index = np.arange(20_000)
+    fine = NOISE.gauss("p", ONE, index, Fraction(10**4)).ravel()
+    for variance in (Fraction(10**4 + 1), Fraction(10**8), Fraction(10**5, 3)):
+        uncorrelated(fine, NOISE.gauss("p", ONE, index, variance).ravel())
+    wide = NOISE.laplace("p", ONE, index, Fraction(150)).ravel()
+    uncorrelated(wide, NOISE.laplace("p", ONE, index, Fraction(151)).ravel())
+
+
+def test_sampler_version_separates_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = np.arange(20_000)
+    before = NOISE.gauss("p", ONE, index, Fraction(10**4)).ravel()
+    monkeypatch.setattr(module, "SAMPLER_VERSION", "next")
+    uncorrelated(before, NOISE.gauss("p", ONE, index, Fraction(10**4)).ravel())
+
+
+def test_all_keys_and_indexes_have_draws_of_their_own() -> None:
+    words = NOISE.bits("p", KEYS, INDEX)
+    assert words.shape == (5, 6, 2)
+    assert len(np.unique(words)) == words.size
+
+
+def test_a_window_may_be_named_in_bytes() -> None:
+    text, raw = replace(NOISE, window="é"), replace(NOISE, window="é".encode())
+    np.testing.assert_array_equal(text.bits("p", KEYS, INDEX), raw.bits("p", KEYS, INDEX))
+
+
+# --- same arguments, same draw ------------------------------------------------------------------
+
+DRAWS: dict[str, Callable[[KeyedNoise, Keys, I64], NDArray[np.generic]]] = {
+    "gauss": lambda n, k, i: n.gauss("p", k, i, Fraction(50)),
+    "gauss, two tables": lambda n, k, i: n.gauss("p", k, i, Fraction(10**7)),
+    "gauss, three tables": lambda n, k, i: n.gauss("p", k, i, Fraction(10**10)),
+    "laplace": lambda n, k, i: n.laplace("p", k, i, Fraction(50)),
+    "laplace, three tables": lambda n, k, i: n.laplace("p", k, i, Fraction(10**8)),
+    "bits": lambda n, k, i: n.bits("p", k, i),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+def test_order_and_company_do_not_matter(draw: Callable[..., NDArray[np.generic]]) -> None:
+    whole = draw(NOISE, KEYS, INDEX)
+    rows, columns = np.array([3, 0, 3, 4]), np.array([5, 1, 1])
+    part = draw(NOISE, KEYS[rows], INDEX[columns])
+    np.testing.assert_array_equal(part, whole[rows][:, columns])
+    for row in range(len(KEYS)):
+        single = draw(NOISE, KEYS[row : row + 1], INDEX[2:3])
+        np.testing.assert_array_equal(single[0, 0], whole[row, 2])
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+@pytest.mark.parametrize("chunk", [1, 4, 7])
+def test_chunking_does_not_matter(
+    draw: Callable[..., NDArray[np.generic]], chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = draw(NOISE, KEYS, INDEX)
+    monkeypatch.setattr(grid, "CHUNK", chunk)
+    np.testing.assert_array_equal(draw(NOISE, KEYS, INDEX), whole)
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+def test_nothing_asked_nothing_drawn(draw: Callable[..., NDArray[np.generic]]) -> None:
+    assert draw(NOISE, Keys.of([]), INDEX).shape[:2] == (0, 6)
+    assert draw(NOISE, KEYS, INDEX[:0]).shape[:2] == (5, 0)
+
+
+GOLDEN = {  # A change here changes released noise: raise SAMPLER_VERSION with it.
+    "gauss": "55975732c5606eaffc566973e86f17b1",
+    "gauss, two tables": "23143ea7744d1d5038b8b6e13e842598",
+    "gauss, three tables": "53c8d0e7bf6b3eb51ca3e33ecd8229d1",
+    "laplace": "9766657f6b3608e017615fe750e94e41",
+    "laplace, three tables": "e5bc80414753840d7bd32205f10fa1c9",
+    "bits": "273f7f998a7a3ec6875e3dbe4b0131c1",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_vectors(name: str) -> None:
+    keys = Keys.of(f"key {i}".encode() for i in range(40))
+    drawn = DRAWS[name](NOISE, keys, np.arange(500))
+    little = drawn.astype(drawn.dtype.newbyteorder("<"))
+    assert hashlib.sha256(little.tobytes()).hexdigest()[:32] == GOLDEN[name]
+
+
+def test_golden_draws_are_readable() -> None:
+    eight = np.arange(8)
+    gauss = [-5, 5, 14, -4, 3, -12, 0, 16]
+    laplace = [-14, -20, 3, -1, -15, 23, -1, -13]
+    assert NOISE.gauss("p", ONE, eight, Fraction(100)).tolist() == [gauss]
+    assert NOISE.laplace("p", ONE, eight, Fraction(10)).tolist() == [laplace]
+
+
+def test_a_draw_is_the_inverse_distribution_function_of_its_labelled_block() -> None:
+    """From secret to integer once more, with the standard library and decimals."""
+    key, index, purpose, variance = b"some key", 5, "p", Fraction(100)
+    fields = [b"1", b"gauss", b"p", b"100", b"1", b"histogram", b"trips", b"hash", b"w1"]
+    label = encode([*fields, b"c" * 32, b"\0"])
+    extracted = hmac.digest(bytes(32), SECRET, "sha256")  # HKDF by hand: extract, expand
+    derived = hmac.digest(extracted, encode([b"hushstream", b"noise"]) + b"\1", "sha256")
+    aes = Cipher(algorithms.AES256(hmac.digest(derived, label, "sha256")), modes.CBC(bytes(16)))
+    text = len(key).to_bytes(8, "little") + key + index.to_bytes(8, "little") + bytes(8)
+    uniform = Decimal(int.from_bytes(aes.encryptor().update(text)[16:24], "little")) / 2**64
+    total, expected = Decimal(0), None
+    for value, p in gaussian_law(variance, 200).items():
+        total += p
+        expected = value if expected is None and uniform < total else expected
+    drawn = NOISE.gauss(purpose, Keys.of([key]), np.array([index]), variance)
+    assert drawn.tolist() == [[expected]]
+
+
+# --- errors and the rest of the interface -------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", [b"", bytes(31), bytes(33), "s" * 32, bytearray(32)])
+def test_a_secret_has_32_bytes(secret: bytes) -> None:
+    for use in (lambda: replace(NOISE, secret=secret), lambda: derive(secret, "x")):
+        with pytest.raises(ParameterError, match="secret"):
+            use()
+    with pytest.raises(ParameterError):
+        fingerprint(secret)
+
+
+def test_a_wrong_secret_is_not_shown() -> None:
+    with pytest.raises(ParameterError) as caught:
+        replace(NOISE, secret=b"hunter2")
+    assert "hunter2" not in str(caught.value)
+    assert repr(SECRET) not in repr(NOISE)
+
+
+def test_a_charge_is_a_hash() -> None:
+    with pytest.raises(ParameterError, match="charge"):
+        replace(NOISE, charge=b"short")
+
+
+@pytest.mark.parametrize("source", [NOISE, zero], ids=["keyed", "zero"])
+@pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3), 0.5, float("nan"), Fraction(2**101)])
+def test_scales_are_positive_rationals(source: Noise, value: Fraction) -> None:
+    with pytest.raises(ParameterError, match="variance = "):
+        source.gauss("p", KEYS, INDEX, value)
+    with pytest.raises(ParameterError, match="scale = "):
+        source.laplace("p", KEYS, INDEX, value)
+
+
+def test_integers_of_any_make_are_the_same_scale() -> None:
+    expected = NOISE.gauss("p", KEYS, INDEX, Fraction(10**18))
+    for same in (10**18, np.int64(10**18)):
+        np.testing.assert_array_equal(NOISE.gauss("p", KEYS, INDEX, same), expected)
+
+
+@pytest.mark.parametrize("source", [NOISE, zero], ids=["keyed", "zero"])
+@pytest.mark.parametrize("index", [np.zeros((2, 2), np.int64), np.zeros(2), np.zeros(2, np.int32)])
+def test_an_index_is_a_vector_of_int64(source: Noise, index: I64) -> None:
+    for draw in (
+        lambda: source.gauss("p", KEYS, index, Fraction(1)),
+        lambda: source.laplace("p", KEYS, index, Fraction(1)),
+        lambda: source.bits("p", KEYS, index),
+    ):
+        with pytest.raises(ContractError, match="index"):
+            draw()
+
+
+def test_a_sampler_beyond_its_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DELTA_PER_DRAW", Fraction(1, 2**127))
+    with pytest.raises(ContractError, match="accounted"):
+        NOISE.gauss("p", KEYS, INDEX, Fraction(1))
+
+
+@given(st.sampled_from(["gauss", "laplace"]), st.fractions(min_value=Fraction(1, 9), max_value=99))
+@settings(max_examples=20, deadline=None)
+def test_distance_is_stated_and_bounded(kind: str, parameter: Fraction) -> None:
+    assert 0 < statistical_distance(kind, parameter) <= DELTA_PER_DRAW
+
+
+def test_distance_of_an_unknown_kind() -> None:
+    with pytest.raises(ParameterError, match="kind"):
+        statistical_distance("cauchy", Fraction(1))
+
+
+def test_derived_keys_are_of_32_bytes_and_differ() -> None:
+    names = ["noise", "hashing", "sampling", "fingerprint", ""]
+    derived = [derive(secret, name) for name in names for secret in (SECRET, SECRET[::-1])]
+    assert len({*derived}) == len(derived)
+    assert {len(key) for key in derived} == {32}
+    assert derive(SECRET, "hashing") == derived[2]
+
+
+def test_fingerprint_is_pinned() -> None:
+    assert fingerprint(SECRET) == "6dc1e049f64e751a54c4a32686ba4aa5"
+    assert fingerprint(SECRET) != fingerprint(SECRET[::-1])
+
+
+def test_zero_noise_is_zero_and_says_that_it_protects_nobody() -> None:
+    assert not zero.gauss("p", KEYS, INDEX, Fraction(9)).any()
+    assert not zero.laplace("p", KEYS, INDEX, Fraction(9)).any()
+    assert zero.bits("p", KEYS, INDEX).shape == (5, 6, 2)
+    assert not zero.bits("p", KEYS, INDEX).any()
+    assert (zero.guarantee, NOISE.guarantee, replace(NOISE, test=True).guarantee) == (
+        "none",
+        "keyed",
+        "none",
+    )
+    assert zero == ZeroNoise()
+
+
+def test_noise_is_frozen_and_meets_the_contract() -> None:
+    with pytest.raises(FrozenInstanceError):
+        NOISE.window = "other"  # type: ignore[misc]
+    checked: list[Noise] = [NOISE, zero]
+    assert len(checked) == 2

@@ -1,0 +1,163 @@
+"""Lazy extension and consistency: sums that hold exactly, whatever was released."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.phdstream.tree import (
+    GRID,
+    NODE,
+    Level,
+    Nodes,
+    Shape,
+    Tree,
+    describe,
+    hand_down,
+    offspring,
+    project,
+)
+from hushstream.mechanisms.spatial.domain import Domain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+BIG = 2**40
+
+
+def masks(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    mask = rng.random(shape) < 0.7
+    mask[~mask.any(axis=1), 0] = True
+    return mask
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.integers(1, 8), st.integers(1, 9), st.integers(0, 2**32), st.sampled_from([3, 1000, BIG]))
+def test_projection_is_consistent_and_never_exceeds_the_parent(
+    children: int, rows: int, seed: int, size: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    child = masks(rng, (rows, children))
+    total, raw = rng.integers(0, size, rows), rng.integers(-size, size, (rows, children))
+    out = project(total, raw, child)
+    np.testing.assert_array_equal(out.sum(axis=1), total)
+    assert (out >= 0).all() and (out <= total[:, None]).all()
+    assert (out[~child] == 0).all()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    arrays.arrays(np.int64, 3, elements=st.integers(-9, 9)),
+    st.integers(0, 12),
+)
+def test_projection_is_the_closest_point(raw: np.ndarray, total: int) -> None:
+    """No non-negative integers of that sum are closer by more than rounding allows."""
+    out = project(np.array([total]), raw[None, :], np.ones((1, 3), bool))[0]
+    places = itertools.product(range(total + 1), repeat=3)
+    best = min(float(((np.array(p) - raw) ** 2).sum()) for p in places if sum(p) == total)
+    assert float(((out - raw) ** 2).sum()) <= best + 4
+
+
+@pytest.mark.parametrize(
+    ("total", "raw", "expected"),
+    [(10, [1, 3], [4, 6]), (46, [35, 37], [22, 24]), (1, [-2, 5], [0, 1]), (0, [4, 9], [0, 0])],
+)
+def test_projection_of_pairs(total: int, raw: list[int], expected: list[int]) -> None:
+    out = project(np.array([total]), np.array([raw]), np.ones((1, 2), bool))
+    assert out.tolist() == [expected]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(1, 8), st.integers(0, 2**32), st.sampled_from([0, 1, 20]))
+def test_shares_sum_to_what_is_handed_down(children: int, seed: int, smoothing: int) -> None:
+    rng = np.random.default_rng(seed)
+    child = masks(rng, (6, children))
+    shape = Shape(Domain.unit(1, 1), smoothing)
+    inherited, own = rng.integers(-BIG, BIG, 6), rng.integers(-100, 100, (6, children))
+    out = hand_down(shape, inherited, own, child)
+    np.testing.assert_array_equal(out.sum(axis=1), inherited)
+    assert (out[~child] == 0).all()
+
+
+def test_equal_shares_are_equal() -> None:
+    shape = Shape(Domain.unit(2, 1, "all"), 0)
+    out = hand_down(shape, np.array([4 * GRID]), np.array([[9, 0, -5, 1]]), np.ones((1, 4), bool))
+    assert out.tolist() == [[GRID] * 4]
+
+
+def test_proportional_shares_follow_the_children() -> None:
+    shape = Shape(Domain.unit(1, 1), 2)
+    out = hand_down(shape, np.array([800]), np.array([[4, -7]]), np.ones((1, 2), bool))
+    assert out.tolist() == [[600, 200]]
+
+
+def random_tree(rng: np.random.Generator, domain: Domain, chance: float = 0.6) -> Tree:
+    """Any tree with any released numbers, brought up to date bottom up."""
+    code, levels = np.ones(1, np.uint64), []
+    shape = Shape(domain, 0)
+    for depth in range(domain.depth + 1):
+        cell = np.zeros(len(code), NODE)
+        cell["out"] = rng.integers(-500, 500, len(code))
+        split = (rng.random(len(code)) < chance) & (depth < domain.depth)
+        cell["below"][~split] = rng.integers(-50, 50, int((~split).sum()))
+        children, child = offspring(shape, code[split])
+        levels.append(Level(code, cell, split, child))
+        if not split.any():
+            break
+        code = children
+    tree = Tree.of(levels)
+    tree.sum_below(np.ones(len(tree.code)))
+    return tree
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([0, 7]), st.booleans())
+def test_leaves_sum_to_the_root(seed: int, every: bool, smoothing: int, region: bool) -> None:
+    plain = Domain.unit(2, 4, "all" if every else "binary")
+    domain = Domain(plain.axes, 4, plain.split, cells=(4, 5)) if region else plain
+    tree = random_tree(np.random.default_rng(seed), domain)
+    leaves = describe(Shape(domain, smoothing), tree, np.ones(len(tree.code)))
+    root = int(tree.cell["out"][0] + tree.cell["below"][0]) * GRID
+    assert leaves.unbiased.sum() == root
+    assert leaves.total.sum() == max(0, root)
+    assert (leaves.total >= 0).all() and (leaves.spread > 0).all()
+
+
+def test_below_is_the_sum_of_all_counters_below() -> None:
+    tree = random_tree(np.random.default_rng(1), Domain.unit(2, 5))
+    code, cell = tree.code.tolist(), tree.cell
+    for row in np.flatnonzero(tree.split):
+        below = [i for i, c in enumerate(code) if c != code[row] and in_node(c, code[row])]
+        deeper = sum(int(cell["below"][i]) for i in below if not tree.split[i])
+        assert cell["below"][row] == sum(int(cell["out"][i]) for i in below) + deeper
+        assert cell["spread"][row] == len(below)
+
+
+def test_folding_moves_counts_without_changing_them() -> None:
+    tree = random_tree(np.random.default_rng(2), Domain.unit(2, 5))
+    tree.cell["spread"][~tree.split] = 3
+    before, cell = tree.cell["out"] + tree.cell["below"], tree.cell.copy()
+    tree.fold(~tree.split)
+    np.testing.assert_array_equal(tree.cell["out"] + tree.cell["below"], before)
+    assert (tree.cell["below"][~tree.split] == 0).all()
+    assert (tree.cell["carried"][~tree.split] == 3).all()
+    assert (tree.cell[tree.split] == cell[tree.split]).all()
+
+
+def in_node(code: int, node: int) -> bool:
+    drop = code.bit_length() - node.bit_length()
+    return drop >= 0 and code >> drop == node
+
+
+def test_absent_nodes_are_fresh() -> None:
+    cell = np.zeros(2, NODE)
+    cell["out"] = [3, 4]
+    nodes = Nodes(np.array([2, 7], np.uint64), cell)
+    assert nodes.take(np.array([1, 2, 3, 7, 8], np.uint64))["out"].tolist() == [0, 3, 0, 4, 0]
+    empty = Nodes(np.empty(0, np.uint64), np.zeros(0, NODE))
+    assert empty.take(np.array([1], np.uint64))["out"].tolist() == [0]
+
+
+def test_a_stored_node_takes_at_most_64_bytes() -> None:
+    assert NODE.itemsize + 8 + 4 <= 64

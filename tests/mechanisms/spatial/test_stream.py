@@ -1,0 +1,24 @@
+"""The frame of the mechanisms over points: coordinates in, cells of the domain out."""
+
+from __future__ import annotations
+
+import numpy as np
+from hushstream.mechanisms.registry import ENTRIES
+from hushstream.mechanisms.spatial.domain import Domain
+from hushstream.mechanisms.spatial.stream import SpatialStream
+
+
+def test_records_become_cells_and_what_lies_outside_is_dropped():
+    domain = Domain.unit(2, 6)
+    made = SpatialStream(domain)
+    columns = {name: np.array([0.1, 0.9, 7.0]) for name in made.inputs}
+    encoded = made.encode(columns)
+    assert encoded.keep.tolist() == [True, True, False]
+    codes, inside = domain.locate(columns)
+    assert inside.tolist() == [True, True, False]
+    assert [encoded.keys.codes()[k] for k in encoded.key[:2]] == codes[:2].tolist()
+
+
+def test_one_shard_sees_all_points():
+    assert (SpatialStream.routing, SpatialStream.columns, SpatialStream.lanes) == ("single", 0, 1)
+    assert {"phdstream", "privhp"} <= set(ENTRIES)

@@ -1,0 +1,225 @@
+"""ToPS as a whole: noise scales, empty slots, clipping audits, costs, configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hushstream.errors import ContractError, ParameterError
+from hushstream.mechanisms.contract import Cost, Setting
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
+from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
+from hushstream.mechanisms.testing import Memory, Trace, run
+from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack
+from hushstream.mechanisms.tops.blocks import Memory as Past
+from hushstream.mechanisms.tops.mechanism import Tops
+from hushstream.mechanisms.tops.settings import TopsParameters, build
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SETTING = Setting(Fraction(1), Fraction(1, 10**9), 20, columns=(("x", 0, 50),))
+SMALL = TopsParameters(warmup=4, fanout=2, height=3, skip=1)
+
+
+def keyed(window: str) -> KeyedNoise:
+    return KeyedNoise(
+        b"v" * 32, charge=b"c" * 32, mechanism="tops", config=b"", pipeline="p", window=window
+    )
+
+
+def stream(mechanism: Tops, time: list[int], value: list[float]) -> Trace:
+    """One record per unit, each arriving with the trigger that closes its slot."""
+    n = len(time)
+    coded = mechanism.encode({"time": np.array(time), "value": np.array(value)})
+    trigger = mechanism.slots.closing(np.array(time))
+    return Trace(
+        trigger, np.arange(n), coded.keys, coded.key, coded.value, np.ones(n, np.int8)
+    )  # fmt: skip
+
+
+def released(mechanism: Tops, trace: Trace, noise: object) -> tuple[np.ndarray, np.ndarray, int]:
+    out = list(run(Memory(mechanism, noise), trace))  # type: ignore[arg-type]
+    theta = int(out[mechanism.slots.warmup - 1].public["threshold"][0])
+    return (
+        np.concatenate([r.value for r in out]), np.concatenate([r.variance for r in out]), theta
+    )  # fmt: skip
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=30),
+    st.sampled_from(KINDS),
+    st.integers(1, 4),
+    st.integers(0, 10**6),
+)
+def test_blocks_do_not_depend_on_how_slots_are_handed_over(
+    sums: list[int], kind: str, piece: int, run_number: int
+) -> None:
+    """Any cut gives the same outputs; outputs of a block sum to its total."""
+    blocks = Blocks(Chunks(2, 2, Fraction(1)), 2, 128, Smoother(kind, 3), 1)
+    noise, values = keyed(str(run_number)), np.array(sums)
+    memory, whole = blocks.run(noise, 30, Past(), 0, values)
+    parts, past = [], Past()
+    for begin in range(0, len(sums), piece):
+        past, part = blocks.run(noise, 30, past, begin, values[begin : begin + piece])
+        past = unpack(np.array(pack(past, blocks.smoother.memory)))
+        parts.append(part)
+    assert past == memory
+    np.testing.assert_array_equal(np.concatenate([p.value for p in parts]), whole.value)
+    np.testing.assert_allclose(np.concatenate([p.variance for p in parts]), whole.variance)
+    np.testing.assert_array_equal(whole.value[:, 1], np.cumsum(whole.value[:, 0]))
+    _, silent = blocks.run(zero, 30, Past(), 0, values)
+    full = len(sums) // 2 * 2
+    got = silent.value[:full, 0].reshape(-1, 2).sum(axis=1)
+    assert got.tolist() == (values[:full].reshape(-1, 2).sum(axis=1) * 128).tolist()
+
+
+def test_zero_noise_and_no_skip_gives_the_clipped_values() -> None:
+    mechanism = build(replace(SMALL, skip=0), SETTING)
+    values = [3, 50, 17, 4, *range(16)]
+    out, variance, theta = released(mechanism, stream(mechanism, list(range(20)), values), zero)
+    assert out[:, 0].tolist() == [min(x, theta) * mechanism.steps for x in values[4:]]
+    assert (variance > 0).all()
+
+
+def test_online_equals_the_consistent_noisy_tree() -> None:
+    """What is released is the consistent estimate of the noisy tree, rounded to the grid."""
+    from hushstream.mechanisms.parts.consistency import offline
+
+    mechanism = build(replace(SMALL, skip=0), SETTING)
+    trace = stream(mechanism, list(range(20)), [7.0] * 20)
+    noise = keyed("consistent")
+    out, _, theta = released(mechanism, trace, noise)
+    assert isinstance(mechanism.tree, Chunks)
+    for chunk in range(2):
+        levels = mechanism.tree.draw(noise, theta, chunk)
+        truth = [min(7, theta) * 2**level for level in range(3)]
+        noisy = [(z + x).tolist() for z, x in zip(levels, truth, strict=True)]
+        exact = offline(noisy, 2)[0]
+        mine = out[chunk * 8 : chunk * 8 + 8, 0]
+        for got, expected in zip(mine.tolist(), exact, strict=True):
+            assert abs(Fraction(got, mechanism.steps) - expected) <= Fraction(1, mechanism.steps)
+
+
+@pytest.mark.parametrize(
+    "tree,width,smoother",
+    [
+        (Chunks(2, 2, Fraction(1)), 2, Smoother("recent")),
+        (Chunks(2, 3, Fraction(1)), 1, Smoother("recent")),
+        (Chunks(2, 2, Fraction(1)), 4, Smoother("moving", 2)),
+        (Chunks(2, 3, Fraction(1)), 2, Smoother("mean")),
+        (Chunks(2, 3, Fraction(1)), 2, Smoother("exponential", 3)),
+        (InfiniteTree(2, Fraction(1)), 2, Smoother("recent")),
+    ],
+)
+def test_stated_variances_are_the_measured_ones(
+    tree: Chunks | InfiniteTree, width: int, smoother: Smoother
+) -> None:
+    """Accepted at σ; two thirds and one and a half times σ are rejected."""
+    blocks, empty = Blocks(tree, width, 64 * width, smoother), np.zeros(16, np.int64)
+    silent = blocks.run(zero, 20, Past(), 0, empty)[1].value
+    drawn = [blocks.run(keyed(str(i)), 20, Past(), 0, empty)[1] for i in range(400)]
+    variance = drawn[0].variance
+    use = variance > 0
+    squares = np.mean([(one.value - silent) ** 2.0 for one in drawn], axis=0)
+    ratio = float((squares[use] / variance[use]).mean())
+    assert 0.82 < ratio < 1.22
+    assert not 0.82 < ratio * 9 / 4 < 1.22 and not 0.82 < ratio * 4 / 9 < 1.22
+    assert (squares[~use] == 0).all()
+
+
+def fixed(mechanism: Tops, theta: int) -> Tops:
+    """The same with a penalty that leaves only one threshold."""
+    penalty = tuple(0 if x == theta else 10**6 for x in mechanism.slots.thresholds)
+    return replace(mechanism, penalty=penalty)
+
+
+def test_releases_appear_without_any_data() -> None:
+    mechanism = build(SMALL, SETTING)
+    nobody = stream(mechanism, [0], [1.0]).where(np.zeros(0, np.intp))
+    out = list(run(Memory(mechanism, keyed("empty")), nobody))
+    assert [len(release.key) for release in out] == [0] * 4 + [1] * 16
+    assert all(release.value.any() for release in out[6:])
+
+
+def test_threshold_zero_still_emits() -> None:
+    mechanism = build(SMALL, SETTING)
+    slots = replace(mechanism.slots, thresholds=(0, *mechanism.slots.thresholds))
+    penalty = (0, *([10**6] * len(mechanism.penalty)))
+    mechanism = replace(mechanism, slots=slots, penalty=penalty)
+    out, variance, theta = released(
+        mechanism, stream(mechanism, list(range(20)), [9.0] * 20), keyed("zero")
+    )
+    assert theta == 0 and len(out) == 16 and not out.any() and not variance.any()
+    assert (mechanism.error(3) > 0).all()
+
+
+def test_one_record_moves_what_is_noised_by_at_most_theta() -> None:
+    """Neighbours by one record, hostile values included; a version that clips only above leaks."""
+    mechanism = fixed(build(replace(SMALL, skip=0), SETTING), 10)
+    base = stream(mechanism, [5, 6, 9], [4.0, 30.0, 2.0])
+    exact, _, theta = released(mechanism, base, zero)
+    for value in (-1e6, -1.0, 0.0, 7.0, 1e9):
+        more = stream(mechanism, [5, 6, 9, 12], [4.0, 30.0, 2.0, value])
+        moved, _, _ = released(mechanism, more, zero)
+        total = np.abs((moved - exact)[:, 0]).sum() / mechanism.steps
+        assert total <= theta
+        only_above = min(value, theta)
+        assert (abs(only_above) > theta) == (value == -1e6)
+
+
+def test_cost_counts_records_wherever_they_lie() -> None:
+    setting = replace(SETTING, epsilon=Fraction(3))
+    for parameters in (
+        replace(SMALL, bound=4),
+        replace(SMALL, bound=4, publish_warmup=True, threshold_share=0.25),
+        replace(SMALL, bound=4, stream="infinite"),
+    ):
+        mechanism = build(parameters, setting)
+        cost = mechanism.cost()
+        assert cost.epsilon == 3 and cost.mu2 == 0 and 0 < cost.delta < Fraction(1, 2**80)
+        warm = mechanism.threshold_epsilon
+        warm += mechanism.warmup.chunks.epsilon if mechanism.warmup else 0
+        assert 4 * warm == 3 and 4 * mechanism.tree.epsilon == 3
+    assert Cost() != cost
+
+
+def test_settings_that_clash_are_named() -> None:
+    for parameters, setting, name in (
+        (replace(SMALL, skip=3), SETTING, "skip"),
+        (replace(SMALL, stream="river"), SETTING, "stream"),
+        (replace(SMALL, smoother="none"), SETTING, "smoother"),
+        (replace(SMALL, excess=-1.0), SETTING, "excess"),
+        (replace(SMALL, publish_warmup=True, threshold_share=1.0), SETTING, "threshold_share"),
+        (SMALL, replace(SETTING, delta=Fraction(0)), "delta"),
+        (SMALL, replace(SETTING, columns=(("x", -5, 50),)), "columns"),
+        (SMALL, replace(SETTING, columns=()), "columns"),
+        (SMALL, replace(SETTING, keys=(b"a",)), "keys"),
+        (replace(SMALL, warmup=20), SETTING, "horizon"),
+    ):
+        with pytest.raises(ParameterError, match=name):
+            build(parameters, setting)
+
+
+def test_lost_state_stops_the_stream() -> None:
+    mechanism = build(SMALL, SETTING)
+    made = Memory(mechanism, keyed("lost"))
+    for _ in range(5):
+        made.trigger()
+    made.row_tables[0].cells.clear()
+    made.row_tables[0].due.clear()
+    with pytest.raises(ContractError, match="missing"):
+        made.trigger()
+    assert len(mechanism.init_rows(Keys.of([])).key) == 0
+
+
+def test_range_variance_bounds_the_stated_ones() -> None:
+    mechanism = build(SMALL, SETTING)
+    assert mechanism.range_variance(9, 0, 4) == pytest.approx(
+        mechanism.tree.variance(9, 0, 2) * mechanism.steps**2
+    )
+    assert mechanism.range_variance(9, 1, 3) == mechanism.range_variance(9, 0, 4)

@@ -1,0 +1,101 @@
+"""One connection table serves every client; the clients themselves accept what comes out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hushstream.errors import ConfigError
+from hushstream.topics.config.clients import aiokafka_options, librdkafka_options
+from hushstream.topics.config.load import Config, loads
+
+SASL = """\
+[kafka]
+bootstrap = "b:1"
+security_protocol = "SASL_PLAINTEXT"
+sasl_mechanism = "SCRAM-SHA-512"
+sasl_username = "me"
+"""
+
+TLS = """\
+[kafka]
+bootstrap = "b:1"
+security_protocol = "SSL"
+ssl_cafile = "cert.pem"
+ssl_certfile = "cert.pem"
+ssl_keyfile = "key.pem"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a self-signed certificate, its encrypted key and a password."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    start = dt.datetime(2020, 1, 1)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(start)
+        .not_valid_after(start + dt.timedelta(days=36500))
+        .sign(key, hashes.SHA256())
+    )
+    encoding = serialization.Encoding.PEM
+    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(encoding))
+    locked = serialization.BestAvailableEncryption(b"canary")
+    form = serialization.PrivateFormat.PKCS8
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(encoding, form, locked))
+    (tmp_path / "password").write_text("from-file\n")
+    return tmp_path
+
+
+def _config(text: str, folder: Path, **environ: str) -> Config:
+    return loads(text, folder=folder, environ=environ)
+
+
+def test_plain() -> None:
+    kafka = loads("", environ={}).kafka
+    assert librdkafka_options(kafka) == {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "PLAINTEXT",
+    }
+    assert aiokafka_options(kafka) == {
+        "bootstrap_servers": "localhost:9092",
+        "security_protocol": "PLAINTEXT",
+    }
+
+
+def test_sasl_with_a_password_from_environment_or_file(folder: Path) -> None:
+    environ = {"HUSH_KAFKA__SASL_PASSWORD": "from-env"}
+    kafka = _config(SASL, folder, **environ).kafka
+    assert librdkafka_options(kafka)["sasl.password"] == "from-env"
+    assert aiokafka_options(kafka)["sasl_plain_password"] == "from-env"
+    filed = _config(SASL + 'sasl_password_file = "password"\n', folder).kafka
+    assert librdkafka_options(filed)["sasl.password"] == "from-file"
+    AdminClient(librdkafka_options(filed))
+    with pytest.raises(ConfigError, match="HUSH_KAFKA__SASL_PASSWORD"):
+        librdkafka_options(_config(SASL, folder).kafka)
+
+
+def test_mutual_tls(folder: Path) -> None:
+    kafka = _config(TLS, folder, HUSH_KAFKA__SSL_KEY_PASSWORD="canary").kafka
+    context = aiokafka_options(kafka)["ssl_context"]
+    assert context.verify_mode == ssl.CERT_REQUIRED
+    assert context.check_hostname
+    options = librdkafka_options(kafka)
+    assert options["ssl.key.location"] == str(folder / "key.pem")
+    assert options["ssl.endpoint.identification.algorithm"] == "https"
+    AdminClient(options)
+    wrong = _config(TLS, folder, HUSH_KAFKA__SSL_KEY_PASSWORD="wrong").kafka
+    with pytest.raises(ConfigError, match="certificates or key"):
+        aiokafka_options(wrong)

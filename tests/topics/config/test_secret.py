@@ -1,0 +1,85 @@
+"""The noise key: where it may come from, who may read it, and that errors never show it."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+
+import pytest
+from hushstream.errors import ConfigError
+from hushstream.topics.config.load import Config, loads
+from hushstream.topics.config.secret import decode_key, noise_key, read_key, write_new_key
+
+KEY = bytes(range(100, 132))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    return loads("", folder=tmp_path, environ={})
+
+
+def _write(path: Path, data: bytes, mode: int = 0o600) -> Path:
+    path.write_bytes(data)
+    path.chmod(mode)
+    return path
+
+
+def test_environment_goes_before_named_file_before_configured_file(
+    config: Config, tmp_path: Path
+) -> None:
+    other = bytes(reversed(KEY))
+    _write(tmp_path / "hush.key", KEY.hex().encode())
+    named = _write(tmp_path / "named.key", other.hex().encode())
+    assert noise_key(config, {}) == KEY
+    assert noise_key(config, {"HUSH_NOISE_KEY_FILE": str(named)}) == other
+    both = {"HUSH_NOISE_KEY": KEY.hex(), "HUSH_NOISE_KEY_FILE": str(named)}
+    assert noise_key(config, both) == KEY
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY.hex().encode() + b"\n",
+        base64.b64encode(KEY),
+        base64.urlsafe_b64encode(KEY).rstrip(b"="),
+        KEY,
+    ],
+)
+def test_forms(form: bytes) -> None:
+    assert decode_key(form, "x") == KEY
+
+
+@pytest.mark.parametrize("form", [b"", b"canary", KEY[:31], KEY.hex().encode()[:-2], b"\0" * 32])
+def test_what_is_no_key_is_refused_without_showing_it(form: bytes) -> None:
+    with pytest.raises(ConfigError) as caught:
+        decode_key(form, "the key")
+    assert "canary" not in str(caught.value)
+    assert str(caught.value).startswith("the key: ")
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o620, 0o666])
+def test_a_file_that_others_can_use_is_refused(mode: int, tmp_path: Path) -> None:
+    path = _write(tmp_path / "k", KEY, mode)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        read_key(path)
+
+
+@pytest.mark.parametrize("mode", [0o400, 0o600, 0o440])
+def test_a_file_of_the_owner_or_readable_by_a_group_will_do(mode: int, tmp_path: Path) -> None:
+    assert read_key(_write(tmp_path / "k", KEY, mode)) == KEY
+
+
+def test_a_missing_key_says_what_to_do(config: Config) -> None:
+    with pytest.raises(ConfigError, match="hush init"):
+        noise_key(config, {})
+
+
+def test_new_keys_are_private_different_and_never_overwritten(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    write_new_key(first)
+    write_new_key(second)
+    assert stat.S_IMODE(first.stat().st_mode) == 0o600
+    assert read_key(first) != read_key(second)
+    with pytest.raises(ConfigError, match="never overwritten"):
+        write_new_key(first)

@@ -1,0 +1,1 @@
+"""The configuration file: model, parsing with line numbers, merging, checks, canonical form."""

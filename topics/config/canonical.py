@@ -1,0 +1,80 @@
+"""The privacy configuration of a pipeline as canonical bytes, and their hash.
+
+Two configurations with the same bytes give the same releases from the same logs and key. What
+only says how workers run (addresses, partitions, memory, intervals, dead letters, limits) is left
+out, so that it may change while an epoch is open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from ...errors import ConfigError
+from .model import Config, Input
+from .pipeline import Pipeline
+from .public import digest
+
+VERSION = "hush.config/1"
+
+_ENCODER = msgspec.json.Encoder(order="deterministic", decimal_format="string")
+
+
+def canonical(config: Config, pipeline: Pipeline) -> bytes:
+    """Return canonical JSON of everything that decides what ``pipeline`` releases.
+
+    Keys are sorted, fractions are texts such as ``"1/100"``, times integer microseconds. A list
+    of public keys is represented by its number and digest.
+
+    Raises:
+        ConfigError: the pipeline's input is not in ``config``.
+    """
+    return _ENCODER.encode(privacy_settings(config, pipeline))
+
+
+def privacy_settings(config: Config, pipeline: Pipeline) -> dict[str, Any]:
+    """Return what `canonical` encodes, as plain values."""
+    settings: dict[str, Any] = _plain(pipeline)
+    del settings["public_keys_file"]
+    keys = pipeline.public_keys
+    settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}
+    settings["epoch"] = pipeline.epoch_length
+    settings["release"]["topic"] = pipeline.release_topic
+    for limit in ("limit_epsilon", "limit_delta"):
+        del settings["budget"][limit]
+    settings["input"] = _input(_input_of(config, pipeline))
+    settings["deployment"] = config.deployment.name
+    settings["max_future_skew"] = config.engine.max_future_skew
+    settings["schema"] = VERSION
+    return settings
+
+
+def config_hash(config: Config, pipeline: Pipeline) -> str:
+    """Return the SHA-256 of `canonical`, hexadecimal."""
+    return hashlib.sha256(canonical(config, pipeline)).hexdigest()
+
+
+def _input_of(config: Config, pipeline: Pipeline) -> Input:
+    for source in config.input:
+        if source.name == pipeline.input:
+            return source
+    raise ConfigError(f"pipeline {pipeline.name}: there is no input {pipeline.input!r}")
+
+
+def _input(source: Input) -> dict[str, Any]:
+    names = ("name", "topic", "unit", "time", "format", "max_record_bytes")
+    return {name: _plain(getattr(source, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Fraction) else value

@@ -1,0 +1,245 @@
+"""Settings that are fine one by one but contradict each other."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from datetime import datetime
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from ...errors import ConfigError
+from ..names import ledger_topic
+from ..schedule import MAX_TRIGGERS, Schedule
+from . import pipeline as config_pipeline
+from .model import Config, Engine, Input, Kafka, Time
+from .pipeline import Budget, Count, Mean, Pipeline, Sum
+from .read import Problem
+from .values import UNIX_EPOCH, format_duration
+
+LONGEST_WINDOW = 36_500 * 86_400_000_000
+COLUMN_LIMIT = 2**31  # grid steps; larger clipping intervals would let exact sums overflow
+
+
+def contradictions(config: Config) -> Iterator[Problem]:
+    """Yield every contradiction of a configuration whose single values are valid."""
+    yield from _kafka(config.kafka)
+    yield from _engine(config.engine)
+    yield from _distinct([i.name for i in config.input], "input")
+    yield from _distinct([p.name for p in config.pipeline], "pipeline")
+    for place, source in enumerate(config.input):
+        yield from _input(source).under("input", place)
+    for place, pipeline in enumerate(config.pipeline):
+        yield from _pipeline(config, pipeline).under("pipeline", place)
+    yield from _topics(config)
+
+
+class _Found(list[tuple[str, str]]):
+    """Problems of one element: (dotted setting, message)."""
+
+    def under(self, table: str, place: int) -> Iterator[Problem]:
+        for setting, message in self:
+            steps = tuple(int(s) if s.isdigit() else s for s in setting.split(".") if s)
+            yield Problem((table, place, *steps), message)
+
+
+def _kafka(kafka: Kafka) -> Iterator[Problem]:
+    sasl = kafka.security_protocol.startswith("SASL")
+    tls = kafka.security_protocol.endswith("SSL")
+    for name in ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file"):
+        if getattr(kafka, name) is not None and not sasl:
+            yield Problem(("kafka", name), "needs security_protocol = SASL_PLAINTEXT or SASL_SSL")
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password"):
+        if getattr(kafka, name) is not None and not tls:
+            yield Problem(("kafka", name), "needs security_protocol = SSL or SASL_SSL")
+    for name in ("sasl_mechanism", "sasl_username"):
+        if getattr(kafka, name) is None and sasl:
+            yield Problem(("kafka", "security_protocol"), f"{kafka.security_protocol} needs {name}")
+    if (kafka.ssl_certfile is None) != (kafka.ssl_keyfile is None):
+        given = "ssl_certfile" if kafka.ssl_certfile else "ssl_keyfile"
+        yield Problem(("kafka", given), "ssl_certfile and ssl_keyfile go together")
+
+
+def _engine(engine: Engine) -> Iterator[Problem]:
+    public = engine.public_host, engine.public_port
+    if engine.public_port and public == (engine.operator_host, engine.operator_port):
+        yield Problem(("engine", "operator_port"), "must differ from public_port")
+    if engine.replication_factor == 0:
+        yield Problem(("engine", "replication_factor"), "0 must be -1 or at least 1")
+
+
+def _distinct(names: Sequence[Hashable], table: str) -> Iterator[Problem]:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            yield Problem((table, place, "name"), f'"{name}" is the name of another {table}')
+
+
+def _input(source: Input) -> _Found:
+    found = _Found(_time(source.time))
+    if source.partitioner != "none" and len(source.unit) > 1:
+        found.append(("partitioner", f"{source.partitioner} needs a unit of one field"))
+    if source.dlq_payload != "raw" and source.on_error != "dlq" and source.late != "topic":
+        nothing = f'on_error = "{source.on_error}" and late = "{source.late}"'
+        found.append(("dlq_payload", f"has no meaning with {nothing}"))
+    return found
+
+
+def _time(time: Time) -> Iterator[tuple[str, str]]:
+    if time.format == "record" and time.field is not None:
+        yield "time.field", 'has no meaning with format = "record"'
+    if time.format != "record" and time.field is None:
+        yield "time", f'format = "{time.format}" needs field'
+    try:
+        ZoneInfo(time.zone)
+    except (ValueError, OSError, KeyError):
+        yield "time.zone", f'"{time.zone}" is no time zone'
+    if time.zone != "UTC" and time.format != "iso":
+        yield "time.zone", 'has a meaning with format = "iso" only'
+
+
+def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
+    found = _Found()
+    inputs = [i.name for i in config.input]
+    if pipeline.input not in inputs:
+        near = difflib.get_close_matches(pipeline.input, inputs, 1, 0.6)
+        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(inputs) or 'none'}"
+        found.append(("input", f'"{pipeline.input}" is no input; {hint}'))
+    found += _schedule(pipeline)
+    found += _budget(pipeline.budget)
+    found += _keys(pipeline)
+    found += _aggregates(pipeline)
+    found += _mechanism(pipeline)
+    return found
+
+
+def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    window, epoch, rule = pipeline.window, pipeline.epoch, pipeline.triggers
+    if pipeline.schedule == "external" and window.origin == UNIX_EPOCH:
+        yield "window", "an external schedule needs an origin: the start of its first window"
+    if (window.length is None) == (window.horizon is None):
+        yield "window", "needs either length, or horizon"
+        return
+    if (rule.every is None) == (rule.cron is None):
+        yield "triggers", "needs either every, or cron and count"
+    elif rule.every is None and window.horizon is not None:
+        yield "window.horizon", "needs triggers.every: windows of a cron rule need a length"
+    elif rule.every is None:
+        yield from _cron(pipeline)
+    else:
+        yield from _regular(pipeline, rule.every)
+    if window.horizon is not None and pipeline.lateness:
+        yield "lateness", "has no meaning with window.horizon, where no event is late"
+    length = pipeline.window_length
+    if epoch is not None and length and epoch % length:
+        whole = f"{format_duration(epoch)} is no multiple of the window's"
+        yield "epoch", f"{whole} length, {format_duration(length)}"
+
+
+def _regular(pipeline: Pipeline, every: int) -> Iterator[tuple[str, str]]:
+    length = pipeline.window_length
+    if pipeline.triggers.count is not None:
+        yield "triggers.count", "follows from every and window: leave it out"
+    if length % every:
+        shown = format_duration(length)
+        yield "triggers.every", f"{format_duration(every)} does not divide window.length = {shown}"
+    elif length // every > MAX_TRIGGERS:
+        yield "triggers.every", f"makes more than {MAX_TRIGGERS} triggers per window"
+    if pipeline.window.horizon is not None and length > LONGEST_WINDOW:
+        yield (
+            "window.horizon",
+            f"times triggers.every is more than {format_duration(LONGEST_WINDOW)}",
+        )
+
+
+def _cron(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    rule = pipeline.triggers
+    if rule.count is None:
+        yield "triggers", "cron needs count, the number of triggers per window"
+        return
+    try:
+        CronSim(rule.cron or "", datetime(2000, 1, 1))
+    except CronSimError as error:
+        yield "triggers.cron", f'"{rule.cron}" is no cron rule ({error})'
+        return
+    schedule = Schedule.of(pipeline)
+    samples = max(1, min(32, 10_000 // rule.count))  # windows begin at different phases of it
+    try:
+        last = [schedule.times(window)[-1] - pipeline.lateness for window in range(samples)]
+    except ConfigError as error:
+        yield "triggers.cron", str(error)
+        return
+    if any(time < schedule.start(window + 1) for window, time in enumerate(last)):
+        yield "triggers.count", f"{rule.count} triggers end before their window does"
+
+
+def _budget(budget: Budget) -> Iterator[tuple[str, str]]:
+    if budget.limit_epsilon is not None and budget.limit_epsilon < budget.epsilon:
+        yield "budget.limit_epsilon", "is less than epsilon: no epoch could ever be paid for"
+    if budget.limit_delta is not None and budget.limit_delta < budget.delta:
+        yield "budget.limit_delta", "is less than delta: no epoch could ever be paid for"
+
+
+def _keys(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    by_key = pipeline.mechanism.kind == config_pipeline.DEFAULT_MECHANISM
+    if by_key and not pipeline.key and not pipeline.inputs:
+        yield "", "needs key (columns to group by), or a mechanism with inputs of its own"
+    if pipeline.key and pipeline.inputs:
+        yield "inputs", "and key exclude each other"
+    if pipeline.public_keys is None:
+        return
+    if not pipeline.public_keys:
+        yield "public_keys", "is empty: leave it out if keys are unknown"
+    for place, key in enumerate(pipeline.public_keys):
+        if len(key) != len(pipeline.key):
+            want = f"{len(pipeline.key)} columns, as key has"
+            yield f"public_keys.{place}", f"has {len(key)} columns instead of {want}"
+    typed = Counter(tuple((type(v), v) for v in key) for key in pipeline.public_keys)
+    double = [", ".join(str(v) for _, v in key) for key, times in typed.items() if times > 1]
+    if double:
+        yield "public_keys", f"names {double[0]} more than once"
+
+
+def _aggregates(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    labels = [aggregate.label for aggregate in pipeline.aggregate]
+    for place, aggregate in enumerate(pipeline.aggregate):
+        if labels[place] in labels[:place]:
+            yield f"aggregate.{place}", f'"{labels[place]}" is there already: give it a name'
+        if not isinstance(aggregate, Count):
+            for setting, message in _column(aggregate):
+                yield f"aggregate.{place}.{setting}", message
+
+
+def _column(column: Sum | Mean) -> Iterator[tuple[str, str]]:
+    if column.low >= column.high:
+        yield "high", f"{float(column.high):g} must exceed low = {float(column.low):g}"
+    for setting, end in (("low", column.low), ("high", column.high)):
+        steps: Fraction = end / column.grid
+        if steps.denominator != 1:
+            yield setting, f"{float(end):g} is no multiple of grid = {float(column.grid):g}"
+        elif abs(steps) > COLUMN_LIMIT:
+            yield setting, f"is more than {COLUMN_LIMIT} grid steps from 0: choose a coarser grid"
+
+
+def _mechanism(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Settings that a mechanism knows and would not use in this pipeline."""
+    if getattr(pipeline.mechanism.parameters, "adaptive_weight", None):
+        if pipeline.public_keys is not None:
+            yield "mechanism.adaptive_weight", "has no meaning with a public list of keys"
+        elif not pipeline.aggregate:
+            yield "mechanism.adaptive_weight", 'has no meaning with aggregate = "keys"'
+
+
+def _topics(config: Config) -> Iterator[Problem]:
+    taken: dict[str, str] = {ledger_topic(config.deployment.name): "the ledger"}
+    for place, source in enumerate(config.input):
+        if source.topic in taken and taken[source.topic] == "the ledger":
+            yield Problem(("input", place, "topic"), f'"{source.topic}" is the topic of the ledger')
+        taken.setdefault(source.topic, f"input {source.name}")
+    for place, pipeline in enumerate(config.pipeline):
+        owner = taken.setdefault(pipeline.release_topic, f"pipeline {pipeline.name}")
+        if owner != f"pipeline {pipeline.name}":
+            where = ("pipeline", place, "release", "topic")
+            yield Problem(where, f'"{pipeline.release_topic}" is the topic of {owner}')

@@ -1,0 +1,96 @@
+"""One table of connection settings as the options of each Kafka client."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError
+from .model import Kafka
+
+
+def librdkafka_options(kafka: Kafka) -> dict[str, Any]:
+    """Return the settings of clients built on librdkafka.
+
+    Raises:
+        ConfigError: the password's file cannot be read, or there is no password.
+    """
+    options: dict[str, Any] = {
+        "bootstrap.servers": kafka.bootstrap,
+        "security.protocol": kafka.security_protocol,
+    }
+    if _sasl(kafka):
+        options["sasl.mechanisms"] = kafka.sasl_mechanism
+        options["sasl.username"] = kafka.sasl_username
+        options["sasl.password"] = password(kafka)
+    if _tls(kafka):
+        named = {
+            "ssl.ca.location": kafka.ssl_cafile,
+            "ssl.certificate.location": kafka.ssl_certfile,
+            "ssl.key.location": kafka.ssl_keyfile,
+            "ssl.key.password": kafka.ssl_key_password and str(kafka.ssl_key_password),
+        }
+        options |= {name: value for name, value in named.items() if value is not None}
+        verify = "https" if kafka.ssl_check_hostname else "none"
+        options["ssl.endpoint.identification.algorithm"] = verify
+    return options
+
+
+def aiokafka_options(kafka: Kafka) -> dict[str, Any]:
+    """Return the keyword arguments of aiokafka's clients.
+
+    Raises:
+        ConfigError: a file cannot be read, or there is no password.
+    """
+    options: dict[str, Any] = {
+        "bootstrap_servers": kafka.bootstrap,
+        "security_protocol": kafka.security_protocol,
+    }
+    if _sasl(kafka):
+        options["sasl_mechanism"] = kafka.sasl_mechanism
+        options["sasl_plain_username"] = kafka.sasl_username
+        options["sasl_plain_password"] = password(kafka)
+    if _tls(kafka):
+        options["ssl_context"] = ssl_context(kafka)
+    return options
+
+
+def ssl_context(kafka: Kafka) -> ssl.SSLContext:
+    """Return the TLS settings as a context of the standard library.
+
+    Raises:
+        ConfigError: a certificate or key cannot be read.
+    """
+    try:
+        context = ssl.create_default_context(cafile=kafka.ssl_cafile)
+        context.check_hostname = kafka.ssl_check_hostname
+        if kafka.ssl_certfile:
+            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile, kafka.ssl_key_password)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"kafka: certificates or key cannot be used ({error})") from error
+    return context
+
+
+def password(kafka: Kafka) -> str:
+    """Return the SASL password from the environment or its file.
+
+    Raises:
+        ConfigError: there is none, or the file cannot be read.
+    """
+    if kafka.sasl_password is not None:
+        return str(kafka.sasl_password)
+    if kafka.sasl_password_file is None:
+        raise ConfigError("kafka: no password; set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file")
+    try:
+        return Path(kafka.sasl_password_file).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"kafka.sasl_password_file cannot be read ({error})") from error
+
+
+def _sasl(kafka: Kafka) -> bool:
+    return kafka.security_protocol.startswith("SASL")
+
+
+def _tls(kafka: Kafka) -> bool:
+    return kafka.security_protocol.endswith("SSL")

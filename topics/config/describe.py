@@ -1,0 +1,117 @@
+"""The reference of all settings as Markdown, made from the model's own docstrings and types.
+
+``python -m hushstream.topics.config.describe docs/configuration.md`` rewrites the generated part
+of that page, which begins at a marker.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import types
+import typing
+from dataclasses import MISSING, Field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from .merge import tables
+from .values import Duration, Instant, Secret, format_duration
+
+MARKER = "<!-- Everything below is generated from topics/config_model.py. -->"
+
+IMPLIED = {"parameters"}  # of a mechanism: they stand beside its kind
+
+_TYPES: dict[Any, str] = {
+    str: "text",
+    Secret: "text",
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    Fraction: "number",
+    Duration: "duration",
+    Instant: "time",
+}
+
+
+def reference() -> str:
+    """Return one Markdown section with a table of settings for every table of the file."""
+    return "\n".join(_section(name, kind) for name, kind in tables())
+
+
+def documented(kind: type[Any]) -> dict[str, str]:
+    """Return the text of each attribute in the docstring of a settings class.
+
+    >>> from hushstream.topics.config.pipeline import Window
+    >>> documented(Window)["origin"]
+    'a moment at which a window begins.'
+    """
+    _, _, block = (inspect.getdoc(kind) or "").partition("Attributes:\n")
+    entries = re.split(r"^    (?=\w+: )", block, flags=re.MULTILINE)[1:]
+    pairs = (entry.split(": ", 1) for entry in entries)
+    return {name: " ".join(text.split()) for name, text in pairs}
+
+
+def _section(name: str, kind: type[Any]) -> str:
+    summary = (inspect.getdoc(kind) or "").partition("\n\nAttributes:")[0]
+    hints = typing.get_type_hints(kind, include_extras=True)
+    texts = documented(kind)
+    rows = [
+        f"| `{f.name}` | {_type(hints[f.name])} | {_default(f, hints[f.name])} | {texts[f.name]} |"
+        for f in fields(kind)
+        if f.name not in IMPLIED
+    ]
+    head = "| Setting | Type | Default | Meaning |\n|---|---|---|---|"
+    return f"## `{name}`\n\n{summary}\n\n{head}\n" + "\n".join(rows) + "\n"
+
+
+def _type(hint: Any) -> str:
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return _type(get_args(hint)[0])
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in get_args(hint))
+    if origin in (typing.Union, types.UnionType):
+        members = (_type(m) for m in get_args(hint) if m is not types.NoneType)
+        return " or ".join(dict.fromkeys(members))
+    if origin is tuple:
+        inner = _type(get_args(hint)[0])
+        return f"list of ({inner})" if " " in inner else f"list of {inner}s"
+    return _TYPES.get(hint, "table")
+
+
+def _default(setting: Field[Any], hint: Any) -> str:
+    if setting.default is MISSING:
+        return "required" if setting.default_factory is MISSING else "see below"
+    value = setting.default
+    if value is None or value == ():
+        return "none"
+    if Duration in _leaves(hint):
+        return f"`{format_duration(value)}`"
+    if isinstance(value, Fraction):
+        return f"`{float(value):g}`"
+    if isinstance(value, tuple):
+        return f"`{', '.join(getattr(item, 'kind', str(item)) for item in value)}`"
+    if Instant in _leaves(hint):
+        return "`1970-01-01T00:00:00Z`"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _leaves(hint: Any) -> set[Any]:
+    parts = get_args(hint)
+    return set().union(*map(_leaves, parts)) if parts else {hint} if _hashable(hint) else set()
+
+
+def _hashable(hint: Any) -> bool:
+    return getattr(hint, "__hash__", None) is not None
+
+
+def rewrite(page: str) -> str:
+    """Return a page with everything below the marker made anew."""
+    return page.partition(MARKER)[0] + MARKER + "\n\n" + reference()
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.write_text(rewrite(target.read_text("utf-8")), "utf-8")

@@ -1,0 +1,138 @@
+"""The configuration of a deployment: one TOML file, overridden by environment and flags.
+
+A flag goes before an environment variable, which goes before the file, which goes before the
+default. Whatever is unknown, of a wrong type, out of range or contradictory is refused, all of it
+at once, each with its line.
+
+    >>> config = loads('''
+    ... [[input]]
+    ... name = "trips"
+    ... topic = "trips"
+    ... unit = "trip_id"
+    ... time = { field = "pickup", format = "iso" }
+    ... ''', environ={"HUSH_ENGINE__BEAT_INTERVAL": "1s"})
+    >>> config.input[0].unit, config.engine.beat_interval
+    (('trip_id',), 1000000)
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path as FilePath
+from typing import Any
+
+from ...errors import ConfigError
+from .check import contradictions
+from .lines import Path, line_index
+from .merge import SECRETS, Origins, merge, tables_of_names
+from .model import Config, Kafka
+from .pipeline import Pipeline
+from .public import read_public_keys_file
+from .read import Problem, Reader
+
+__all__ = ["Config", "Pipeline", "load", "loads"]
+
+DEFAULT_FILE = "hush.toml"
+
+
+def load(
+    path: FilePath | str = DEFAULT_FILE,
+    *,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Config:
+    """Return the configuration in file ``path`` with its overrides.
+
+    Paths of other files in it are relative to its folder; they come out absolute.
+
+    Args:
+        path: the TOML file.
+        environ: environment; by default that of this process.
+        flags: dotted settings and their values; ``None`` counts as not given.
+
+    Raises:
+        ConfigError: the file cannot be read or something in it is wrong.
+    """
+    file = FilePath(path)
+    try:
+        text = file.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{file}: there is no such file; `hush init` writes one") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error})") from error
+    return loads(text, name=str(path), folder=file.parent, environ=environ, flags=flags)
+
+
+def loads(
+    text: str,
+    *,
+    name: str = DEFAULT_FILE,
+    folder: FilePath | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Config:
+    """Return the configuration in ``text``; see `load`. ``name`` stands for it in messages."""
+    try:
+        data = tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, ArithmeticError) as error:
+        raise ConfigError(f"{name}: {error}") from error
+    origins = Origins(name, line_index(text))
+    problems = [Problem(path, SECRETS[path]) for path in SECRETS if _take_out(data, path)]
+    problems += merge(data, os.environ if environ is None else environ, flags or {}, origins)
+    reader = Reader(tables_of_names())
+    config = reader.try_read(Config, data, ())
+    problems += reader.problems
+    if config is not None and not problems:
+        config = _with_files(config, (folder or FilePath()).resolve(), problems)
+    if config is not None and not problems:
+        problems += contradictions(config)
+    if problems:
+        raise ConfigError(_report(problems, origins))
+    assert isinstance(config, Config)
+    return config
+
+
+def _take_out(data: dict[str, Any], path: Path) -> bool:
+    """Remove a setting from the tables of a file; return whether it was there."""
+    table, name = path
+    inner = data.get(str(table))
+    return isinstance(inner, dict) and inner.pop(name, None) is not None
+
+
+def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Config:
+    """Resolve relative paths and read the lists of public keys."""
+    pipelines = []
+    for place, pipeline in enumerate(config.pipeline):
+        try:
+            pipelines.append(read_public_keys_file(pipeline, folder))
+        except ConfigError as error:
+            problems.append(Problem(("pipeline", place, "public_keys_file"), str(error)))
+    return replace(
+        config,
+        kafka=_with_absolute_files(config.kafka, folder),
+        secret=replace(config.secret, noise_key_file=str(folder / config.secret.noise_key_file)),
+        engine=replace(config.engine, data_dir=str(folder / config.engine.data_dir)),
+        pipeline=tuple(pipelines),
+    )
+
+
+def _with_absolute_files(kafka: Kafka, folder: FilePath) -> Kafka:
+    def absolute(file: str | None) -> str | None:
+        return None if file is None else str(folder / file)
+
+    return replace(
+        kafka,
+        sasl_password_file=absolute(kafka.sasl_password_file),
+        ssl_cafile=absolute(kafka.ssl_cafile),
+        ssl_certfile=absolute(kafka.ssl_certfile),
+        ssl_keyfile=absolute(kafka.ssl_keyfile),
+    )
+
+
+def _report(problems: list[Problem], origins: Origins) -> str:
+    lines = [origins.describe(problem) for problem in problems]
+    return "\n".join(dict.fromkeys(lines))

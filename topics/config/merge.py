@@ -1,0 +1,157 @@
+"""Environment variables and flags put over the tables of a file, and where each value came from."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, get_args
+
+from .lines import Path
+from .model import Config
+from .read import Problem, Reader
+from .values import Loose
+
+PREFIX = "HUSH_"
+
+# Settings that must never stand in the file, and what to do instead.
+SECRETS: dict[Path, str] = {
+    ("secret", "noise_key"): (
+        "the noise key never stands in this file: set HUSH_NOISE_KEY or noise_key_file"
+    ),
+    ("kafka", "sasl_password"): (
+        "passwords never stand in this file: set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file"
+    ),
+    ("kafka", "ssl_key_password"): (
+        "passwords never stand in this file: set HUSH_KAFKA__SSL_KEY_PASSWORD"
+    ),
+}
+
+
+@dataclass
+class Origins:
+    """Where values came from: a line of the file, a variable, a flag."""
+
+    name: str
+    lines: dict[Path, int]
+    overrides: dict[Path, str] = field(default_factory=dict)
+
+    def describe(self, problem: Problem) -> str:
+        """One line for people: place, setting, what is wrong."""
+        setting = dotted(problem.path)
+        return f"{self.place(problem.path)}: {setting}: {problem.message}".replace(": : ", ": ")
+
+    def place(self, path: Path) -> str:
+        """The variable, flag or line that set ``path`` or, failing that, its nearest table."""
+        for depth in range(len(path), 0, -1):
+            if path[:depth] in self.overrides:
+                return self.overrides[path[:depth]]
+            if path[:depth] in self.lines:
+                return f"{self.name}:{self.lines[path[:depth]]}"
+        return self.name
+
+
+def dotted(path: Path) -> str:
+    """Return a path as people write it: ``pipeline[0].budget``."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return "".join(steps).lstrip(".")
+
+
+def merge(
+    data: dict[str, Any], environ: Mapping[str, str], flags: Mapping[str, Any], origins: Origins
+) -> list[Problem]:
+    """Put variables, then flags into ``data``; return those that fit nowhere.
+
+    A variable counts if it begins with ``HUSH_`` and contains ``__``, which separates steps:
+    ``HUSH_ENGINE__BEAT_INTERVAL``; elements of lists of tables go by name or place:
+    ``HUSH_PIPELINE__ZONES__BUDGET__EPSILON``.
+    """
+    problems: list[Problem] = []
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and "__" in variable:
+            steps = variable.removeprefix(PREFIX).lower().split("__")
+            problems += _put(data, steps, Loose(environ[variable]), variable, origins)
+    for flag, value in flags.items():
+        if value is not None:
+            loose = Loose(value) if isinstance(value, str) else value
+            problems += _put(data, flag.split("."), loose, f"flag {flag}", origins)
+    return problems
+
+
+def _put(
+    data: dict[str, Any], steps: list[str], value: Any, origin: str, origins: Origins
+) -> Iterator[Problem]:
+    path: Path = ()
+    node: Any = data
+    for step in steps[:-1]:
+        name: str | int = step
+        if isinstance(node, dict):
+            node.setdefault(step, {})
+        elif isinstance(node, list) and (found := _element(node, step)) is not None:
+            name = found
+        else:
+            origins.overrides[(*path, step)] = origin
+            yield Problem((*path, step), _nowhere(node, step))
+            return
+        node = node[name]
+        path += (name,)
+    if not isinstance(node, dict):
+        origins.overrides[path] = origin
+        yield Problem(path, "is no table")
+        return
+    node[steps[-1]] = value
+    origins.overrides[(*path, steps[-1])] = origin
+
+
+def _element(elements: list[Any], step: str) -> int | None:
+    for place, element in enumerate(elements):
+        name = element.get("name") if isinstance(element, dict) else None
+        if step == str(place) or (isinstance(name, str) and _plain(name) == _plain(step)):
+            return place
+    return None
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "_").replace(".", "_")
+
+
+def _nowhere(node: Any, step: str) -> str:
+    if not isinstance(node, list):
+        return "is not inside a table"
+    names = [str(e["name"]) for e in node if isinstance(e, dict) and "name" in e]
+    return Reader().unknown(step, names, "name")
+
+
+def tables_of_names() -> dict[str, str]:
+    """For each setting that occurs in one kind of table only: that table."""
+    seen: dict[str, list[str]] = {}
+    for table, kind in tables():
+        for name in (f.name for f in fields(kind)):
+            seen.setdefault(name, []).append(table)
+    return {name: places[0] for name, places in seen.items() if len(places) == 1}
+
+
+def tables() -> list[tuple[str, type[Any]]]:
+    """Every kind of table with its name as a header in a file, outer ones first."""
+    found: list[tuple[str, type[Any]]] = []
+    _collect(Config, "", found)
+    return found
+
+
+def _collect(kind: type[Any], prefix: str, found: list[tuple[str, type[Any]]]) -> None:
+    hints = typing.get_type_hints(kind)
+    for setting in fields(kind):
+        for inner in _dataclasses(hints[setting.name]):
+            many = typing.get_origin(hints[setting.name]) is tuple
+            name = f"{prefix}{setting.name}"
+            tag = typing.get_type_hints(inner).get("kind")
+            label = f"[[{name}]]" if many else f"[{name}]"
+            suffix = f" kind = {get_args(tag)[0]!r}" if get_args(tag) else ""
+            found.append((label + suffix, inner))
+            _collect(inner, f"{name}.", found)
+
+
+def _dataclasses(hint: Any) -> list[type[Any]]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        return [hint]
+    return [kind for part in get_args(hint) for kind in _dataclasses(part)]

@@ -1,0 +1,212 @@
+"""The settings of a deployment, as frozen dataclasses. Their docstrings are the reference.
+
+Durations and instants are integer microseconds, numbers that privacy depends on are fractions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from .lines import Path
+from .pipeline import Paths, Pipeline
+from .read import Convert, Reader
+from .values import (
+    FIVE_MINUTES,
+    FIVE_SECONDS,
+    ONE_MINUTE,
+    QUARTER_SECOND,
+    TEN_SECONDS,
+    ZERO,
+    Addresses,
+    Duration,
+    FieldPath,
+    Name,
+    Partitions,
+    Port,
+    Secret,
+    TopicName,
+    span,
+    within,
+)
+
+
+def _read_format(reader: Reader, raw: Any, path: Path) -> str:
+    """The format of an input; what other engines read is refused in plain words."""
+    if raw in ("avro", "protobuf"):
+        advice = "is not supported: publish JSON records, or columnar frames"
+        raise reader.fail(path, f'"{raw}" {advice}')
+    return str(reader.read(Literal["json", "frame"], raw, path))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Who this is.
+
+    Attributes:
+        name: prefix of the ledger topic, `<name>.ledger.v1`, and of internal topics.
+    """
+
+    name: Name = "hush"
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """How to reach the cluster; one table for every client.
+
+    Attributes:
+        bootstrap: brokers, as `host:port` with commas between.
+        security_protocol: encryption and kind of login.
+        sasl_mechanism: how to log in, with a `SASL_…` protocol.
+        sasl_username: user to log in as.
+        sasl_password: never in the file: set `HUSH_KAFKA__SASL_PASSWORD`.
+        sasl_password_file: file that holds the password, if the variable is not set.
+        ssl_cafile: certificates of the authorities to trust, PEM; default: the system's.
+        ssl_certfile: certificate of this client (mutual TLS), PEM.
+        ssl_keyfile: private key of that certificate, PEM.
+        ssl_key_password: never in the file: set `HUSH_KAFKA__SSL_KEY_PASSWORD`.
+        ssl_check_hostname: whether a broker's certificate must carry its host name.
+    """
+
+    bootstrap: Addresses = "localhost:9092"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: str | None = None
+    sasl_password: Secret | None = None
+    sasl_password_file: str | None = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    ssl_key_password: Secret | None = None
+    ssl_check_hostname: bool = True
+
+
+@dataclass(frozen=True)
+class SecretFiles:
+    """Where the noise key lies. `HUSH_NOISE_KEY` and `HUSH_NOISE_KEY_FILE` go before it.
+
+    Attributes:
+        noise_key_file: file with the 32-byte key in hexadecimal or base64, relative to this file.
+    """
+
+    noise_key_file: str = "hush.key"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How workers run. None of it changes what a release contains, save `max_future_skew`.
+
+    Attributes:
+        data_dir: folder of the local tables; safe to delete, they are restored.
+        units_partitions: partitions of the topic re-partitioned by privacy unit; fixed at genesis.
+        cells_partitions: partitions of the topic of partial sums by key; fixed at genesis.
+        release_partitions: partitions of each release topic; fixed at genesis.
+        replication_factor: of topics that Hushstream creates; -1 is the cluster's default.
+        beat_interval: how often new records are made available to processing.
+        publish_delay: public pause between a trigger's time and its publication, to hide load.
+        max_clock_lead: a worker whose clock is further ahead of the broker's fires no trigger.
+        max_future_skew: records that are further ahead of the clock are set aside.
+        step_records: most records that one transaction covers.
+        step_bytes: most bytes that one fetch of a partition takes.
+        session_timeout: after this silence a worker counts as gone.
+        transaction_timeout: after this time the broker aborts an unfinished transaction.
+        trim_interval: how often applied partial sums are deleted from Kafka; "0s": never.
+        keep_units: whether re-partitioned events are kept, which `hush replay` needs.
+        block_cache_mb: memory of the tables' shared cache, MiB per process.
+        write_buffer_mb: memory of unflushed rows, MiB per table.
+        public_host: address on which public metrics, `/live` and `/ready` are served.
+        public_port: its port; 0 serves nothing.
+        operator_host: address of operator metrics, which are functions of raw data.
+        operator_port: its port; 0 serves nothing.
+        log_level: detail of the worker's log.
+    """
+
+    data_dir: str = "hush-data"
+    units_partitions: Partitions = 4
+    cells_partitions: Partitions = 4
+    release_partitions: Partitions = 1
+    replication_factor: Annotated[int, within(-1, 100)] = -1
+    beat_interval: Annotated[Duration, span("10ms", "1m")] = QUARTER_SECOND
+    publish_delay: Annotated[Duration, span("0s", "31d")] = ZERO
+    max_clock_lead: Annotated[Duration, span("100ms", "1h")] = FIVE_SECONDS
+    max_future_skew: Annotated[Duration, span("0s", "3650d")] = FIVE_MINUTES
+    step_records: Annotated[int, within(1, 1_000_000)] = 20_000
+    step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608
+    session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
+    transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
+    trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES
+    keep_units: bool = True
+    block_cache_mb: Annotated[int, within(1, 1_048_576)] = 64
+    write_buffer_mb: Annotated[int, within(1, 65_536)] = 16
+    public_host: str = "127.0.0.1"
+    public_port: Port = 9464
+    operator_host: str = "127.0.0.1"
+    operator_port: Port = 9465
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True)
+class Time:
+    """Where the event time of a record is.
+
+    Attributes:
+        format: `iso` text, a number (`epoch_s`, `epoch_ms`, `epoch_us`), or the Kafka `record`'s.
+        field: path of the field; none with `record`.
+        zone: time zone of ISO texts that name none.
+    """
+
+    format: Literal["iso", "epoch_s", "epoch_ms", "epoch_us", "record"]
+    field: FieldPath | None = None
+    zone: str = "UTC"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One raw topic and how its records are read. Paths into nested records are written a.b.c.
+
+    Attributes:
+        name: what pipelines call it.
+        topic: the raw topic.
+        unit: path, or list of paths, that names the privacy unit: whom or what is protected.
+        time: where the event time is.
+        format: one JSON object per record, or columnar `frame`s.
+        partitioner: how producers choose the partition by the unit as record key, if they do;
+            verified for each record, it saves re-partitioning.
+        on_error: what happens to a record that cannot be used: kept in the dead-letter topic,
+            dropped, or the worker stops.
+        dlq_payload: what copies of dead letters and late records hold: all, a keyed hash, nothing.
+        late: what happens to late and far-future records: dropped, or kept in a topic.
+        max_record_bytes: larger records count as bad.
+    """
+
+    name: Name
+    topic: TopicName
+    unit: Paths
+    time: Time
+    format: Annotated[Literal["json", "frame"], Convert(_read_format)] = "json"
+    partitioner: Literal["none", "murmur2", "crc32"] = "none"
+    on_error: Literal["dlq", "drop", "fail"] = "dlq"
+    dlq_payload: Literal["raw", "hash", "none"] = "raw"
+    late: Literal["drop", "topic"] = "drop"
+    max_record_bytes: Annotated[int, within(1, 104_857_600)] = 1_000_000
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole deployment.
+
+    Attributes:
+        deployment: who this is.
+        kafka: how to reach the cluster.
+        secret: where the noise key lies.
+        engine: how workers run.
+        input: raw topics.
+        pipeline: private releases.
+    """
+
+    deployment: Deployment = field(default_factory=Deployment)
+    kafka: Kafka = field(default_factory=Kafka)
+    secret: SecretFiles = field(default_factory=SecretFiles)
+    engine: Engine = field(default_factory=Engine)
+    input: tuple[Input, ...] = ()
+    pipeline: tuple[Pipeline, ...] = ()

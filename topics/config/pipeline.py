@@ -1,0 +1,303 @@
+"""The settings of one pipeline, as frozen dataclasses. Their docstrings are the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from ...mechanisms.registry import ENTRIES
+from ..names import releases_topic
+from .lines import Path
+from .read import Convert, Reader
+from .values import (
+    UNIX_EPOCH,
+    ZERO,
+    Delta,
+    Duration,
+    Epsilon,
+    FieldPath,
+    Instant,
+    Name,
+    TopicName,
+    ValueName,
+    above,
+    span,
+    within,
+)
+
+DEFAULT_MECHANISM = "histogram"
+
+Scalar = str | int | bool
+
+
+def _read_paths(reader: Reader, raw: Any, path: Path) -> tuple[str, ...]:
+    """One path, or a list of distinct ones."""
+    listed = [raw] if isinstance(raw, str) else raw
+    paths: tuple[str, ...] = reader.read(tuple[FieldPath, ...], listed, path)
+    if not paths or len(set(paths)) < len(paths):
+        raise reader.fail(path, "must be a path or a list of distinct paths")
+    return paths
+
+
+Paths = Annotated[tuple[str, ...], Convert(_read_paths)]
+
+
+def _read_public_keys(reader: Reader, raw: Any, path: Path) -> tuple[tuple[Scalar, ...], ...]:
+    """A list of keys; a key of one column may stand without brackets."""
+    listed = [[key] if isinstance(key, Scalar) else key for key in raw] if _is_list(raw) else raw
+    keys: tuple[tuple[Scalar, ...], ...] = reader.read(tuple[tuple[Scalar, ...], ...], listed, path)
+    return keys
+
+
+def _is_list(raw: Any) -> bool:
+    return isinstance(raw, list | tuple)
+
+
+def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, ...]:
+    """A list of aggregates; none for the keys alone."""
+    if raw == "keys":
+        return ()
+    if not _is_list(raw) or not raw:
+        raise reader.fail(path, 'must be "keys" or a list such as [{ kind = "count" }]')
+    aggregates: tuple[Aggregate, ...] = reader.read(tuple[Aggregate, ...], raw, path)
+    return aggregates
+
+
+def _read_mechanism(reader: Reader, raw: Any, path: Path) -> Mechanism:
+    """A mechanism of the registry with its own settings."""
+    if not isinstance(raw, dict):
+        raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
+    kind = raw.get("kind", DEFAULT_MECHANISM)
+    if kind not in ENTRIES:
+        raise reader.fail(
+            (*path, "kind"), f'"{kind}": ' + reader.unknown(kind, ENTRIES, "mechanism")
+        )
+    settings = {name: value for name, value in raw.items() if name != "kind"}
+    return Mechanism(kind, reader.table(ENTRIES[kind].parameters, settings, path))
+
+
+def _default_mechanism() -> Mechanism:
+    return Mechanism(DEFAULT_MECHANISM, ENTRIES[DEFAULT_MECHANISM].parameters())
+
+
+@dataclass(frozen=True)
+class Count:
+    """The number of records.
+
+    Attributes:
+        kind: `count`.
+        name: of the value in releases.
+    """
+
+    kind: Literal["count"] = "count"
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        return self.name or "count"
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of a numeric field, each value clipped first.
+
+    Attributes:
+        kind: `sum`.
+        field: path of the number.
+        low: smaller values count as this.
+        high: larger values count as this.
+        grid: values are rounded to multiples of this.
+        name: of the value in releases; default `sum_` and the field.
+    """
+
+    kind: Literal["sum"]
+    field: FieldPath
+    low: Fraction
+    high: Fraction
+    grid: Annotated[Fraction, above(0)] = Fraction(1)
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        return _label(self)
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a numeric field: a private sum divided by the private count.
+
+    Attributes:
+        kind: `mean`.
+        field: path of the number.
+        low: smaller values count as this.
+        high: larger values count as this.
+        grid: values are rounded to multiples of this.
+        name: of the value in releases; default `mean_` and the field.
+    """
+
+    kind: Literal["mean"]
+    field: FieldPath
+    low: Fraction
+    high: Fraction
+    grid: Annotated[Fraction, above(0)] = Fraction(1)
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        return _label(self)
+
+
+Aggregate = Count | Sum | Mean
+
+
+def _label(aggregate: Sum | Mean) -> str:
+    return aggregate.name or f"{aggregate.kind}_{aggregate.field.replace('.', '_')}"
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tumbling windows, of event time or of arrival.
+
+    Attributes:
+        length: of one window of event time.
+        horizon: instead of `length`: events belong to the micro-batch in which they arrive, and
+            after so many triggers the next window begins.
+        origin: a moment at which a window begins.
+    """
+
+    length: Annotated[Duration, span("1s", "3650d")] | None = None
+    horizon: Annotated[int, within(1, 100_000)] | None = None
+    origin: Instant = UNIX_EPOCH
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """When a window is released: the same number of times for every window.
+
+    Attributes:
+        every: at equal steps of the window; must divide its `length`.
+        cron: at the times of a cron rule, UTC, counted from the window's start.
+        count: with `cron`, how many of them belong to a window.
+    """
+
+    every: Annotated[Duration, span("1s", "3650d")] | None = None
+    cron: str | None = None
+    count: Annotated[int, within(1, 100_000)] | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a privacy unit pays at most, by adding or removing all of it.
+
+    Attributes:
+        epsilon: per unit and epoch.
+        delta: per unit and epoch.
+        limit_epsilon: over all epochs; further ones are refused.
+        limit_delta: over all epochs; further ones are refused.
+    """
+
+    epsilon: Epsilon
+    delta: Delta = Fraction(0)
+    limit_epsilon: Epsilon | None = None
+    limit_delta: Delta | None = None
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Which mechanism makes the releases private.
+
+    Attributes:
+        kind: its name; its other settings stand beside it, see the page of the mechanism.
+        parameters: those settings.
+    """
+
+    kind: str
+    parameters: Any
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is written for each trigger.
+
+    Attributes:
+        topic: where to; default `hush.<pipeline>.releases.v1`.
+        format: `rows` and one manifest, or `full` rows that repeat the manifest.
+        display: `non-negative` adds a field with negative values shown as 0.
+        confidence_level: of the error bars, which cover noise alone.
+    """
+
+    topic: TopicName | None = None
+    format: Literal["rows", "full"] = "rows"
+    display: Literal["raw", "non-negative"] = "raw"
+    confidence_level: Annotated[Fraction, within(0.5, 0.9999)] = Fraction(95, 100)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One private release of one input.
+
+    Attributes:
+        name: appears in topics and releases.
+        input: name of the input.
+        window: which events belong together.
+        triggers: when they are released.
+        budget: what a privacy unit pays.
+        key: paths of the columns that events are grouped by.
+        public_keys: list of all keys, if it is public; without it keys are found privately.
+        public_keys_file: file with that list: JSON, or one key per line.
+        aggregate: what is released per key: a list of counts, sums and means, or `"keys"` for
+            the keys alone.
+        inputs: for mechanisms other than `histogram`, path of each number that they read; default:
+            called like it. `value` is the aggregate's field, `time` the event time.
+        sign: path of a field that marks deletions (true, -1 or "delete").
+        unit_name: what a privacy unit is called in releases and the ledger.
+        neighbouring: two data sets are neighbours if one has one unit more.
+        epoch: windows that share one charge and one contribution bound; default: one window.
+        schedule: triggers by the clock, or by `hush trigger`.
+        lateness: wait this long after a trigger's moment for late records.
+        feedback_delay: triggers until a released key changes how its records are counted.
+        mechanism: how privacy is reached.
+        release: what is written.
+    """
+
+    name: Name
+    input: Name
+    window: Window
+    triggers: Triggers
+    budget: Budget
+    key: Paths = ()
+    public_keys: Annotated[tuple[tuple[Scalar, ...], ...] | None, Convert(_read_public_keys)] = None
+    public_keys_file: str | None = None
+    aggregate: Annotated[tuple[Aggregate, ...], Convert(_read_aggregates)] = (Count(),)
+    inputs: dict[str, FieldPath] = field(default_factory=dict)
+    sign: FieldPath | None = None
+    unit_name: str = "unit"
+    neighbouring: Literal["add_remove"] = "add_remove"
+    epoch: Annotated[Duration, span("1s", "36500d")] | None = None
+    schedule: Literal["wall", "external"] = "wall"
+    lateness: Annotated[Duration, span("0s", "366d")] = ZERO
+    feedback_delay: Annotated[int, within(0, 1000)] = 1
+    mechanism: Annotated[Mechanism, Convert(_read_mechanism)] = field(
+        default_factory=_default_mechanism
+    )
+    release: Release = field(default_factory=Release)
+
+    @property
+    def release_topic(self) -> str:
+        """Output topic, by default named after the pipeline."""
+        return self.release.topic or releases_topic(self.name)
+
+    @property
+    def epoch_length(self) -> int:
+        """Microseconds of an epoch; a multiple of the window's length."""
+        return self.epoch or self.window_length
+
+    @property
+    def window_length(self) -> int:
+        """Microseconds from the start of a window to its end by the schedule."""
+        given = self.window
+        return given.length or (given.horizon or 1) * (self.triggers.every or 0)

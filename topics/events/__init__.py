@@ -1,0 +1,1 @@
+"""Raw records to columns: JSON and frames, paths, types, times, keys."""

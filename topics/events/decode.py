@@ -1,0 +1,336 @@
+"""Raw records to typed columns: one precise reason per bad record, no payload in any message.
+
+A decoder is built once per input from the union of the fields that its pipelines use; each
+record is decoded once, whatever the number of pipelines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.contract import I64, Mechanism, compact
+from ...mechanisms.keys import Keys
+from .keys import numbered
+from .times import FACTORS, LATEST, fits, iso, scale, scaled
+from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
+
+MAX_UNIT = 4096  # bytes of one encoded unit
+
+Bad = dict[int, str]  # row -> reason, a word from `REASONS`
+
+REASONS = (
+    "null",
+    "oversized",
+    "malformed",
+    "wrong_type",
+    "missing_unit",
+    "huge_unit",
+    "missing_time",
+    "bad_time",
+    "missing_key",
+    "empty_key",
+    "huge_key",
+    "missing_value",
+    "not_finite",
+    "bad_sign",
+    "wrong_partition",
+)
+
+
+class Raw(NamedTuple):
+    """One record of a raw topic."""
+
+    offset: int
+    timestamp: int  # milliseconds
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True)
+class Column:
+    """A numeric field with its clipping interval and public grid."""
+
+    field: str
+    low: Fraction
+    high: Fraction
+    grid: Fraction
+
+
+@dataclass(frozen=True)
+class InputFields:
+    """How an input's records are read.
+
+    Attributes:
+        time: path of the event time, or None for the record's own timestamp.
+        time_format: "iso", "epoch_s", "epoch_ms", "epoch_us" or "record".
+        zone: of ISO times without an offset.
+        unit: paths that together name the privacy unit.
+    """
+
+    time: str | None
+    time_format: str
+    zone: str
+    unit: tuple[str, ...]
+    max_record_bytes: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class PipelineFields:
+    """What a pipeline reads of each record."""
+
+    key: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    sign: str | None = None  # "delete" where this field is true, -1 or "delete"
+    inputs: Mapping[str, str] | None = None  # numeric inputs of the mechanism -> path
+    allowed: frozenset[bytes] | None = None  # the public key list; other keys are dropped
+
+
+class View(NamedTuple):
+    """What one pipeline sees: rows of the decoded records, in log order."""
+
+    rows: NDArray[np.intp]  # (n,) rows of the record list
+    keys: Keys  # (k,) distinct
+    key: NDArray[np.intp]  # (n,)
+    value: I64  # (n, c)
+    sign: NDArray[np.int8]  # (n,)
+    bad: Bad  # rows that this pipeline cannot use
+
+
+class Decoded(NamedTuple):
+    """All records of a list; ``bad`` rows are absent from every view."""
+
+    time: I64  # (N,) microseconds; undefined in bad rows
+    unit: list[Any]  # (N,) hashable unit values; None in bad rows
+    views: tuple[View, ...]
+    bad: Bad
+
+
+class Decoder:
+    """Typed decoding of JSON events, one record at a time, into columns."""
+
+    def __init__(
+        self,
+        fields: InputFields,
+        pipelines: Sequence[PipelineFields],
+        mechanisms: Sequence[Mechanism],
+    ) -> None:
+        self._fields = fields
+        self._pipelines = tuple(pipelines)
+        self._mechanisms = tuple(mechanisms)
+        self._zone = ZoneInfo(fields.zone)
+        paths = paths_of(fields, pipelines)
+        tree = tree_of(paths)
+        self._decode = msgspec.json.Decoder(define(tree)).decode
+        self._kinds = paths
+        self._get = {path: getter(path, tree) for path in paths}
+
+    def decode(self, records: Sequence[Raw]) -> Decoded:
+        """Decode a list of records; never raises for what a record contains."""
+        values = [r.value for r in records]
+        events, bad = self._parse(values)
+        time = self._times(events, records, bad)
+        unit = self._units(events, values, bad)
+        views = tuple(
+            self._view(p, m, events, time, bad)
+            for p, m in zip(self._pipelines, self._mechanisms, strict=True)
+        )
+        return Decoded(time, unit, views, bad)
+
+    def _parse(self, values: list[Any]) -> tuple[list[Any], Bad]:
+        try:
+            if max(map(len, values), default=0) <= self._fields.max_record_bytes:
+                return list(map(self._decode, values)), {}
+        except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
+            pass  # at least one bad record: find out which, one by one
+        bad: Bad = {}
+        return [self._parse_one(row, value, bad) for row, value in enumerate(values)], bad
+
+    def _parse_one(self, row: int, value: bytes | None, bad: Bad) -> Any:
+        if value is None:
+            bad[row] = "null"
+        elif len(value) > self._fields.max_record_bytes:
+            bad[row] = "oversized"
+        else:
+            try:
+                return self._decode(value)
+            except msgspec.ValidationError:
+                bad[row] = "wrong_type"
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                bad[row] = "malformed"
+        return None
+
+    def _column(
+        self, path: str, role: str, events: list[Any], bad: Bad, own: Bad | None = None
+    ) -> list[Any]:
+        """Values of a path; a type that only another role of the field allows is a fault."""
+        get = self._get[path]
+        try:
+            values = list(map(get, events))
+        except AttributeError:  # a bad record, or a parent that is null
+            values = [safely(get, e) for e in events]
+        if self._kinds[path] != ROLES[role]:
+            wanted = types_of(role)
+            for row, value in enumerate(values):
+                if value is not None and type(value) not in wanted:
+                    values[row] = None
+                    if row not in bad:
+                        (bad if own is None else own).setdefault(row, "wrong_type")
+        return values
+
+    def _times(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> I64:
+        how = self._fields.time_format
+        if how == "record":
+            values: list[Any] = [r.timestamp for r in records]
+        else:
+            role = "text" if how == "iso" else "number"
+            values = self._column(self._fields.time or "", role, events, bad)
+        if how in FACTORS and (quick := scale(values, FACTORS[how])) is not None:
+            return quick
+        convert = iso(self._zone) if how == "iso" else scaled(FACTORS[how])
+        out = np.zeros(len(events), np.int64)
+        try:
+            out[:] = [convert(v) for v in values]
+            wrong = np.flatnonzero((out < 0) | (out >= LATEST))
+        except (TypeError, ValueError, OverflowError):
+            wrong = np.array([r for r, v in enumerate(values) if not fits(convert, v, out, r)])
+        for row in wrong.tolist():
+            bad.setdefault(row, "missing_time" if values[row] is None else "bad_time")
+        return out
+
+    def _units(self, events: list[Any], values: list[Any], bad: Bad) -> list[Any]:
+        columns = [self._column(path, "unit", events, bad) for path in self._fields.unit]
+        units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        # A short record cannot hold a huge unit.
+        small = max(map(len, filter(None, values)), default=0) <= MAX_UNIT
+        if small and len(columns) == 1 and None not in units:
+            return units
+        for row, parts in enumerate(zip(*columns, strict=True)):
+            if None in parts:
+                bad.setdefault(row, "missing_unit")
+            elif not small and sum(len(str(v).encode()) for v in parts) > MAX_UNIT:
+                bad.setdefault(row, "huge_unit")
+        return units
+
+    def _view(
+        self, p: PipelineFields, m: Mechanism, events: list[Any], time: I64, bad: Bad
+    ) -> View:
+        own: Bad = {}
+        value = self._values(p, events, bad, own)
+        sign = self._signs(p, events, bad, own)
+        if m.inputs:
+            return self._encoded(p, m, events, time, (bad, own), sign)
+        keys, key = self._keys(p, events, bad, own)
+        rows = _good(len(events), bad, own)
+        if p.allowed is not None:
+            listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
+            rows = rows[listed[key[rows]]]
+        if len(rows) == len(events):
+            return View(rows, keys, key, value, sign, own)
+        used, key = compact(key[rows], len(keys))
+        return View(rows, keys.take(used), key, value[rows], sign[rows], own)
+
+    def _keys(
+        self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad
+    ) -> tuple[Keys, NDArray[np.intp]]:
+        columns = [self._column(path, "key", events, bad, own) for path in p.key]
+        keys, key, wrong = numbered(columns, len(events))
+        for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
+            if row not in bad:
+                own.setdefault(row, wrong[int(key[row])])
+        return keys, key
+
+    def _values(self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad) -> I64:
+        out = np.zeros((len(events), len(p.columns)), np.int64)
+        for place, column in enumerate(p.columns):
+            floats = self._floats(column.field, events, bad, own)
+            clipped = np.clip(floats, float(column.low), float(column.high))
+            out[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
+        return out
+
+    def _floats(self, path: str, events: list[Any], bad: Bad, own: Bad) -> NDArray[np.float64]:
+        values = self._column(path, "number", events, bad, own)
+        try:
+            floats = np.array([math.nan if v is None else v for v in values], np.float64)
+        except OverflowError:  # an integer beyond every float
+            floats = np.array([_float(v) for v in values], np.float64)
+        for row in np.flatnonzero(~np.isfinite(floats)).tolist():
+            if row not in bad:
+                own.setdefault(row, "missing_value" if values[row] is None else "not_finite")
+            floats[row] = 0.0
+        return floats
+
+    def _signs(self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad) -> NDArray[np.int8]:
+        out = np.ones(len(events), np.int8)
+        if p.sign is None:
+            return out
+        for row, value in enumerate(self._column(p.sign, "sign", events, bad, own)):
+            sign = _sign(value)
+            if sign is None and row not in bad:
+                own.setdefault(row, "bad_sign")
+            out[row] = sign or 1
+        return out
+
+    def _encoded(
+        self,
+        p: PipelineFields,
+        m: Mechanism,
+        events: list[Any],
+        time: I64,
+        faults: tuple[Bad, Bad],
+        sign: NDArray[np.int8],
+    ) -> View:
+        bad, own = faults
+        columns: dict[str, NDArray[Any]] = {}
+        for name in m.inputs:
+            path = (p.inputs or {}).get(name, name)
+            is_time = name == "time" and path not in self._get
+            columns[name] = time if is_time else self._floats(path, events, bad, own)
+        rows = _good(len(events), bad, own)
+        encoded = m.encode({name: column[rows] for name, column in columns.items()})
+        keep = np.flatnonzero(encoded.keep)
+        used, key = np.unique(encoded.key[keep], return_inverse=True)
+        rows = rows[keep]
+        value = encoded.value[keep]
+        return View(rows, encoded.keys.take(used), key.astype(np.intp), value, sign[rows], own)
+
+
+def _float(value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf
+
+
+_SIGNS: dict[Any, int] = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}
+
+
+def _sign(value: Any) -> int | None:
+    if isinstance(value, bool):  # "deleted": true
+        return -1 if value else 1
+    return None if isinstance(value, float) else _SIGNS.get(value)
+
+
+def _good(n: int, *faults: Bad) -> NDArray[np.intp]:
+    good = np.ones(n, bool)
+    for bad in faults:
+        good[list(bad)] = False
+    return np.flatnonzero(good)
+
+
+def utc(microseconds: int) -> str:
+    """ISO text of a time, for records that people read."""
+    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    rest = microseconds % 1_000_000
+    return f"{text}.{rest:06d}Z" if rest else f"{text}Z"

@@ -1,0 +1,56 @@
+"""Event times as microseconds since 1970: ISO texts with zones, or scaled numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, tzinfo
+from typing import Any
+
+import numpy as np
+
+from ...mechanisms.contract import I64
+
+LATEST = 253_402_300_800_000_000  # microseconds: the year 10000
+FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "record": 1_000}
+
+
+def fits(convert: Callable[[Any], int], value: Any, out: I64, row: int) -> bool:
+    """Convert one value into its row; False if it is no time between 1970 and 9999."""
+    try:
+        out[row] = convert(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return bool(0 <= out[row] < LATEST)
+
+
+def iso(zone: tzinfo) -> Callable[[Any], int]:
+    """A converter of ISO texts; ``zone`` is that of texts that name none."""
+    parse = datetime.fromisoformat
+
+    def convert(value: Any) -> int:
+        moment = parse(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone)
+        return round(moment.timestamp() * 1_000_000)
+
+    return convert
+
+
+def scaled(factor: int) -> Callable[[Any], int]:
+    """A converter of numbers, integers exactly."""
+
+    def convert(value: Any) -> int:
+        return value * factor if type(value) is int else round(value * factor)
+
+    return convert
+
+
+def scale(values: list[Any], factor: int) -> I64 | None:
+    """All times at once where every one is an integer in range; else None."""
+    try:
+        times = np.array(values)
+    except (ValueError, OverflowError):
+        return None
+    if times.dtype != np.int64 or (times < 0).any() or (times >= LATEST // factor).any():
+        return None
+    return times * factor

@@ -1,0 +1,101 @@
+"""The typed struct behind an input: what may stand at each path that some pipeline reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...errors import ConfigError
+
+if TYPE_CHECKING:
+    from .decode import InputFields, PipelineFields
+
+
+ROLES = {
+    "text": {"str"},
+    "number": {"number"},
+    "unit": {"str", "int"},
+    "key": {"str", "int", "bool"},
+    "sign": {"str", "int", "bool"},
+}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "bool": (bool,), "number": (int, float),
+}  # fmt: skip
+
+
+def types_of(role: str) -> frozenset[type]:
+    """The Python types that a value in some role may have."""
+    return frozenset(kind for name in ROLES[role] for kind in _TYPES[name])
+
+
+def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[str, set[str]]:
+    """Every path with the kinds of values that it may hold."""
+    paths: dict[str, set[str]] = {}
+    if fields.time is not None and fields.time_format != "record":
+        role = "text" if fields.time_format == "iso" else "number"
+        paths.setdefault(fields.time, set()).update(ROLES[role])
+    for path in fields.unit:
+        paths.setdefault(path, set()).update(ROLES["unit"])
+    for pipeline in pipelines:
+        for path in pipeline.key:
+            paths.setdefault(path, set()).update(ROLES["key"])
+        for path in [c.field for c in pipeline.columns] + list((pipeline.inputs or {}).values()):
+            paths.setdefault(path, set()).update(ROLES["number"])
+        if pipeline.sign is not None:
+            paths.setdefault(pipeline.sign, set()).update(ROLES["sign"])
+    return paths
+
+
+_KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool, "number": int | float}
+
+
+def tree_of(paths: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Nested field names with the type of each leaf; fields not named are skipped unparsed."""
+    tree: dict[str, Any] = {}
+    for path, kinds in paths.items():
+        node = tree
+        *parents, leaf = path.split(".")
+        for parent in parents:
+            node = node.setdefault(parent, {})
+            if not isinstance(node, dict):
+                raise ConfigError(f"field {path!r}: {parent!r} is used as a value elsewhere")
+        if isinstance(node.get(leaf), dict):
+            raise ConfigError(f"field {path!r} is used as a parent of other fields elsewhere")
+        kind: Any = None
+        for name in sorted(kinds):
+            kind = _KINDS[name] if kind is None else kind | _KINDS[name]
+        node[leaf] = kind | None
+    return tree
+
+
+def define(tree: Mapping[str, Any]) -> Any:
+    """The struct of a tree; it is decoded to positional names, whatever JSON calls the fields."""
+    fields = []
+    names = {}
+    for place, (name, kind) in enumerate(tree.items()):
+        # Field names of JSON need not be identifiers.
+        names[f"f{place}"] = name
+        nested = define(kind) | None if isinstance(kind, dict) else kind
+        fields.append((f"f{place}", nested, None))
+    return msgspec.defstruct("Event", fields, rename=names, gc=False)
+
+
+def getter(path: str, tree: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Read a path of a decoded event; AttributeError where a parent is null."""
+    places = []
+    node: Any = tree
+    for step in path.split("."):
+        places.append(f"f{list(node).index(step)}")
+        node = node[step]
+    return attrgetter(".".join(places))
+
+
+def safely(get: Callable[[Any], Any], event: Any) -> Any:
+    """The value of a path, None where the event or a parent is not there."""
+    try:
+        return get(event)
+    except AttributeError:
+        return None
