@@ -11,7 +11,7 @@ import traceback
 import click
 
 from ...errors import BudgetError, ConfigError, HushError, LedgerError, ParameterError
-from ..worker import redaction as discreet
+from ..worker import redaction
 
 COMMANDS = {  # in the order of the help
     "init": "init",
@@ -58,7 +58,7 @@ def hush(verbose: bool) -> None:
     Begin with `hush demo`, or with `hush init` for a deployment of your own.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(discreet.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(redaction.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
     logging.getLogger("hushstream").setLevel(logging.DEBUG if verbose else logging.NOTSET)
 
@@ -73,7 +73,7 @@ def exit_code(error: HushError) -> int:
 def main(args: list[str] | None = None) -> None:
     """Entry point of ``hush``."""
     try:
-        with discreet.hooks():
+        with redaction.hooks():
             # Commands return nothing: a number is the code of a command that left early.
             code = hush.main(args, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -94,9 +94,9 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, HushError):
         click.echo(f"hush: {error}", err=True)
         return exit_code(error)
-    if discreet.quoting():
+    if redaction.quoting():
         traceback.print_exception(error)
-    click.echo(f"hush: {discreet.told(error)}", err=True)
+    click.echo(f"hush: {redaction.told(error)}", err=True)
     return 1
 
 

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 from hushstream.agents.cli.group import main
-from hushstream.agents.worker import redaction as discreet
+from hushstream.agents.worker import redaction
 from hushstream.agents.worker.metrics import PublicMetrics
 from hushstream.agents.worker.worker import Worker
 from hushstream.errors import HushError
@@ -48,7 +48,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], io.String
     def at(level: int) -> io.StringIO:
         out = io.StringIO()
         handler = logging.StreamHandler(out)
-        handler.setFormatter(discreet.Formatter("%(levelname)s %(message)s"))
+        handler.setFormatter(redaction.Formatter("%(levelname)s %(message)s"))
         handlers.append(handler)
         logging.getLogger().addHandler(handler)
         logger.setLevel(level)
@@ -88,7 +88,7 @@ def test_a_worker_tells_the_text_of_our_own_errors(lines):
         out = lines(level)
         bare_worker().fail(HushError("the ledger is gone"))
         assert out.getvalue() == "ERROR the ledger is gone\n"
-    assert "no module x (ImportError outside" in discreet.told(ImportError("no module x"))
+    assert "no module x (ImportError outside" in redaction.told(ImportError("no module x"))
 
 
 def test_errors_in_logs_of_libraries_are_veiled(lines):
@@ -102,9 +102,11 @@ def test_errors_in_logs_of_libraries_are_veiled(lines):
     task.set_exception(error)
     faust.error("lost %r", task)
     assert task.exception() is error  # or the loop would tell it once more
-    discreet.on_loop_error(loop, {"message": "never retrieved", "exception": error, "future": task})
+    redaction.on_loop_error(
+        loop, {"message": "never retrieved", "exception": error, "future": task}
+    )
     loop.close()
-    with discreet.hooks():
+    with redaction.hooks():
         thread = threading.Thread(target=lambda: (_ for _ in ()).throw(error))
         thread.start()
         thread.join()
@@ -130,8 +132,8 @@ def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
 
 BUG = """
 import logging, sys, threading
-from hushstream.agents import cli_init
-from hushstream.agents.cli import main
+from hushstream.agents.cli import init
+from hushstream.agents.cli.group import main
 
 def bug():
     try:
@@ -145,7 +147,7 @@ def bug():
         thread.join()
         raise
 
-cli_init.code_version = bug
+init.code_version = bug
 main([*sys.argv[1:], "version"])
 """
 

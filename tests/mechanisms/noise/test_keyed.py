@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms import noise as module
 from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import (
@@ -32,6 +31,7 @@ from hushstream.mechanisms.noise import (
     zero,
 )
 from hushstream.mechanisms.noise import _grid as grid
+from hushstream.mechanisms.noise import keyed as module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray

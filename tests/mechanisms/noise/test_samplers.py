@@ -8,9 +8,9 @@ from math import isqrt
 
 import numpy as np
 import pytest
-from hushstream.mechanisms import noise
 from hushstream.mechanisms.noise import _samplers as samplers
 from hushstream.mechanisms.noise import _tables as tables
+from hushstream.mechanisms.noise import keyed as noise
 from hushstream.mechanisms.noise._samplers import Sampler
 from hushstream.mechanisms.noise._tables import Table
 from hypothesis import given, settings
