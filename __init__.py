@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .agents.deployment.compile import compile_config
     from .agents.offline.simulate import simulate
-    from .client import Client, ReportStore, Survey
+    from .client import Budget, Client, ReportStore, Survey
     from .errors import (
         BrokerError,
         BudgetError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "BrokerError": ".errors",
+    "Budget": ".client",
     "BudgetError": ".errors",
     "Client": ".client",
     "ConfigError": ".errors",
@@ -54,6 +55,7 @@ _WHERE = {
 
 __all__ = [
     "BrokerError",
+    "Budget",
     "BudgetError",
     "Client",
     "ConfigError",

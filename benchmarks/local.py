@@ -30,7 +30,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from hushstream.client import Client, ReportStore, Survey
+from hushstream.client import Budget, Client, ReportStore, Survey
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.testing import Memory, Trace
@@ -199,7 +199,7 @@ def device_speed(reports: int) -> float:
     """Reports per second of one device, store in memory."""
     survey = Survey(Fraction(1), Fraction(1440), "benchmark", reports=reports)
     survey.square_wave, survey.hybrid  # noqa: B018 - the tables are made once
-    with ReportStore(":memory:") as store:
+    with ReportStore(":memory:", Budget(Fraction(reports))) as store:
         client = Client(survey, store)
         begin = time.perf_counter()
         for slot in range(reports):

@@ -6,7 +6,7 @@ no broker, no NumPy, nothing. Device and aggregator therefore share the very sam
 
 >>> from fractions import Fraction
 >>> survey = Survey(epsilon=Fraction(1), bound=Fraction(100), salt="2031-spring")
->>> with ReportStore(":memory:") as store:
+>>> with ReportStore(":memory:", Budget(Fraction(10))) as store:
 ...     client = Client(survey, store)
 ...     first = client.report("alice", slot=1, value=40, theta=512)
 ...     first == client.report("alice", slot=1, value=41, theta=512)  # a retry: the same bytes
@@ -16,10 +16,11 @@ True
 from .channels import Hybrid, TwoPoint, Window, exp_above, exp_below
 from .report import Client, Report, parse, published_threshold
 from .sampling import below
-from .store import ReportStore
+from .store import Budget, ReportStore
 from .survey import ReportError, Survey
 
 __all__ = [
+    "Budget",
     "Client",
     "Hybrid",
     "Report",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from .sampling import Below, below
@@ -36,7 +38,8 @@ class Client:
     """Makes each report once and hands out the same bytes ever after.
 
     Guarantee: epsilon-local differential privacy per report, ``reports * epsilon`` per user and
-    period; the store refuses a user's next slot when all reports of its period have been made.
+    period, and over all surveys together the budget of the store, which refuses a user's next slot
+    when all reports of its period have been made or the budget does not suffice.
     """
 
     survey: Survey
@@ -55,8 +58,8 @@ class Client:
                 the range group does not use it.
 
         Raises:
-            ReportError: a bad argument, a value group without threshold, or no report left in
-                the slot's period.
+            ReportError: a bad argument, a value group without threshold, no report left in the
+                slot's period, or the device's budget does not suffice.
         """
         if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < SLOTS:
             raise ReportError(f"slot = {slot!r}: must be an integer from 0 to 2^32 - 1")
@@ -77,22 +80,44 @@ class Client:
         return Report(user, slot, group, theta, code)
 
 
-def published_threshold(payload: bytes | str, survey: Survey) -> int | None:
+def published_threshold(
+    record: bytes | str | Mapping[str, Any], survey: Survey, slot: int | None = None
+) -> int | None:
     """The threshold step that a record of the release topic tells devices, if it is one that does.
 
     Any record may be given: rows, manifests before the warm-up and those of another survey tell
-    nothing. Privacy does not depend on what it says: a report costs epsilon whatever theta is.
+    nothing. Privacy does not depend on what it says: a report costs epsilon whatever theta is. But
+    a report counts only in the window that its threshold was published for.
+
+    Args:
+        record: as it was read, or decoded already.
+        survey: what the device was given.
+        slot: what is to be reported about, in seconds since 1970: the manifest of a window that
+            it does not lie in tells nothing either. None: any window's will do.
 
     Returns:
         A step from 1 to ``survey.buckets``, or None.
+
+    Raises:
+        ReportError: ``record`` is none: neither bytes, text nor a mapping.
     """
+    if not isinstance(record, bytes | bytearray | str | Mapping):
+        kind = type(record).__name__
+        raise ReportError(f"record = {kind}: must be bytes, text, or the mapping decoded from them")
     try:
-        public = json.loads(payload)["public"]
-        ((number,), (theta,)) = public["survey"], public["theta"]
+        body = record if isinstance(record, Mapping) else json.loads(record)
+        ((number,), (theta,)) = body["public"]["survey"], body["public"]["theta"]
+        theirs = number == survey.number and (slot is None or _within(body["window"], slot))
     except (ValueError, TypeError, KeyError):
         return None
     fits = type(theta) is int and 1 <= theta <= survey.buckets
-    return theta if fits and number == survey.number else None
+    return theta if fits and theirs else None
+
+
+def _within(window: Mapping[str, str], slot: int) -> bool:
+    """Whether a time in seconds lies in a manifest's window."""
+    start, end = (datetime.fromisoformat(window[name]).timestamp() for name in ("start", "end"))
+    return start <= slot < end
 
 
 def _encode(survey: Survey, report: Report) -> bytes:

@@ -1,4 +1,8 @@
-"""Exact integers from the operating system's randomness: no floats, no modulo bias."""
+"""Exact integers from the operating system's randomness: no floats, no modulo bias.
+
+What is drawn never depends on a value: a device that reports draws from the same ranges in the
+same order, whatever it reports. (Python's arithmetic itself takes longer with longer numbers.)
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from secrets import randbits
 
 Below = Callable[[int], int]
 
+PARTS = 1 << 64  # of a unit, to which `round_randomly` brings its argument first
+
 
 def below(n: int) -> int:
-    """A uniform integer in 0..n-1, by rejection; the number of attempts says nothing of a value.
+    """A uniform integer in 0..n-1, by rejection; how many attempts it takes depends on n alone.
 
     Raises:
         ValueError: n is not positive.
@@ -24,6 +30,10 @@ def below(n: int) -> int:
 
 
 def round_randomly(exact: Fraction, uniform: Below = below) -> int:
-    """Floor or ceiling of ``exact`` such that the mean is ``exact``, exactly."""
-    whole, rest = divmod(exact.numerator, exact.denominator)
-    return whole + int(uniform(exact.denominator) < rest)
+    """An integer next to ``exact`` whose mean is ``exact`` to within 2^-65.
+
+    ``exact`` becomes a multiple of 2^-64 first. An exact mean would take a draw as long as the
+    denominator, which a value chooses; this is one draw of 64 bits, never refused, for any value.
+    """
+    whole, rest = divmod(round(exact * PARTS), PARTS)
+    return whole + int(uniform(PARTS) < rest)

@@ -1,73 +1,201 @@
-"""Reports that have been made, kept so that a retry sends the same bytes.
+"""Reports that have been made, kept so that a retry sends the same bytes; and what they cost.
 
 Fresh noise on every attempt would average out, so a report is written down, durably, before its
-first byte leaves the device, and whatever is found there is sent.
+first byte leaves the device, and whatever is found there is sent. A survey comes from somebody
+else, who may think of another one every day: what all of them together may draw from a device is
+for its owner to say, and is kept in the same file.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from .survey import ReportError, Survey
+from .survey import ReportError, Survey, exact
 
-_TABLE = """CREATE TABLE IF NOT EXISTS report (
+DAY = 86_400
+_BEGINNING = -(1 << 62)
+
+_REPORTS = """CREATE TABLE IF NOT EXISTS report (
     survey TEXT NOT NULL, user TEXT NOT NULL, slot INTEGER NOT NULL,
-    epsilon TEXT NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (survey, user, slot)
+    epsilon TEXT NOT NULL, bytes BLOB NOT NULL, made INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (survey, user, slot)
 ) WITHOUT ROWID"""
+_BUDGET = """CREATE TABLE IF NOT EXISTS budget (
+    one INTEGER PRIMARY KEY CHECK (one = 1), epsilon TEXT NOT NULL, days INTEGER NOT NULL
+)"""
+_INDEX = "CREATE INDEX IF NOT EXISTS report_made ON report (made, epsilon)"
+_AGE = "ALTER TABLE report ADD COLUMN made INTEGER NOT NULL DEFAULT 0"
 _FIND = "SELECT bytes FROM report WHERE survey = ? AND user = ? AND slot = ?"
 _COUNT = "SELECT count(*) FROM report WHERE survey = ? AND user = ? AND slot >= ? AND slot < ?"
-_ADD = "INSERT INTO report VALUES (?, ?, ?, ?, ?)"
+_ADD = "INSERT INTO report VALUES (?, ?, ?, ?, ?, ?)"
+_COSTS = "SELECT epsilon, count(*) FROM report WHERE made >= ? GROUP BY epsilon"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a device may spend on all surveys together.
+
+    Attributes:
+        epsilon: sum of epsilon over all reports, positive.
+        days: any so many days, by the device's own clock, have that sum; 0: all days together.
+    """
+
+    epsilon: Fraction
+    days: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", exact(self.epsilon))
+        if self.epsilon <= 0:
+            raise ReportError(f"budget: epsilon = {self.epsilon}: must be positive")
+        if isinstance(self.days, bool) or not isinstance(self.days, int) or self.days < 0:
+            raise ReportError(f"budget: days = {self.days!r}: must be a whole number, 0 for ever")
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon} " + (f"in {self.days} days" if self.days else "for ever")
 
 
 class ReportStore:
-    """One SQLite file of reports by (survey, user, slot); safe for several processes.
+    """One SQLite file of the reports of one person's device; safe for several processes.
 
-    It holds perturbed reports only, never a value. Losing it means that a repeated report is
-    perturbed anew and costs its epsilon again: keep it as long as a slot may be retried.
+    Guarantee: the reports in the file cost at most the budget, whatever surveys were answered and
+    whatever user names they were answered under. A report and its cost are one transaction.
+
+    The file holds perturbed reports only, never a value. Losing it means that a repeated report is
+    perturbed anew and costs its epsilon again, and that the budget begins anew: keep it.
 
     Args:
         path: the file, created if need be; ``":memory:"`` is for tests alone.
+        budget: of the device. A new file needs one and keeps it; later it may be left out.
+        clock: the device's time in seconds; what has been stored never lets it go back.
+
+    Raises:
+        ReportError: the file has no budget and none is given, or another one: see `change`.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        budget: Budget | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
         self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
         self._db.execute("PRAGMA synchronous = EXTRA")  # on disk, directory entry included
-        self._db.execute(_TABLE)
+        try:
+            with self._alone():
+                self._prepare()
+                self._agree(budget)
+        except BaseException:
+            self._db.close()
+            raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One transaction; nobody else can write at the same time."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _prepare(self) -> None:
+        self._db.execute(_REPORTS)
+        self._db.execute(_BUDGET)
+        if "made" not in {name for _, name, *_ in self._db.execute("PRAGMA table_info(report)")}:
+            self._db.execute(_AGE)  # a file of the first version: when is unknown, so it was now
+            self._db.execute("UPDATE report SET made = ?", (int(self._clock()),))
+        self._db.execute(_INDEX)
+
+    def _agree(self, budget: Budget | None) -> None:
+        kept = self._kept()
+        if kept is None and budget is None:
+            raise ReportError(
+                "budget = None: a new file needs to be told what its device may spend"
+            )
+        if kept is None:
+            self._keep(budget)
+        elif budget not in (None, kept):
+            raise ReportError(
+                f"budget = {budget}: this file's is {kept}; change() changes it, for good"
+            )
+
+    def _kept(self) -> Budget | None:
+        row = self._db.execute("SELECT epsilon, days FROM budget").fetchone()
+        return None if row is None else Budget(Fraction(row[0]), row[1])
+
+    def _keep(self, budget: Budget | None) -> None:
+        if budget is not None:
+            row = (str(budget.epsilon), budget.days)
+            self._db.execute("INSERT OR REPLACE INTO budget VALUES (1, ?, ?)", row)
+
+    @property
+    def budget(self) -> Budget:
+        """What the device may spend, as the file has it."""
+        kept = self._kept()
+        if kept is None:
+            raise ReportError("budget: the file has lost it; change() gives it another")
+        return kept
+
+    def change(self, budget: Budget) -> None:
+        """Give the device another budget: its owner's decision, never a survey's."""
+        with self._alone():
+            self._keep(budget)
 
     def once(self, survey: Survey, user: str, slot: int, make: Callable[[], bytes]) -> bytes:
         """The stored report of this slot, or else the one that ``make`` returns, stored first.
 
         Raises:
-            ReportError: the user has made all reports of the slot's period already.
+            ReportError: the user has made all reports of the slot's period already, or the
+                device's budget does not suffice.
         """
-        self._db.execute("BEGIN IMMEDIATE")  # nobody else can make one at the same time
-        try:
+        with self._alone():
             known = self._db.execute(_FIND, (survey.digest, user, slot)).fetchone()
-            if known is None:
-                known = (self._add(survey, user, slot, make),)
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
-        return bytes(known[0])
+            report = known[0] if known else self._add(survey, user, slot, make)
+        return bytes(report)
 
     def _add(self, survey: Survey, user: str, slot: int, make: Callable[[], bytes]) -> bytes:
         period = survey.period_of(slot)
         made = self._db.execute(_COUNT, (survey.digest, user, *period)).fetchone()[0]
         if made >= survey.reports:
             raise ReportError(f"reports = {survey.reports}: this user has made them all")
+        now, budget = self._now(), self.budget
+        if (cost := self._cost(budget, now)) + survey.epsilon > budget.epsilon:
+            raise ReportError(
+                f"budget = {budget}: {cost} is spent, this report would cost ε = {survey.epsilon}"
+            )
         report = make()
-        self._db.execute(_ADD, (survey.digest, user, slot, str(survey.epsilon), report))
+        row = (survey.digest, user, slot, str(survey.epsilon), report, now)
+        self._db.execute(_ADD, row)
         return report
+
+    def _now(self) -> int:
+        """The device's time; not before the newest report, whatever the clock was set to."""
+        newest = self._db.execute("SELECT max(made) FROM report").fetchone()[0]
+        now = int(self._clock())
+        return now if newest is None else max(now, newest)
+
+    def _cost(self, budget: Budget, now: int) -> Fraction:
+        since = now - budget.days * DAY if budget.days else _BEGINNING
+        return _sum(self._db.execute(_COSTS, (since,)))
+
+    def left(self) -> Fraction:
+        """What the device may still spend now."""
+        return max(self.budget.epsilon - self._cost(self.budget, self._now()), Fraction(0))
 
     def spent(self, user: str) -> Fraction:
         """Sum of epsilon over every report of ``user`` in this file, whatever the survey."""
-        rows = self._db.execute("SELECT epsilon FROM report WHERE user = ?", (user,))
-        return sum((Fraction(text) for (text,) in rows), Fraction(0))
+        grouped = "SELECT epsilon, count(*) FROM report WHERE user = ? GROUP BY epsilon"
+        return _sum(self._db.execute(grouped, (user,)))
 
     def close(self) -> None:
         """Close the file."""
@@ -83,3 +211,7 @@ class ReportStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _sum(rows: Any) -> Fraction:
+    return sum((Fraction(text) * number for text, number in rows), Fraction(0))

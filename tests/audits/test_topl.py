@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.client import Client, ReportStore, Survey, parse
+from hushstream.client import Budget, Client, ReportStore, Survey, parse
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.mechanisms.topl import fit as local
 from scipy.stats import beta
@@ -122,11 +122,11 @@ def test_fresh_noise_on_every_retry_is_caught_and_a_stored_report_is_not() -> No
     generator = np.random.default_rng(5)
 
     def uniform(n: int) -> int:
-        return int(generator.integers(n))
+        return int(generator.integers(0, n, dtype=np.uint64))
 
     def attempts(value: float, keep: bool) -> np.ndarray:
         out = []
-        with ReportStore(":memory:") as store:
+        with ReportStore(":memory:", Budget(Fraction(1_000_000))) as store:
             client = Client(survey, store, uniform)
             for person in range(300):
                 slots = [person] * 16 if keep else range(person * 16, person * 16 + 16)

@@ -19,7 +19,8 @@ from hushstream.client.channels import (
     piecewise,
     square_wave,
 )
-from hushstream.client.sampling import below, round_randomly
+from hushstream.client.sampling import PARTS, below, round_randomly
+from hushstream.client.survey import Survey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -179,12 +180,65 @@ def test_hybrid_draws_follow_the_weights_exactly() -> None:
         assert counts == [Fraction(weight, made.total) for weight in made.weights(level)]
 
 
-@given(st.fractions(0, 50, max_denominator=60))
-def test_random_rounding_is_unbiased_exactly(exact: Fraction) -> None:
-    size = exact.denominator
-    drawn = [round_randomly(exact, lambda n, u=u: u) for u in range(size)]
-    assert sum(map(Fraction, drawn)) / size == exact
-    assert max(drawn) - min(drawn) <= 1
+@given(st.fractions(0, 50))
+def test_random_rounding_has_the_exact_mean_to_half_a_part(exact: Fraction) -> None:
+    """The draws that round up are counted by halving: there are 2^64."""
+    asked: list[int] = []
+
+    def rounded(drawn: int) -> int:
+        return round_randomly(exact, lambda n: asked.append(n) or drawn)
+
+    low, high, floor = 0, PARTS, rounded(PARTS - 1)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if rounded(middle) > floor else (low, middle)
+    assert abs(floor + Fraction(low, PARTS) - exact) <= Fraction(1, 2 * PARTS)
+    assert {rounded(0) - floor, rounded(PARTS - 1) - floor} <= {0, 1}
+    assert set(asked) == {PARTS}
+
+
+VALUES = [
+    0,
+    100,
+    50,
+    Fraction(100, 3),
+    1e-300,
+    33.3,
+    math.pi,
+    Fraction(10**40 + 1, 10**40),
+    -5,
+    1e9,
+]
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
+def test_every_value_draws_the_same(monkeypatch: pytest.MonkeyPatch, epsilon: Fraction) -> None:
+    """The same ranges in the same order, and as many bits, for any value and either answer."""
+    survey = Survey(epsilon, Fraction(100), "s", buckets=32, levels=16)
+    for share in (Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(999, 1000)):
+        patterns = {tuple(drawn(monkeypatch, survey, value, share)) for value in VALUES}
+        assert len(patterns) == 1 and len(next(iter(patterns))) >= 7
+
+
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, survey: Survey, value: object, share: Fraction
+) -> list[object]:
+    """The ranges asked for, then the bits drawn, where each draw is ``share`` of its range."""
+    asked: list[object] = []
+
+    def uniform(n: int) -> int:
+        asked.append(n)
+        return int(n * share)
+
+    def bits(k: int) -> int:
+        asked.append(f"{k} bits")
+        return int((1 << k) * share / 2)  # below half of any range: never refused
+
+    monkeypatch.setattr("hushstream.client.sampling.randbits", bits)
+    for given_ in ((uniform,), ()):
+        survey.perturb_range(value, *given_)
+        survey.perturb_value(value, 7, *given_)
+    return asked
 
 
 def test_uniform_integers_reject_without_bias(monkeypatch: pytest.MonkeyPatch) -> None:

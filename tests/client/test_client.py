@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +17,7 @@ from pathlib import Path
 import hushstream.client as client_package
 import pytest
 from hushstream.client import (
+    Budget,
     Client,
     Report,
     ReportError,
@@ -28,6 +31,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SURVEY = Survey(Fraction(1, 2), Fraction(100), "s", reports=3, buckets=32, levels=16)
+BUDGET = Budget(Fraction(50))
 FOLDER = Path(str(client_package.__file__)).parent
 
 
@@ -40,7 +44,7 @@ VALUED, RANGED = user_of(VALUE), user_of(RANGE)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ReportStore]:
-    with ReportStore(tmp_path / "reports.db") as opened:
+    with ReportStore(tmp_path / "reports.db", BUDGET) as opened:
         yield opened
 
 
@@ -56,7 +60,7 @@ def test_a_retry_sends_the_same_bytes(store: ReportStore) -> None:
 
 
 def test_a_new_process_sends_the_same_bytes(tmp_path: Path) -> None:
-    with ReportStore(tmp_path / "reports.db") as first:
+    with ReportStore(tmp_path / "reports.db", BUDGET) as first:
         sent = Client(SURVEY, first).report(VALUED, 1, 40, 5)
     with ReportStore(tmp_path / "reports.db") as second:
         assert Client(SURVEY, second).report(VALUED, 1, 0, 7) == sent
@@ -67,7 +71,7 @@ import os, signal
 from fractions import Fraction
 from hushstream.client import *
 survey = Survey.from_json({survey!r})
-store = ReportStore({path!r})
+store = ReportStore({path!r}, Budget(Fraction({budget})))
 def die(n):
     os.kill(os.getpid(), signal.SIGKILL)
 client = Client(survey, store, **({{"uniform": die}} if {early} else {{}}))
@@ -80,20 +84,21 @@ os.kill(os.getpid(), signal.SIGKILL)  # persisted, never sent
 @pytest.mark.parametrize("early", [False, True])
 def test_killed_between_persisting_and_sending(tmp_path: Path, early: bool) -> None:
     path = str(tmp_path / "reports.db")
-    script = DIES.format(survey=SURVEY.to_json(), path=path, user=VALUED, early=early)
+    script = DIES.format(survey=SURVEY.to_json(), path=path, user=VALUED, early=early, budget=1)
     died = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
     with ReportStore(path) as store:
         assert store.spent(VALUED) == (0 if early else Fraction(1, 2))
+        assert store.left() == (1 if early else Fraction(1, 2))
         payload = Client(SURVEY, store).report(VALUED, 1, 41, 6)
-        assert store.spent(VALUED) == Fraction(1, 2)
+        assert store.spent(VALUED) == store.left() == Fraction(1, 2)
     if not early:
         assert payload == Path(path + ".bytes").read_bytes()
 
 
 def test_threads_racing_for_one_slot_agree(tmp_path: Path) -> None:
     path, out = tmp_path / "reports.db", set()
-    ReportStore(path).close()
+    ReportStore(path, BUDGET).close()
 
     def race() -> None:
         with ReportStore(path) as store:
@@ -149,6 +154,29 @@ def test_devices_take_the_threshold_of_their_survey_from_a_manifest() -> None:
         assert published_threshold(manifest(theta=theta), SURVEY) is None
 
 
+def test_a_decoded_manifest_tells_the_same() -> None:
+    body = json.loads(manifest())
+    assert published_threshold(body, SURVEY) == 5
+    assert published_threshold(bytearray(manifest()), SURVEY) == 5
+    assert published_threshold(body | {"public": {}}, SURVEY) is None
+    for nothing in (None, 5, [body], body["public"]["theta"]):
+        with pytest.raises(ReportError, match="record = "):
+            published_threshold(nothing, SURVEY)  # type: ignore[arg-type]
+
+
+def test_a_threshold_is_for_the_slots_of_its_window() -> None:
+    window = {"start": "2019-03-01T00:00:00Z", "end": "2019-03-02T00:00:00Z"}
+    body, first = json.loads(manifest()) | {"window": window}, 17956 * 86_400
+    told = {
+        slot: published_threshold(body, SURVEY, slot)
+        for slot in (first - 1, first, first + 86_399, first + 86_400)
+    }
+    assert list(told.values()) == [None, 5, 5, None]
+    for window in ({}, {"start": "x", "end": "y"}, {"start": 1, "end": 2}):  # type: ignore[dict-item]
+        assert published_threshold(body | {"window": window}, SURVEY, first) is None
+    assert published_threshold(manifest(), SURVEY, first) is None  # of an unknown window
+
+
 @pytest.mark.parametrize(
     "payload", [b"", b"\xff", b"null", b"[]", b'{"public": 3}', b'{"values": {}}']
 )
@@ -161,6 +189,148 @@ def test_spending_adds_up_over_surveys(store: ReportStore) -> None:
     for survey in (SURVEY, other):
         Client(survey, store).report(VALUED, 1, 40, 5)
     assert store.spent(VALUED) == Fraction(3, 2)
+
+
+# The device's budget
+
+
+def asked(number: int, epsilon: Fraction = Fraction(1)) -> Survey:
+    """One of many surveys that differ in nothing but the salt."""
+    return Survey(epsilon, Fraction(100), f"salt {number}", buckets=32, levels=16)
+
+
+def answers(store: ReportStore, surveys: int, user: str = "alice") -> int:
+    """How many of so many salted surveys get a report of one value."""
+    made = 0
+    for number in range(surveys):
+        try:
+            Client(asked(number), store).report(user, 1, 40, 5)
+        except ReportError as error:
+            assert str(error).startswith("budget = ε = 8")
+        else:
+            made += 1
+    return made
+
+
+def test_salted_surveys_draw_no_more_than_the_budget(tmp_path: Path) -> None:
+    """One value asked for 200 times, each time by a survey that the device has never seen."""
+    path = tmp_path / "reports.db"
+    with ReportStore(path, Budget(Fraction(8))) as store:
+        assert answers(store, 200) == 8
+        assert store.spent("alice") == 8 and store.left() == 0
+    with ReportStore(path) as store:  # a restart changes nothing
+        assert answers(store, 200) == 8  # those that were made before, the same bytes
+        assert answers(store, 200, "also alice") == 0  # nor does another name
+        with pytest.raises(ReportError, match="8 is spent, this report would cost ε = 1/1000"):
+            Client(asked(0, Fraction(1, 1000)), store).report("alice", 1, 40, 5)
+
+
+def test_a_retry_costs_nothing_when_the_budget_is_spent(store: ReportStore) -> None:
+    store.change(Budget(Fraction(1)))
+    first = Client(asked(0), store).report("alice", 1, 40, 5)
+    assert store.left() == 0
+    assert Client(asked(0), store).report("alice", 1, 0, 9) == first
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(-3 * 86_400, 3 * 86_400), st.fractions("1/1000", 5)), max_size=30
+    )
+)
+def test_any_days_have_the_budget_whatever_the_clock_does(
+    steps: list[tuple[int, Fraction]],
+) -> None:
+    now, made = 10**9, []
+    with ReportStore(":memory:", Budget(Fraction(6), 2), lambda: now) as store:
+        latest = now
+        for number, (move, epsilon) in enumerate(steps):
+            now += move
+            latest = max(latest, now)
+            spent = sum(cost for when, cost in made if when >= latest - 2 * 86_400)
+            try:
+                Client(asked(number, epsilon), store).report("alice", 1, 40, 5)
+            except ReportError:
+                assert spent + epsilon > 6
+            else:
+                made.append((latest, epsilon))
+                assert spent + epsilon <= 6
+            latest = max([when for when, _ in made], default=0)  # what the file remembers
+    for end, _ in made:
+        assert sum(cost for when, cost in made if end - 2 * 86_400 < when <= end) <= 6
+
+
+def test_a_budget_of_days_comes_back() -> None:
+    now = 0.0
+    with ReportStore(":memory:", Budget(Fraction(2), 7), lambda: now) as store:
+        for day, number in ((0, 0), (3, 1)):
+            now = day * 86_400.0
+            Client(asked(number), store).report("alice", 1, 40, 5)
+        for days, left in ((6.9, 0), (7.1, 1), (10.1, 2)):
+            now = days * 86_400
+            assert store.left() == left
+        with pytest.raises(ReportError, match="budget = ε = 1/2 in 30 days"):
+            store.change(Budget(Fraction(1, 2), 30))
+            Client(asked(2), store).report("alice", 1, 40, 5)
+
+
+def test_threads_racing_for_the_last_of_the_budget(tmp_path: Path) -> None:
+    path, out = tmp_path / "reports.db", []
+    ReportStore(path, Budget(Fraction(3))).close()
+
+    def race(number: int) -> None:
+        with ReportStore(path) as store, contextlib.suppress(ReportError):
+            out.append(Client(asked(number), store).report("alice", 1, 40, 5))
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(out) == 3
+
+
+def test_a_file_keeps_its_budget(tmp_path: Path) -> None:
+    path = tmp_path / "reports.db"
+    with pytest.raises(ReportError, match="budget = None"):
+        ReportStore(path)
+    ReportStore(path, Budget(Fraction(3), 7)).close()
+    for other in (Budget(Fraction(4), 7), Budget(Fraction(3)), Budget(Fraction(2), 7)):
+        with pytest.raises(ReportError, match="this file's is ε = 3 in 7 days"):
+            ReportStore(path, other)
+    with ReportStore(path, Budget(Fraction(3), 7)) as store:
+        assert store.budget == Budget(Fraction(3), 7)
+        store.change(Budget(Fraction(9)))
+    with ReportStore(path) as store:
+        assert store.budget == Budget(Fraction(9))
+
+
+@pytest.mark.parametrize(
+    "epsilon,days", [(0, 0), (-1, 0), (float("nan"), 0), (1, -1), (1, 0.5), (1, True), ("1", 0)]
+)
+def test_budgets_that_mean_nothing_are_refused(epsilon: object, days: object) -> None:
+    with pytest.raises(ReportError):
+        Budget(epsilon, days)  # type: ignore[arg-type]
+
+
+FIRST = """CREATE TABLE report (
+    survey TEXT NOT NULL, user TEXT NOT NULL, slot INTEGER NOT NULL,
+    epsilon TEXT NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY (survey, user, slot)
+) WITHOUT ROWID"""
+
+
+def test_reports_of_a_file_without_budget_count_as_made_when_it_got_one(tmp_path: Path) -> None:
+    path, now = tmp_path / "reports.db", 1e9
+    with sqlite3.connect(path) as old:
+        old.execute(FIRST)
+        old.execute("INSERT INTO report VALUES (?, 'alice', 1, '3/2', x'7b7d')", [asked(0).digest])
+    old.close()
+    with ReportStore(path, Budget(Fraction(2), 7), lambda: now) as store:
+        assert Client(asked(0), store).report("alice", 1, 40, 5) == b"{}"
+        with pytest.raises(ReportError, match="3/2 is spent"):
+            Client(asked(1), store).report("alice", 1, 40, 5)
+        now += 8 * 86_400
+        Client(asked(1), store).report("alice", 1, 40, 5)
 
 
 def test_a_refused_value_leaves_no_trace(store: ReportStore) -> None:
@@ -312,7 +482,8 @@ module = importlib.util.module_from_spec(spec)
 sys.modules["hushstream_client"] = module
 spec.loader.exec_module(module)
 survey = module.Survey.from_json({survey!r})
-with module.ReportStore(":memory:") as store:
+from fractions import Fraction
+with module.ReportStore(":memory:", module.Budget(Fraction(1))) as store:
     print(module.Client(survey, store).report("a", 1, 40, 5).decode())
 foreign = {{name.partition(".")[0] for name in sys.modules}} - set(sys.stdlib_module_names)
 print(sorted(foreign - {{"__main__", "hushstream_client"}}))

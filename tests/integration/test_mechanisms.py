@@ -14,7 +14,7 @@ import pytest
 from hushstream.agents.cli.group import hush
 from hushstream.agents.cli.plan import describe
 from hushstream.agents.clock.genesis import read_ledger
-from hushstream.client import Client, ReportStore, Survey, published_threshold
+from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.spatial.domain import Axis, Domain
@@ -284,7 +284,7 @@ class Devices:
         (self.pipeline,) = run.deployment.pipelines
         described = describe(self.pipeline)  # what `hush plan --json` publishes for devices
         self.survey = Survey.from_json(json.dumps(described["survey"]))
-        self.client = Client(self.survey, ReportStore(":memory:"))
+        self.client = Client(self.survey, ReportStore(":memory:", Budget(Fraction(1_000_000))))
         self.minutes = np.random.default_rng(5).gamma(3, 12, 4000)
         self.made: list[dict[str, Any]] = []
 

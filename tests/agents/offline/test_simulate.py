@@ -14,7 +14,7 @@ from hushstream.agents.cli.group import hush
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.offline import devices
 from hushstream.agents.offline.simulate import read_file, simulate
-from hushstream.client import Client, ReportStore, Survey
+from hushstream.client import Budget, Client, ReportStore, Survey
 from hushstream.client.survey import RANGE
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.topl.estimate import Buckets, mean
@@ -221,7 +221,7 @@ def test_reports_are_aggregated_as_they_are():
     survey = devices.survey_of(pipeline)
     other = replace(survey, salt="another")
     begin, sent = ORIGIN // 1_000_000, []
-    with ReportStore(":memory:") as store:
+    with ReportStore(":memory:", Budget(Fraction(1000))) as store:
         for place, asked in enumerate((survey, other)):
             for i in range(60):
                 payload = Client(asked, store).report(f"u{i}", begin + i, 10 + place, theta=20)

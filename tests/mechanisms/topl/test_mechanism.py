@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.client import Client, ReportStore, Survey, parse
+from hushstream.client import Budget, Client, ReportStore, Survey, parse
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import Batch, Releases, Setting
@@ -337,7 +337,7 @@ def test_sums_of_micro_batches_add_up_over_a_range() -> None:
 def test_reports_of_real_clients_are_understood() -> None:
     survey = Survey(Fraction(4), Fraction(100), "s", buckets=32, levels=32)
     reports = []
-    with ReportStore(":memory:") as store:
+    with ReportStore(":memory:", Budget(Fraction(1_000_000))) as store:
         client = Client(survey, store)
         for i in range(1500):
             payload = client.report(f"user-{i}", 3, 30, theta=16)
