@@ -36,10 +36,11 @@ format: $(DEV) ## apply formatting and safe fixes
 bench: $(DEV) ## every benchmark, quickly; see benchmarks/ for the long ones
 	@for b in benchmarks/[a-z]*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
 
-lock: $(DEV) ## resolve dependencies anew into both lock files
+lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@printf 'setuptools>=77\nwheel\n' > $(VENV)/build.in
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra dev $(LOCK_FLAGS) -o requirements-dev.lock
+	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra local --extra plot -c requirements-dev.lock $(LOCK_FLAGS) -o requirements-demo.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
 
 LOCK_FLAGS := --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
@@ -51,9 +52,9 @@ clean: ## remove the virtual environment and everything built
 $(BIN)/python:
 	@sh deploy/venv.sh $(VENV)
 
-$(RUN): requirements.lock pyproject.toml | $(BIN)/python
+$(RUN): requirements-demo.lock pyproject.toml | $(BIN)/python
 	@echo "installing locked dependencies into $(VENV), once: some 250 MB, a minute or two"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 

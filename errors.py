@@ -6,6 +6,7 @@
      ├── ParameterError       a public parameter is out of range; names it and its value
      ├── ContractError        a caller broke the contract of a mechanism (shapes, order, horizon)
      ├── ConfigError          a configuration file or setting is wrong (topics)
+     ├── ExtraError           an optional part is not installed; names it (deploy, agents)
      ├── RecordError          one input record is bad; it goes to the dead-letter topic (topics)
      ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
      ├── BudgetError          a charge would exceed the budget (agents)
@@ -16,6 +17,9 @@ Messages name the parameter and its value, never a payload, a key or a count of 
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class HushError(Exception):
@@ -44,6 +48,30 @@ class ContractError(HushError):
 
 class ConfigError(HushError):
     """A configuration is wrong; the message names the line and the setting."""
+
+
+class ExtraError(HushError):
+    """An optional part of the product is not installed. ``extra`` names it."""
+
+    def __init__(self, module: str, extra: str) -> None:
+        super().__init__(f"{module} is not installed: pip install 'hushstream[{extra}]'")
+        self.extra = extra
+
+
+@contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Turn a failed import within the block into the error that names what to install.
+
+    Args:
+        extra: name of the optional part, as in ``hushstream[local]``.
+
+    Raises:
+        ExtraError: a module that is imported in the block is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ExtraError(error.name or "a module", extra) from error
 
 
 class RecordError(HushError):

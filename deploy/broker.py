@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient
 from ..errors import BrokerError
 from .jars import fetch, read_lock
 from .java import find_java
-from .process import Child
+from .process import KERNEL, Child
 from .settings import (
     HOST,
     JVM_FLAGS,
@@ -140,9 +140,13 @@ class Broker:
             command = self._prepare()
             if not self._detached:
                 atexit.register(self._at_exit)
-            self._child = Child(command, self.log, tied=not self._detached)
+            # Tied until it serves, even if it is to run on: a start that is cut short, in whatever
+            # way, would otherwise leave a server that nobody knows of.
+            self._child = Child(command, self.log, kernel=KERNEL and not self._detached)
             try:
                 self._wait_until_ready(timeout)
+                if self._detached:
+                    self._child.untie()
             except BaseException:
                 self._end(signal.SIGKILL, 10)
                 raise

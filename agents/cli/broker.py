@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from ...deploy import daemon
 from .options import emit, json_option
+
+if TYPE_CHECKING:  # the local broker is optional: only a command that is run asks for it
+    from ...deploy.daemon import BrokerState
 
 data_option = click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")
 
@@ -24,6 +27,8 @@ def broker() -> None:
 @json_option
 def start(data: Path | None, port: int | None, as_json: bool) -> None:
     """Start it, fetching it the first time, and wait until it serves."""
+    from ...deploy import daemon
+
     _say(daemon.start(data, port), as_json)
 
 
@@ -32,6 +37,8 @@ def start(data: Path | None, port: int | None, as_json: bool) -> None:
 @click.option("--delete", is_flag=True, help="Delete all its topics too.")
 def stop(data: Path | None, delete: bool) -> None:
     """Stop it; its topics stay for the next start."""
+    from ...deploy import daemon
+
     if delete:
         daemon.remove(data)
         click.echo("stopped and deleted")
@@ -44,10 +51,12 @@ def stop(data: Path | None, delete: bool) -> None:
 @json_option
 def status(data: Path | None, as_json: bool) -> None:
     """Say whether it runs, and where."""
+    from ...deploy import daemon
+
     _say(daemon.status(data), as_json)
 
 
-def _say(state: daemon.BrokerState, as_json: bool) -> None:
+def _say(state: BrokerState, as_json: bool) -> None:
     if as_json:
         emit(msgspec.to_builtins(state))
         return

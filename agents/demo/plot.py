@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from ...errors import needs
 from .report import Result
+
+with needs("plot"):
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
 MOST = 60  # keys of one panel
 TRUE, CUT, PRIVATE = "#c3cfdd", "#e08a2e", "#1f4e8c"

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ...deploy.broker import Broker
-from ...deploy.process import Child, end_process
+from ...deploy.process import KERNEL, Child, end_process
 from ...errors import EngineError
 from ...topics.config.load import Config, load
 from ...topics.names import Names
@@ -99,7 +99,7 @@ class Site:
             command = [sys.executable, "-m", "hushstream", "worker"]
             command += ["-c", str(self.config_path), "--member", f"worker-{place + 1}"]
             log = self.folder / f"worker-{place + 1}.log"
-            self._workers.append(Child(command, log, tied=not self.keep))
+            self._workers.append(Child(command, log, kernel=KERNEL and not self.keep))
 
     def check(self) -> None:
         """Raise if something has ended that should run.
@@ -116,7 +116,9 @@ class Site:
             raise EngineError(f"the broker ended:\n{self._broker.tail()}")
 
     def remember(self) -> None:
-        """Write down what runs, for `stop_kept`."""
+        """Let it run on, and write down what runs, for `stop_kept`."""
+        for worker in self._workers:
+            worker.untie()
         state = {
             "workers": [w.pid for w in self._workers],
             "broker": self._broker.pid if self._broker else None,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from hushstream.deploy import daemon
 from hushstream.deploy.process import command_of
@@ -66,3 +71,28 @@ def test_a_taken_port_is_named(folder: Path) -> None:
         port = server.getsockname()[1]
         with pytest.raises(BrokerError, match=f"port {port}.*--port"):
             daemon.start(folder, port)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_start_that_is_cut_short_leaves_no_server(folder: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "hushstream", "broker", "start", "--data", str(folder)]
+    start = subprocess.Popen([*command, "--port", str(free_port())])
+    assert _soon(lambda: bool(_servers(folder)))
+    start.send_signal(number)
+    assert start.wait(10) == -number
+    assert _soon(lambda: not _servers(folder))
+
+
+def _servers(folder: Path) -> list[int]:
+    """Processes, other than the formatting of the folder, that serve it."""
+    found = psutil.process_iter(["pid", "cmdline"])
+    lines = {p.info["pid"]: " ".join(p.info["cmdline"] or ()) for p in found}
+    return [pid for pid, line in lines.items() if "kafka.Kafka " in line and str(folder) in line]
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 30
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return holds()

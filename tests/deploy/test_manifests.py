@@ -17,7 +17,8 @@ from hushstream.deploy.jars import kafka_version, read_lock
 from hushstream.topics.config.load import load
 from prometheus_client import CollectorRegistry
 
-ROOT = Path(__file__).parents[2]
+from ..tree import PACKAGES, ROOT
+
 DEPLOY = ROOT / "deploy"
 
 
@@ -146,9 +147,12 @@ def test_prometheus_scrapes_both_registries_where_they_are_served() -> None:
 
 def test_the_image_copies_all_packages_and_runs_without_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text("utf-8")
-    for package in ("agents", "deploy", "mechanisms", "topics"):
+    for package in PACKAGES:
         assert f"COPY {package} {package}" in text
         assert f"!{package}" in (ROOT / ".dockerignore").read_text("utf-8")
+    modules = sorted(path.name for path in ROOT.glob("*.py"))
+    assert f"COPY {' '.join(modules)} py.typed ./" in text
+    assert "-r requirements.lock" in text
     assert "--require-hashes" in text
     assert re.search(r"^USER 10001", text, re.MULTILINE)
 

@@ -59,7 +59,8 @@ def test_a_child_outlives_the_thread_that_started_it(kernel: bool, tmp_path: Pat
 def test_an_untied_child_runs_on(tmp_path: Path) -> None:
     script = (
         "import pathlib, sys; from hushstream.deploy.process import Child;"
-        f"print(Child({SLEEPER!r}, pathlib.Path(sys.argv[1]), tied=False).pid)"
+        f"c = Child({SLEEPER!r}, pathlib.Path(sys.argv[1]), kernel=False);"
+        "c.untie(); print(c.pid)"
     )
     command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "log")]
     pid = int(subprocess.run(command, capture_output=True, check=True).stdout)

