@@ -14,7 +14,7 @@ import pyarrow as pa
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
-from hushstream.mechanisms.pak.counter import TreeCounter
+from hushstream.mechanisms.pak.counter import TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
 from hushstream.mechanisms.pak.optimise import Choice, Problem, optimise
 from hushstream.mechanisms.parts.clip_threshold import (
@@ -180,7 +180,7 @@ class Wide:
 def tree_prefixes(clipped: I64, theta: int, ends: I64, epsilon: Fraction, noise: KeyedNoise) -> F64:
     """Estimated sums of the first ``ends`` values by the binary tree."""
     exact = np.concatenate([[0], np.cumsum(clipped)])
-    counter = TreeCounter(len(clipped), epsilon)
+    counter = TreePrefix(len(clipped), epsilon)
     inner = ends[ends > 0]
     drawn = np.zeros(len(ends))
     drawn[ends > 0] = counter.noise(noise, theta, inner)

@@ -47,7 +47,7 @@ from _values import (
     warm_sum_noise,
 )
 from hushstream.mechanisms.accounting import gdp_mu
-from hushstream.mechanisms.pak.counter import TreeCounter
+from hushstream.mechanisms.pak.counter import TreePrefix
 from hushstream.mechanisms.parts.consistency import span_variance
 from hushstream.mechanisms.parts.hierarchy import laplace_variance
 from rich.console import Console
@@ -86,7 +86,7 @@ def prefix_errors(stream: Stream, runs: int) -> Row:
     ends = np.arange(n - LAST + EVERY, n + 1, EVERY)
     early = np.bincount(stream.values[:-LAST], minlength=stream.top + 1)
     warm = Warm.of(stream, WARMUP)
-    whole = TreeCounter(n, EPSILON)
+    whole = TreePrefix(n, EPSILON)
     fixed = [mean_abs(whole.noise(keyed(i, "B"), stream.top, ends)) for i in range(runs)]
     row: Row = {"stream": stream.name, "n": n, "top": stream.top, "fixed": float(np.mean(fixed))}
     for name, smooth in (("pak", False), ("smooth", True)):
@@ -96,7 +96,7 @@ def prefix_errors(stream: Stream, runs: int) -> Row:
         for i in range(runs):
             noise = keyed(i, name)
             tau = pak_threshold(warm, choice, EPSILON, smooth, noise)
-            rest = TreeCounter(n - WARMUP, EPSILON).noise(noise, tau, ends - WARMUP)
+            rest = TreePrefix(n - WARMUP, EPSILON).noise(noise, tau, ends - WARMUP)
             drawn = np.array(rest, float) + warm_sum_noise(tau, choice, EPSILON, noise)
             errors.append(mean_abs(drawn - cut_off(stream, early, tau)))
             taus.append(tau)
@@ -120,7 +120,7 @@ def cut_off(stream: Stream, early: I64, tau: int) -> I64:
 
 def counters(n: int, ends: I64) -> Row:
     """Noise of late prefix sums for threshold 1: how much other counters gain."""
-    nodes = np.mean([len(TreeCounter.nodes(int(end))) for end in ends])
+    nodes = np.mean([len(TreePrefix.nodes(int(end))) for end in ends])
     tree = math.sqrt(nodes * laplace_variance(Fraction(n.bit_length())))
     levels = next(level for level in range(1, 12) if 16**level >= n)
     spans = [span_variance(16, levels, 0, int(end)) for end in ends]

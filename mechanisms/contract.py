@@ -12,16 +12,19 @@ c value columns, g shard-wide totals, m released keys.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
 from .keys import Keys, concat
+
+if TYPE_CHECKING:
+    from ..client.survey import Survey
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -106,6 +109,16 @@ class Output(NamedTuple):
     grid: Fraction = Fraction(1)
 
 
+class Stated(NamedTuple):
+    """What a mechanism says of its cost beside ε, δ and μ², for ledger, manifests and people."""
+
+    values: dict[str, Fraction]
+    in_words: str  # empty where there is nothing to add
+
+
+NOTHING_MORE = Stated({}, "")
+
+
 class Encoded(NamedTuple):
     """Records as keys of a mechanism; ``keep`` is False where a public rule drops one."""
 
@@ -154,6 +167,14 @@ class Mechanism(Protocol):
     inputs: tuple[str, ...]  # numeric record columns that `encode` wants; () = grouped by key
     outputs: tuple[Output, ...]  # released columns, c' of them
 
+    # What is said of it in public. Nothing here has a default: a mechanism that says nothing of
+    # its noise would be published with somebody else's.
+    distribution: Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]
+    definition: ClassVar[Literal["approximate", "pure", "local"]]  # of differential privacy
+    neighbouring: ClassVar[Literal["add_remove", "replace_value"]]
+    key_form: ClassVar[Literal["columns", "code"]]  # released keys: the record's, or own bytes
+    survey: Survey | None  # what devices are given where records are their reports; else None
+
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Turn decoded numeric columns into keys; unused where ``inputs`` is empty."""
         ...
@@ -182,6 +203,42 @@ class Mechanism(Protocol):
         """(c',) standard deviation of the noise of each output at trigger t, in grid units."""
         ...
 
+    # Statements: functions of public parameters
+
+    def stated(self, unit: str) -> Stated:
+        """What else it costs: `NOTHING_MORE`, or for local privacy the price of one report."""
+        ...
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """What one privacy unit may contribute in an epoch: numbers, and ``in_words``."""
+        ...
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """What a key's noisy count must reach at trigger t; None where no key is selected."""
+        ...
+
+    def digests(self) -> tuple[str, ...]:
+        """Digests of everything that this machine computed and a release depends on.
+
+        They go into the charged hash: a machine that computes one otherwise is stopped.
+        """
+        ...
+
+    def plan(self) -> dict[str, Any]:
+        """What `hush plan --json` says beside cost and noise; {} for nothing."""
+        ...
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """The same as rows of a table for people."""
+        ...
+
+
+MEMBERS = (
+    *Mechanism.__annotations__,
+    *(name for name, value in vars(Mechanism).items() if callable(value) and name[0] != "_"),
+)
+"""Everything that a mechanism must have; see `registry.check`."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -207,17 +264,54 @@ class Setting:
     count: bool = True
 
 
-class Entry(NamedTuple):
-    """How the rest of the product finds a mechanism.
+class Frame(NamedTuple):
+    """What a pipeline itself says of things that parameters of a mechanism may say too."""
 
-    ``parameters`` is a frozen dataclass with defaults whose fields are the settings a user may
-    give; ``build`` combines them with a `Setting` and raises `ParameterError` if they clash.
+    delay: int  # triggers until a released key changes how its records are counted
+    keys_only: bool  # the keys are released, and no value
+    public_keys: bool  # there is a public list of keys
+    every: int | None  # microseconds between triggers; None where a rule gives their times
+    origin: int  # a moment at which a window begins, in microseconds
+    timed: bool  # an input called ``time`` is read from the record instead of the event time
+
+
+Objection = tuple[str, str]
+"""A setting, and why it cannot be used."""
+
+
+class Entry(NamedTuple):
+    """How the rest of the product finds a mechanism. There is no default here either.
+
+    Attributes:
+        name: ``mechanism.kind`` in a configuration.
+        summary: one line for lists of mechanisms.
+        parameters: frozen dataclass with defaults; its fields are the settings a user may give.
+        mechanisms: every class that ``build`` may return; each has all members of `Mechanism`.
+        grouped: whether pipelines group records by ``key``; otherwise they have inputs.
+        build: the mechanism; raises `ParameterError` if parameters and setting clash.
+        framed: the parameters with what the pipeline says put in (`as_given`: nothing); raises
+            `ParameterError`.
+        objections: settings that were given and would not be used (`no_objection`).
     """
 
     name: str
-    parameters: type[Any]
-    build: Any  # Callable[[parameters, Setting], Mechanism]
     summary: str
+    parameters: type[Any]
+    mechanisms: tuple[type[Any], ...]
+    grouped: bool
+    build: Callable[[Any, Setting], Any]
+    framed: Callable[[Any, Frame], Any]
+    objections: Callable[[Any, Frame], Iterable[Objection]]
+
+
+def as_given(parameters: Any, frame: Frame) -> Any:
+    """The parameters, of which the pipeline says nothing."""
+    return parameters
+
+
+def no_objection(parameters: Any, frame: Frame) -> Iterable[Objection]:
+    """Every setting that was given is used."""
+    return ()
 
 
 def empty_units(u: int, lanes: int, bound: int) -> Units:

@@ -1,22 +1,103 @@
 """The mechanisms that configuration, commands, contract tests and benchmarks know of.
 
-Adding one is a folder beside this file, an entry here and a page in ``docs/mechanisms``.
+Six come with the product. A package that is installed beside it adds its own through the entry
+point group ``hushstream.mechanisms``, of which each names an `Entry`. Every one of them is checked
+against the contract before anything else may use it.
 """
 
 from __future__ import annotations
 
-from ..errors import ParameterError
-from . import histogram, pak, phdstream, privhp, topl, tops
-from .contract import Entry
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Any
 
-ENTRIES: dict[str, Entry] = {
-    family.ENTRY.name: family.ENTRY for family in (histogram, pak, phdstream, privhp, topl, tops)
-}
+from ..errors import ContractError, ParameterError
+from . import histogram, pak, phdstream, privhp, topl, tops
+from .contract import MEMBERS, Entry, Mechanism, Setting
+
+GROUP = "hushstream.mechanisms"
+BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, tops))
+
+
+@cache
+def entries() -> Mapping[str, Entry]:
+    """Every mechanism by name, built in or installed, checked.
+
+    Raises:
+        ContractError: one of them is incomplete, cannot be loaded, or takes a name that exists.
+    """
+    found: dict[str, Entry] = {}
+    for entry in (*BUILT_IN, *_installed()):
+        check(entry)
+        if entry.name in found:
+            raise ContractError(f"mechanism {entry.name!r} is there twice: uninstall one of them")
+        found[entry.name] = entry
+    return MappingProxyType(found)
 
 
 def find(name: str) -> Entry:
     """The entry called ``name``; raises `ParameterError` naming what there is."""
-    if name not in ENTRIES:
-        known = ", ".join(sorted(ENTRIES))
+    if name not in entries():
+        known = ", ".join(sorted(entries()))
         raise ParameterError("mechanism.kind", name, f"must be one of {known}")
-    return ENTRIES[name]
+    return entries()[name]
+
+
+def build(name: str, parameters: Any, setting: Setting) -> Mechanism:
+    """The mechanism of a configuration.
+
+    Raises:
+        ParameterError: there is no such mechanism, or it refuses its parameters.
+        ContractError: what its entry builds is none of the classes that were checked.
+    """
+    entry = find(name)
+    made = entry.build(parameters, setting)
+    if not isinstance(made, entry.mechanisms):
+        kind = type(made).__name__
+        raise ContractError(f"mechanism {name!r} builds {kind}, which its entry does not name")
+    mechanism: Mechanism = made
+    return mechanism
+
+
+def check(entry: Any) -> None:
+    """Refuse an entry, or a class of mechanisms, that lacks a member of the contract.
+
+    Raises:
+        ContractError: names the mechanism and what is missing.
+    """
+    if not isinstance(entry, Entry):
+        raise ContractError(f"{entry!r} is no mechanism: an entry point must name an Entry")
+    if not (isinstance(entry.parameters, type) and is_dataclass(entry.parameters)):
+        raise ContractError(f"mechanism {entry.name!r}: parameters must be a dataclass")
+    for role in ("build", "framed", "objections"):
+        if not callable(getattr(entry, role)):
+            raise ContractError(f"mechanism {entry.name!r}: {role} must be a function")
+    if not entry.mechanisms:
+        raise ContractError(f"mechanism {entry.name!r}: mechanisms must name a class")
+    for kind in entry.mechanisms:
+        if missing := lacking(kind):
+            raise ContractError(
+                f"mechanism {entry.name!r}: {kind.__name__} lacks {', '.join(missing)}"
+            )
+
+
+def lacking(kind: type[Any]) -> list[str]:
+    """Members of the contract that a class of mechanisms has neither itself nor as a field."""
+    own = {one.name for one in fields(kind)} if is_dataclass(kind) else set()
+    return [name for name in MEMBERS if name not in own and not hasattr(kind, name)]
+
+
+def _installed() -> list[Any]:
+    """Entries of installed packages, by name: the order of a search path must decide nothing."""
+    found = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+        try:
+            found.append(point.load())
+        except Exception as error:
+            raise ContractError(
+                f"mechanism {point.name!r} cannot be loaded from {point.value}: {error}"
+            ) from error
+    return found

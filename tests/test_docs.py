@@ -12,7 +12,7 @@ import click
 import pytest
 from hushstream.agents.cli.group import hush
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
-from hushstream.mechanisms.registry import ENTRIES
+from hushstream.mechanisms.registry import entries
 from hushstream.topics.config.load import loads
 from prometheus_client import CollectorRegistry
 
@@ -126,7 +126,7 @@ def test_configurations_are_valid() -> None:
         assert loads(block).pipeline
 
 
-@pytest.mark.parametrize("name", sorted(ENTRIES))
+@pytest.mark.parametrize("name", sorted(entries()))
 def test_every_mechanism_has_a_page(name: str) -> None:
     assert f"(docs/mechanisms/{name}.md)" in _text(ROOT / "README.md")
     assert f"`{name}`" in _text(ROOT / "mechanisms" / "README.md")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import secrets
 from pathlib import Path
@@ -14,9 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ...mechanisms.histogram.mechanism import Histogram
-from ...mechanisms.histogram.report import plan as histogram_plan
-from ...mechanisms.topl.mechanism import ToPL
+from ...mechanisms.parts.stated_bound import plain
 from ...topics.config.values import format_duration
 from ..deployment import statement
 from ..deployment.compile import compile_config
@@ -47,13 +44,10 @@ def describe(p: Pipeline) -> dict[str, Any]:
         "coupling_delta": float(cost.delta),
         "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
         "epsilon_every_window": float(p.epsilon),
-        "definition": statement.definition(m),
-    } | {name: statement.plain(value) for name, value in statement.stated(m).items()}
-    if isinstance(m, ToPL):
-        body |= {"survey": json.loads(m.survey.to_json())}
-    if isinstance(m, Histogram):
-        body |= {"histogram": histogram_plan(m)}
-    return body
+        "definition": m.definition,
+    }
+    stated = {name: plain(value) for name, value in statement.stated(p).items()}
+    return body | stated | m.plan()
 
 
 @click.command()
@@ -102,17 +96,13 @@ def _table(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
     parts = f"μ²={body['mu2']:.6g}, pure ε={body['pure_epsilon']:.3g}"
     table.add_row("  of which", f"{parts}, couplings δ={body['coupling_delta']:.3g}")
-    if "epsilon_report" in body:
-        one, most = body["epsilon_report"], body["reports"]
-        each = f"ε={one:g} per report, at most {most} reports of one {p.unit_name} and epoch"
-        table.add_row("  of which", each)
+    if words := p.mechanism.stated(p.unit_name).in_words:
+        table.add_row("  of which", words)
     table.add_row("over many epochs", _many(p))
     for name, stddev in body["noise"].items():
         table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
-    for name, value in _histogram(body["histogram"], p.unit_name) if "histogram" in body else ():
+    for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
-    if "survey" in body:
-        table.add_row("survey for devices", json.dumps(body["survey"]))
     return table
 
 
@@ -127,38 +117,6 @@ def _many(p: Pipeline) -> str:
         return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
     most = math.floor(p.limit_epsilon / p.epsilon)
     return f"never more than {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in all"
-
-
-def _histogram(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
-    """What is decided and what to expect, in words."""
-    rows = [("contribution bound", _bound(body["bound"], unit))]
-    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
-    if first:
-        rows.append(("noise over time", f"±{_text(first)} at the first trigger … ±{_text(last)}"))
-    rows.append(("factorization", body["factorization"]))
-    if "adaptive_weight" in body["bound"]:
-        rows.append(
-            ("feedback", f"a public key is known {_number(body['delay'], 'trigger')} later")
-        )
-    if "threshold" not in body:
-        return rows
-    bars = body["threshold"]
-    rows.append(("threshold of a key", f"{bars[0]:.4g} at the first trigger … {bars[-1]:.4g}"))
-    if body["min_users"] > 1:
-        rows.append(("  and at least", f"{body['min_users']:,} records"))
-    half, nearly = math.ceil(body["users_50"]), math.ceil(body["users_95"])
-    chance = f"with {half:,} × {unit} in one case of two, with {nearly:,} in 19 of 20"
-    return [*rows, ("a key appears", f"{chance} (one record each, at the last trigger)")]
-
-
-def _bound(bound: dict[str, Any], unit: str) -> str:
-    most = f"at most {bound['most_records_per_key']:,} of one key"
-    if bound["kind"] == "records":
-        return f"{bound['budget']:,} records of a {unit}, {most}"
-    text = f"Σ m² ≤ {_text(bound['budget'])} for the m records of a {unit} in each key, {most}"
-    if "adaptive_weight" in bound:
-        text += f"; in a public key m² counts {bound['adaptive_weight']:.3g}² as much"
-    return text
 
 
 def _number(count: int, what: str) -> str:

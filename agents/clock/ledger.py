@@ -141,8 +141,8 @@ def charge_body(
         "epoch": epoch,
         "mechanism": pipeline.config["mechanism"]["kind"],
         "unit": pipeline.unit_name,
-        "neighbouring": getattr(pipeline.mechanism, "neighbouring", "add_remove"),
-        "definition": getattr(pipeline.mechanism, "definition", "approximate"),
+        "neighbouring": pipeline.mechanism.neighbouring,
+        "definition": pipeline.mechanism.definition,
         "mu2": text(cost.mu2),
         "pure_epsilon": text(cost.epsilon),
         "coupling_delta": text(cost.delta),
@@ -152,7 +152,7 @@ def charge_body(
         "config_hash": pipeline.config_hash,
         "code_version": code_version,
         "key_fingerprint": key_fingerprint,
-        **{name: text(value) for name, value in stated(pipeline.mechanism).items()},
+        **{name: text(value) for name, value in stated(pipeline).items()},
     }
 
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from ...errors import ConfigError, ParameterError
+from ...mechanisms import registry
 from ...mechanisms.contract import Mechanism, Setting
-from ...mechanisms.factorization import Factorization
-from ...mechanisms.factorization.prefix_noise import Process
 from ...mechanisms.noise import SAMPLER_VERSION
-from ...mechanisms.pak.counter import MatrixCounter
-from ...mechanisms.registry import find
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.load import Config
 from ...topics.config.pipeline import Count, Mean, Sum
-from ...topics.config.values import format_duration
 from ...topics.events.decode import Column, InputFields, PipelineFields
 from ...topics.events.keys import encode_key
 from ...topics.names import dead_letter_topic, late_topic
@@ -118,8 +113,8 @@ def _pipeline(
         full_rows=release.format == "full",
         non_negative=release.display == "non-negative",
         confidence=float(release.confidence_level),
-        names={} if mechanism.inputs else output_names(p),
-        means=() if mechanism.inputs else means_of(p),
+        names=output_names(p) if mechanism.key_form == "columns" else {},
+        means=means_of(p) if mechanism.key_form == "columns" else (),
         public_keys=keys,
         key_names=p.key,
     )
@@ -201,12 +196,12 @@ def build(
     keys: tuple[bytes, ...] | None,
 ) -> Mechanism:
     """The mechanism of a pipeline; its own complaint names the setting."""
-    setting = setting_of(p, schedule, columns, keys)
     try:
-        mechanism: Mechanism = find(p.mechanism.kind).build(parameters_of(p), setting)
+        return registry.build(
+            p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys)
+        )
     except ParameterError as error:
         raise ConfigError(f"pipeline {p.name!r}: {error}") from error
-    return mechanism
 
 
 def setting_of(
@@ -229,29 +224,12 @@ def setting_of(
 
 
 def parameters_of(p: config_pipeline.Pipeline) -> Any:
-    """The mechanism's parameters, with what the pipeline itself says of the same things."""
-    given: dict[str, Any] = {"delay": p.feedback_delay, **_slots(p)}
-    if not p.aggregate:
-        given["aggregate"] = "keys"
-    known = {f.name for f in fields(p.mechanism.parameters)}
-    return replace(p.mechanism.parameters, **{k: v for k, v in given.items() if k in known})
-
-
-def _slots(p: config_pipeline.Pipeline) -> dict[str, int]:
-    """Length and origin of slots of event time, where the mechanism has slots and none are given.
+    """The mechanism's parameters, with what the pipeline itself says of the same things.
 
     Raises:
-        ConfigError: a trigger's step cannot be divided into so many slots.
+        ParameterError: the two do not go together.
     """
-    given, every = p.mechanism.parameters, p.triggers.every
-    if getattr(given, "slot", 0) != 1 or given.origin or every is None or "time" in p.inputs:
-        return {}
-    if given.slots_per_trigger < 1 or every % given.slots_per_trigger:
-        raise ConfigError(
-            f"pipeline {p.name!r}: slots_per_trigger = {given.slots_per_trigger} does not divide "
-            f"triggers.every = {format_duration(every)}"
-        )
-    return {"slot": every // given.slots_per_trigger, "origin": p.window.origin}
+    return registry.find(p.mechanism.kind).framed(p.mechanism.parameters, p.frame)
 
 
 def pinned_hash(configured: str, mechanism: Mechanism) -> str:
@@ -261,22 +239,6 @@ def pinned_hash(configured: str, mechanism: Mechanism) -> str:
     round one entry otherwise, its hash differs from the one that was charged, and it stops. So
     does a version of this code that would draw or count otherwise.
     """
-    factors = sorted(set(_factors(mechanism)))
+    factors = sorted(set(mechanism.digests()))
     versions = [SEMANTICS, SAMPLER_VERSION]
     return hashlib.sha256("|".join([configured, *versions, *factors]).encode()).hexdigest()
-
-
-def _factors(value: Any) -> Iterator[str]:
-    """Digests of every factorisation inside a mechanism."""
-    if isinstance(value, Factorization):
-        yield value.digest()
-    elif isinstance(value, Process):
-        yield value.factor.digest()
-    elif isinstance(value, MatrixCounter):  # makes its process when the threshold is known
-        yield value.process(1).factor.digest()
-    elif is_dataclass(value):
-        for part in fields(value):
-            yield from _factors(getattr(value, part.name))
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _factors(item)

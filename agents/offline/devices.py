@@ -22,7 +22,6 @@ from ...mechanisms.contract import F64, I64
 from ...mechanisms.keys import Keys
 from ...mechanisms.noise import KeyedNoise
 from ...mechanisms.topl import fit as local
-from ...mechanisms.topl.mechanism import ToPL
 from ...topics.events.decode import Decoder, Raw
 from ..deployment.model import Input, Pipeline
 
@@ -127,7 +126,7 @@ def surveyed(source: Input, rows: Sequence[Row]) -> Pipeline | None:
     Raises:
         ConfigError: there are several such pipelines, and a device answers one survey.
     """
-    found = [p for p in source.pipelines if isinstance(p.mechanism, ToPL) and _raw(p, rows)]
+    found = [p for p in source.pipelines if p.mechanism.survey is not None and _raw(p, rows)]
     if len(found) > 1:
         names = " and ".join(repr(p.name) for p in found)
         raise ConfigError(f"{names} are surveys of one input: simulate values for one at a time")
@@ -146,9 +145,10 @@ def survey_of(pipeline: Pipeline) -> Survey:
     Raises:
         ConfigError: its mechanism is no survey.
     """
-    if not isinstance(pipeline.mechanism, ToPL):
+    survey = pipeline.mechanism.survey
+    if survey is None:
         raise ConfigError(f"pipeline {pipeline.name!r} is no survey")
-    return pipeline.mechanism.survey
+    return survey
 
 
 def value_path(pipeline: Pipeline) -> str:

@@ -15,7 +15,6 @@ import numpy as np
 from ...client import published_threshold
 from ...errors import ConfigError
 from ...mechanisms.keys import Keys
-from ...mechanisms.topl.mechanism import ToPL
 from ...topics.config.load import Config
 from ...topics.events.decode import Decoder, Raw
 from ...topics.names import Names
@@ -219,9 +218,9 @@ def _report(p: Pipeline, view: Any, time: Any, engine: Engine) -> Report:
     for (name, outcome), number in sorted(engine.counts.items()):
         if name == p.name and number:
             report.counts[outcome] = number
-    if isinstance(p.mechanism, ToPL):
+    if p.mechanism.survey is not None:
         report.note = AS_THEY_ARE
-    if p.mechanism.inputs:
+    if p.mechanism.key_form == "code":  # cells and slots have no exact count to stand beside
         report.windows = [{"released": sum(1 for _ in _rows(p, engine))}]
         return report
     truth = _truth(p, view, time)

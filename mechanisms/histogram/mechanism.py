@@ -30,6 +30,7 @@ from ...errors import ContractError
 from ..contract import (
     F64,
     I64,
+    NOTHING_MORE,
     Batch,
     Closed,
     Cost,
@@ -39,6 +40,7 @@ from ..contract import (
     Part,
     Releases,
     Rows,
+    Stated,
     Units,
     compact,
     empty_units,
@@ -48,8 +50,10 @@ from ..keys import Keys, concat
 from ..noise import zero
 from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
+from ..parts.stated_bound import stated_bound
 from .debias import COUNTERS, SHARED, Debias, Raw, put_raw, take_raw
 from .dense_units import joined
+from .report import plan, plan_rows
 
 S, V = 0, 1
 
@@ -95,6 +99,11 @@ class Histogram:
 
     routing: ClassVar[Literal["key", "single"]] = "key"
     load: ClassVar[Literal["due", "all"]] = "due"
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    key_form: ClassVar[Literal["columns"]] = "columns"
+    survey: ClassVar[None] = None
 
     horizon: int
     bound: Bound
@@ -325,6 +334,39 @@ class Histogram:
         _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
         deviation: F64 = np.sqrt(variance[0])
         return deviation
+
+    # Statements
+
+    @property
+    def selector(self) -> Process:
+        """Noise of the count that decides whether a key becomes public."""
+        return self.quantities[0].lanes[S]
+
+    def stated(self, unit: str) -> Stated:
+        """Nothing beside the cost."""
+        return NOTHING_MORE
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The contribution bound."""
+        return stated_bound(self.bound, unit)
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """The threshold of trigger t; None with a public key list."""
+        return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the factorisations of all processes, the debiasing counters' among them."""
+        processes = [one for quantity in self.quantities for one in quantity.lanes]
+        processes += self.debias.processes if self.debias else ()
+        return tuple(one.factor.digest() for one in processes)
+
+    def plan(self) -> dict[str, Any]:
+        """Bounds, noise, thresholds and chances to appear."""
+        return {"histogram": plan(self)}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """The same in words."""
+        return plan_rows(plan(self), unit)
 
 
 def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, Rows]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..contract import Cost
 from ..factorization.prefix_noise import STEPS, Process
-from .mechanism import Histogram, S
-from .rounds import Rounds
+
+if TYPE_CHECKING:
+    from .mechanism import Histogram
+    from .rounds import Rounds
 
 _Z95 = 1.6448536269514722
 
@@ -25,7 +28,7 @@ def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
         Plain numbers, strings, lists and dictionaries, ready for JSON.
     """
     triggers = range(1, mechanism.horizon + 1)
-    factor = mechanism.quantities[0].lanes[S].factor
+    factor = mechanism.quantities[0].lanes[0].factor
     out: dict[str, Any] = {
         "factorization": factor.name,
         "factorization_digest": factor.digest(),
@@ -35,11 +38,7 @@ def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
         "cost": _cost(mechanism.loss),
         "delay": mechanism.delay,
     }
-    if isinstance(mechanism, Rounds):
-        return out | _chances(mechanism, mechanism.selector)
-    if mechanism.public is not None:
-        return out
-    return out | _chances(mechanism, mechanism.quantities[0].lanes[S])
+    return out | _chances(mechanism, mechanism.selector) if mechanism.threshold else out
 
 
 def _bound(mechanism: Histogram | Rounds) -> dict[str, Any]:
@@ -72,3 +71,44 @@ def _chances(mechanism: Histogram | Rounds, process: Process) -> dict[str, Any]:
         "users_50": max(half, least),
         "users_95": max(half + _Z95 * deviation, least),
     }
+
+
+def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
+    """What is decided and what to expect, in words: rows for what `plan` returned."""
+    rows = [("contribution bound", _bound_words(body["bound"], unit))]
+    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
+    if first:
+        spread = f"±{_listed(first)} at the first trigger … ±{_listed(last)}"
+        rows.append(("noise over time", spread))
+    rows.append(("factorization", body["factorization"]))
+    if "adaptive_weight" in body["bound"]:
+        rows.append(("feedback", f"a public key is known {_triggers(body['delay'])} later"))
+    return rows + _key_rows(body, unit) if "threshold" in body else rows
+
+
+def _key_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
+    bars = body["threshold"]
+    rows = [("threshold of a key", f"{bars[0]:.4g} at the first trigger … {bars[-1]:.4g}")]
+    if body["min_users"] > 1:
+        rows.append(("  and at least", f"{body['min_users']:,} records"))
+    half, nearly = math.ceil(body["users_50"]), math.ceil(body["users_95"])
+    chance = f"with {half:,} × {unit} in one case of two, with {nearly:,} in 19 of 20"
+    return [*rows, ("a key appears", f"{chance} (one record each, at the last trigger)")]
+
+
+def _bound_words(bound: dict[str, Any], unit: str) -> str:
+    most = f"at most {bound['most_records_per_key']:,} of one key"
+    if bound["kind"] == "records":
+        return f"{bound['budget']:,} records of a {unit}, {most}"
+    text = f"Σ m² ≤ {bound['budget']:.6g} for the m records of a {unit} in each key, {most}"
+    if "adaptive_weight" in bound:
+        text += f"; in a public key m² counts {bound['adaptive_weight']:.3g}² as much"
+    return text
+
+
+def _triggers(count: int) -> str:
+    return f"{count:,} trigger" if count == 1 else f"{count:,} triggers"
+
+
+def _listed(values: list[float]) -> str:
+    return ", ".join(f"{value:.6g}" for value in values)

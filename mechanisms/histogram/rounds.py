@@ -34,6 +34,7 @@ from ...errors import ContractError
 from ..contract import (
     F64,
     I64,
+    NOTHING_MORE,
     Batch,
     Closed,
     Cost,
@@ -43,6 +44,7 @@ from ..contract import (
     Part,
     Releases,
     Rows,
+    Stated,
     Units,
     empty_units,
 )
@@ -50,6 +52,7 @@ from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.bounding import Bound, hashes
 from ..parts.key_selection import first_crossing
+from ..parts.stated_bound import stated_bound
 from .mechanism import Column, Quantity, rows_of
 
 _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
@@ -76,6 +79,11 @@ class Rounds:
     lanes: ClassVar[int] = 2
     totals: ClassVar[int] = 0
     inputs: ClassVar[tuple[str, ...]] = ()
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    key_form: ClassVar[Literal["columns"]] = "columns"
+    survey: ClassVar[None] = None
 
     horizon: int
     bound: Bound
@@ -221,6 +229,33 @@ class Rounds:
             variance[place] += column.middle**2 * variance[0]
         deviation: F64 = np.sqrt(np.array(variance))
         return deviation
+
+    # Statements
+
+    def stated(self, unit: str) -> Stated:
+        """Nothing beside the cost."""
+        return NOTHING_MORE
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The contribution bound."""
+        return stated_bound(self.bound, unit)
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """That of a round's last trigger: it depends on how long a round has lasted."""
+        return Fraction(self.threshold[-1], STEPS)
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the factorisations of selection and values."""
+        processes = [self.selector, *(one for q in self.quantities for one in q.lanes)]
+        return tuple(one.factor.digest() for one in processes)
+
+    def plan(self) -> dict[str, Any]:
+        """Nothing beside cost and noise."""
+        return {}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """Nothing beside cost and noise."""
+        return []
 
 
 def _codes(units: Units) -> NDArray[np.uint64]:

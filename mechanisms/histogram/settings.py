@@ -5,12 +5,13 @@ Nothing here looks at data: thresholds, noise and chances to appear follow from 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
-from ..contract import Cost, Entry, Setting
+from ..contract import Cost, Entry, Frame, Objection, Setting
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection
@@ -336,9 +337,27 @@ def _check_rounds(parameters: HistogramParameters, setting: Setting, records: Fr
         raise ParameterError("delay", parameters.delay, "must be at most 100 with rounds")
 
 
+def framed(parameters: HistogramParameters, frame: Frame) -> HistogramParameters:
+    """The pipeline's delay, and whether it releases nothing but keys."""
+    aggregate = "keys" if frame.keys_only else parameters.aggregate
+    return replace(parameters, delay=frame.delay, aggregate=aggregate)
+
+
+def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Objection]:
+    """An adaptive weight where no key becomes public, or no value is released of one."""
+    if parameters.adaptive_weight and frame.public_keys:
+        yield "adaptive_weight", "has no meaning with a public list of keys"
+    elif parameters.adaptive_weight and frame.keys_only:
+        yield "adaptive_weight", 'has no meaning with aggregate = "keys"'
+
+
 ENTRY = Entry(
-    "histogram",
-    HistogramParameters,
-    build,
-    "counts and sums per key, keys known or not, one privacy unit spread over many keys",
+    name="histogram",
+    summary="counts and sums per key, keys known or not, one privacy unit spread over many keys",
+    parameters=HistogramParameters,
+    mechanisms=(Histogram, Rounds),
+    grouped=True,
+    build=build,
+    framed=framed,
+    objections=objections,
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -31,8 +31,13 @@ from ..validate import at_least, positive
 _LABEL = Keys.of([b"prefix"])
 
 
-class Counter(Protocol):
+class PrefixCounter(Protocol):
     """Noise of prefix sums, for a threshold that is known only when the stream begins."""
+
+    @property
+    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+        """Of one draw."""
+        ...
 
     @property
     def steps(self) -> int:
@@ -47,18 +52,23 @@ class Counter(Protocol):
         """Variance of the noise of the sum of the steps first..end-1."""
         ...
 
+    def digests(self) -> tuple[str, ...]:
+        """Of the factorisation, whose rows are computed once the threshold is known."""
+        ...
+
 
 @dataclass(frozen=True)
-class TreeCounter:
+class TreePrefix:
     """The binary tree over ``horizon`` steps; ``epsilon`` is that of one record.
 
-    >>> TreeCounter(8, Fraction(1)).scale(10)
+    >>> TreePrefix(8, Fraction(1)).scale(10)
     Fraction(40, 1)
     """
 
     horizon: int
     epsilon: Fraction
     purpose: str = "tree"
+    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
         at_least("horizon", self.horizon, 1)
@@ -79,7 +89,7 @@ class TreeCounter:
         return {(i, (end >> i) - 1) for i in range(end.bit_length()) if end >> i & 1}
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
-        """See `Counter.noise`."""
+        """See `PrefixCounter.noise`."""
         if theta == 0:
             return [0] * len(ends)
         codes = [[i << 50 | j for i, j in self.nodes(int(end))] for end in ends]
@@ -89,16 +99,21 @@ class TreeCounter:
         return [sum(value[code] for code in nodes) for nodes in codes]
 
     def variance(self, theta: int, first: int, end: int) -> float:
-        """See `Counter.variance`."""
+        """See `PrefixCounter.variance`."""
         nodes = self.nodes(first) ^ self.nodes(end)
         return len(nodes) * laplace_variance(self.scale(theta))
 
+    def digests(self) -> tuple[str, ...]:
+        """None: the tree is exact."""
+        return ()
+
 
 @dataclass(frozen=True)
-class HierarchyCounter:
+class HierarchyPrefix:
     """A consistent wide tree; its ``epsilon`` is that of one record."""
 
     chunks: Chunks
+    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
 
     @property
     def steps(self) -> int:
@@ -106,7 +121,7 @@ class HierarchyCounter:
         return STEPS
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
-        """See `Counter.noise`; the steps must fit into one chunk."""
+        """See `PrefixCounter.noise`; the steps must fit into one chunk."""
         out = []
         for end in ends:
             exact = self.chunks.prefix(noise, theta, int(end))[1] * self.steps
@@ -114,12 +129,16 @@ class HierarchyCounter:
         return out
 
     def variance(self, theta: int, first: int, end: int) -> float:
-        """See `Counter.variance`."""
+        """See `PrefixCounter.variance`."""
         return self.chunks.variance(theta, first, end)
+
+    def digests(self) -> tuple[str, ...]:
+        """None: the estimates are exact rationals."""
+        return ()
 
 
 @dataclass(frozen=True)
-class MatrixCounter:
+class MatrixPrefix:
     """Correlated discrete Gaussian noise.
 
     Attributes:
@@ -132,6 +151,7 @@ class MatrixCounter:
     horizon: int
     variance_at_one: Fraction
     purpose: str = "matrix"
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
 
     @property
     def steps(self) -> int:
@@ -143,17 +163,21 @@ class MatrixCounter:
         return Process(self.purpose, self.name, self.horizon, self.variance_at_one * theta**2)
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
-        """See `Counter.noise`."""
+        """See `PrefixCounter.noise`."""
         if theta == 0:
             return [0] * len(ends)
         process, since = self.process(theta), np.zeros(1, np.int64)
         return [int(process.at(noise, _LABEL, int(end), since)[0]) for end in ends]
 
     def variance(self, theta: int, first: int, end: int) -> float:
-        """See `Counter.variance`."""
+        """See `PrefixCounter.variance`."""
         factor = self.process(theta).factor
         row = factor.B[end - 1] if end else np.zeros(factor.noises)
         if first:
             row = row - factor.B[first - 1]
         scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**factor.bits
         return float((row * row).sum()) * scale
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the factorisation, which no threshold changes."""
+        return (self.process(1).factor.digest(),)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from ..parts.smooth_quantile import SmoothQuantile
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
 from ..validate import at_least, positive
-from .counter import Counter
+from .counter import PrefixCounter
 
 _HELD = 1 << 62
 
@@ -75,7 +76,7 @@ class Pak(SlotStream):
     """
 
     chooser: SmoothQuantile | RankQuantile | None
-    counter: Counter
+    counter: PrefixCounter
     sum_epsilon: Fraction | None
     loss: Cost
 
@@ -84,6 +85,15 @@ class Pak(SlotStream):
         """Sum of the slot (of the whole warm-up at its end), and sum up to the end of the slot."""
         step = self.slots.grid / self.counter.steps
         return Output("sum", step), Output("prefix", step)
+
+    @property
+    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+        """Of the counter; the threshold is chosen by noise of its own."""
+        return self.counter.distribution
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the counter's factorisation."""
+        return self.counter.digests()
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""

@@ -8,14 +8,14 @@ from functools import lru_cache
 
 from ...errors import ParameterError
 from .. import accounting, factorization
-from ..contract import Cost, Entry, Setting
+from ..contract import Cost, Entry, Setting, no_objection
 from ..factorization.prefix_noise import chosen
 from ..parts.hierarchy import Chunks, choose_height
 from ..parts.smooth_quantile import SmoothQuantile
-from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
+from ..slots.settings import SlotParameters, check_delta, framed, sampler_delta, slots_of
 from ..slots.slots import Slots
 from ..validate import non_negative, one_of, positive
-from .counter import Counter, HierarchyCounter, MatrixCounter, TreeCounter
+from .counter import HierarchyPrefix, MatrixPrefix, PrefixCounter, TreePrefix
 from .mechanism import Pak, RankQuantile
 from .optimise import Choice, Problem, optimise
 
@@ -72,7 +72,7 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
         split = Fraction(int(parameters.threshold != "top"))
     chooser = _chooser(parameters, setting, slots, epsilon * split, advice)
     rest = epsilon * (1 - split) if parameters.publish_warmup else None
-    gaussian = isinstance(counter, MatrixCounter)
+    gaussian = isinstance(counter, MatrixPrefix)
     spent = gaussian or isinstance(chooser, SmoothQuantile)
     if spent:
         check_delta(setting, sampling / _SPARE)
@@ -85,14 +85,16 @@ def draws(slots: Slots) -> int:
     return len(slots.thresholds) + 2 * slots.slots.bit_length() + 2 * slots.slots
 
 
-def advise(parameters: PakParameters, setting: Setting, slots: Slots, counter: Counter) -> Choice:
+def advise(
+    parameters: PakParameters, setting: Setting, slots: Slots, counter: PrefixCounter
+) -> Choice:
     """The optimiser's choice for this warm-up; says whether a threshold is better than B."""
     problem = problem_of(parameters, setting, slots, counter)
     return optimise(problem, [parameters.expected * slots.warmup_slots])
 
 
 def problem_of(
-    parameters: PakParameters, setting: Setting, slots: Slots, counter: Counter
+    parameters: PakParameters, setting: Setting, slots: Slots, counter: PrefixCounter
 ) -> Problem:
     """What the optimiser is told."""
     known = non_negative("excess", parameters.excess)
@@ -132,17 +134,17 @@ def _beta(parameters: PakParameters) -> Fraction:
 
 def counter_of(
     parameters: PakParameters, setting: Setting, slots: Slots, delta: Fraction
-) -> Counter:
+) -> PrefixCounter:
     """The configured counter, or the one of least mean error among those that are possible."""
     one_of("counter", parameters.counter, ("auto", "tree", "hierarchy", "matrix"))
     steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
     if parameters.counter != "auto":
         return _counter(parameters.counter, steps, epsilon, setting, slots.bound, delta)
-    options = [TreeCounter(steps, epsilon), *_others(setting, slots, delta)]
+    options = [TreePrefix(steps, epsilon), *_others(setting, slots, delta)]
     return min(options, key=lambda counter: mean_error(counter, steps))
 
 
-def _others(setting: Setting, slots: Slots, delta: Fraction) -> list[Counter]:
+def _others(setting: Setting, slots: Slots, delta: Fraction) -> list[PrefixCounter]:
     steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
     out = []
     for name in ("hierarchy", "matrix"):
@@ -155,18 +157,18 @@ def _others(setting: Setting, slots: Slots, delta: Fraction) -> list[Counter]:
 
 def _counter(
     name: str, steps: int, epsilon: Fraction, setting: Setting, bound: int, delta: Fraction
-) -> Counter:
+) -> PrefixCounter:
     if name == "tree":
-        return TreeCounter(steps, epsilon)
+        return TreePrefix(steps, epsilon)
     if name == "hierarchy":
         height = choose_height(_FANOUT, steps, _TALLEST)
         if _FANOUT**height < steps:
             raise ParameterError("horizon", steps, f"more than {_FANOUT**_TALLEST} slots")
-        return HierarchyCounter(Chunks(_FANOUT, height, epsilon))
+        return HierarchyPrefix(Chunks(_FANOUT, height, epsilon))
     name = chosen("auto", steps)
     factorization.build(name, steps)
     share = delta if bound == 1 else delta / 2
-    return MatrixCounter(name, steps, _variance(name, steps, setting.epsilon, share, bound))
+    return MatrixPrefix(name, steps, _variance(name, steps, setting.epsilon, share, bound))
 
 
 @lru_cache(maxsize=32)
@@ -207,7 +209,7 @@ def _smooth_delta(setting: Setting, bound: int) -> Fraction:
     return each
 
 
-def mean_error(counter: Counter, steps: int, first: int = 1) -> float:
+def mean_error(counter: PrefixCounter, steps: int, first: int = 1) -> float:
     """Root mean square noise of prefix sums for θ = 1 over evenly spread steps from ``first``."""
     ends = sorted({max(first, 1, -(-steps * i // _SAMPLES)) for i in range(1, _SAMPLES + 1)})
     squares = [counter.variance(1, 0, end) for end in ends]
@@ -222,5 +224,12 @@ def _share(name: str, value: float) -> Fraction:
 
 
 ENTRY = Entry(
-    "pak", PakParameters, build, "prefix sums of a stream of values with a learnt threshold"
+    name="pak",
+    summary="prefix sums of a stream of values with a learnt threshold",
+    parameters=PakParameters,
+    mechanisms=(Pak,),
+    grouped=False,
+    build=build,
+    framed=framed,
+    objections=no_objection,
 )

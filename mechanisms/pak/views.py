@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import ParameterError
 from ..contract import F64
 from ..validate import at_least
-from .counter import Counter
+from .counter import PrefixCounter
 
 
 def sliding_weights(end: int, width: int) -> dict[int, float]:
@@ -62,7 +62,7 @@ def view(prefix: F64, weights: dict[int, float]) -> float:
     return float((prefix[slots - 1] * values).sum())
 
 
-def counter_variance(counter: Counter, theta: int, weights: dict[int, float]) -> float:
+def counter_variance(counter: PrefixCounter, theta: int, weights: dict[int, float]) -> float:
     """Noise variance of a view, in squared grid steps.
 
     From variances of differences: Σ_ij w_i w_j Cov(S_i, S_j) with

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ class MatrixCounter:
     events: int
     epsilon: Fraction
     name: ClassVar[str] = "matrix"
+    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_gaussian"
     by_trigger: ClassVar[bool] = False
 
     @classmethod
@@ -91,6 +92,10 @@ class MatrixCounter:
         """σ²‖B_n‖² after n activations, 0 after none."""
         table: F64 = _table(self.process)[np.asarray(steps, np.int64)]
         return table
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the factorisation."""
+        return (self.process.factor.digest(),)
 
 
 def _shift(factor: Factorization, events: int) -> Fraction:

@@ -50,6 +50,7 @@ from ..contract import (
 )
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
+from ..parts.stated_bound import stated_records
 from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection
 from ..spatial.stream import SpatialStream
@@ -158,6 +159,19 @@ class PHDStream(SpatialStream):
         inserts = self.bound // 2 if self.lifetime else self.bound
         counted = self.counter.cost(2 * inserts if self.lifetime else inserts)
         return counted._replace(epsilon=counted.epsilon + inserts * self.selection.epsilon)
+
+    @property
+    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+        """Of the counter; private selection draws scores of its own."""
+        return self.counter.distribution
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the counter's factorisation, if it has one."""
+        return self.counter.digests()
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """Events of one unit that count in an epoch."""
+        return stated_records(self.bound, unit)
 
     # Bound shard
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class NodeCounter(Protocol):
     """What PHDStream needs of a counter."""
 
     name: ClassVar[str]
+    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]]
     by_trigger: ClassVar[bool]  # noise is labelled by trigger: a forgotten node may start again
 
     def cost(self, events: int) -> Cost:
@@ -52,6 +53,10 @@ class NodeCounter(Protocol):
         """(m,) variance of the output after each number of activations, records squared."""
         ...
 
+    def digests(self) -> tuple[str, ...]:
+        """Of what was computed in floating point."""
+        ...
+
 
 @dataclass(frozen=True)
 class _Pure:
@@ -59,6 +64,7 @@ class _Pure:
 
     epsilon: Fraction
     by_trigger: ClassVar[bool] = True
+    distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
         positive("count epsilon", self.epsilon)
@@ -66,6 +72,10 @@ class _Pure:
     def cost(self, events: int) -> Cost:
         """See `NodeCounter.cost`."""
         return Cost(epsilon=events * self.epsilon)
+
+    def digests(self) -> tuple[str, ...]:
+        """See `NodeCounter.digests`: none."""
+        return ()
 
 
 def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I64:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import ParameterError
-from ..contract import Entry, Setting
+from ..contract import Entry, Setting, as_given, no_objection
 from ..spatial.domain import Domain
 from ..spatial.privtree import Selection
 from ..validate import at_least, between, non_negative, one_of, positive
@@ -154,8 +154,12 @@ def _selection(
 
 
 ENTRY = Entry(
-    "phdstream",
-    PHDStreamParameters,
-    build,
-    "private tree of a spatial stream with insertions and deletions, at every trigger",
+    name="phdstream",
+    summary="private tree of a spatial stream with insertions and deletions, at every trigger",
+    parameters=PHDStreamParameters,
+    mechanisms=(PHDStream,),
+    grouped=False,
+    build=build,
+    framed=as_given,
+    objections=no_objection,
 )

@@ -44,6 +44,7 @@ from ..contract import (
 )
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
+from ..parts.stated_bound import stated_records
 from ..spatial.domain import bit_level
 from ..spatial.stream import SpatialStream
 from .layout import Shape
@@ -53,8 +54,13 @@ _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a
 _CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
 
 
-class Counter(Protocol):
+class SumNoise(Protocol):
     """Noise of every sum over the triggers of a window, and what it costs."""
+
+    @property
+    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+        """Of one draw."""
+        ...
 
     @property
     def shape(self) -> Shape:
@@ -83,6 +89,10 @@ class Counter(Protocol):
         """Losses that add up."""
         ...
 
+    def digests(self) -> tuple[str, ...]:
+        """Of what was computed in floating point."""
+        ...
+
 
 @dataclass(frozen=True)
 class PrivHP(SpatialStream):
@@ -106,7 +116,7 @@ class PrivHP(SpatialStream):
     load: ClassVar[Literal["due", "all"]] = "all"
     row_dtype: ClassVar[np.dtype[Any]] = _CELL
 
-    counter: Counter
+    counter: SumNoise
     prune: Literal["top", "threshold"] = "top"
     bar: Fraction = Fraction(2)
     decode: Literal["joint", "single"] = "joint"
@@ -127,6 +137,19 @@ class PrivHP(SpatialStream):
 
     def cost(self) -> Cost:
         return add(self.counter.costs())
+
+    @property
+    def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
+        """Of the counter; the tree is grown from its sums alone."""
+        return self.counter.distribution
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the counter's factorisation, if it has one."""
+        return self.counter.digests()
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """Records of one unit that count in an epoch."""
+        return stated_records(self.counter.bound, unit)
 
     # Bound shard
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -54,6 +55,7 @@ class TreeNoise:
     shape: Shape
     horizon: int
     bound: int = 1
+    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
 
     def __post_init__(self) -> None:
         at_least("horizon", self.horizon, 1)
@@ -98,6 +100,10 @@ class TreeNoise:
         """(r+1,) variance of the noise of one sum of each level after trigger t."""
         return t.bit_count() * np.array([_laplace_variance(scale) for scale in self.scales])
 
+    def digests(self) -> tuple[str, ...]:
+        """None: scales are exact."""
+        return ()
+
 
 @dataclass(frozen=True)
 class MatrixNoise:
@@ -118,6 +124,7 @@ class MatrixNoise:
     horizon: int
     bound: int
     epsilon: Fraction
+    distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
 
     @classmethod
     def calibrated(
@@ -171,6 +178,10 @@ class MatrixNoise:
         """(r+1,) variance of the noise of one sum of each level after trigger t."""
         none = np.zeros(1, np.int64)
         return np.array([float(one.variance_at(t, none)[0]) for one in self.processes])
+
+    def digests(self) -> tuple[str, ...]:
+        """Of the factorisation of each level."""
+        return tuple(one.factor.digest() for one in self.processes)
 
 
 def _shift(shape: Shape, level: int, factor: Factorization, bound: int) -> Fraction:

@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import ParameterError
-from ..contract import Entry, Setting
+from ..contract import Entry, Setting, as_given, no_objection
 from ..parts.sketch import Sketch, SketchKind
 from ..spatial.domain import Domain
 from ..validate import at_least, one_of, positive
 from .layout import Shape
-from .mechanism import Counter, PrivHP
+from .mechanism import PrivHP, SumNoise
 from .noise import MatrixNoise, TreeNoise
 
 _UNIT = Domain.unit(2, depth=20)
@@ -96,7 +96,7 @@ def _shape(parameters: PrivHPParameters, domain: Domain) -> Shape:
     return Shape(domain.dimensions, domain.bits, exact, k, sketch)
 
 
-def _counter(parameters: PrivHPParameters, setting: Setting, shape: Shape) -> Counter:
+def _counter(parameters: PrivHPParameters, setting: Setting, shape: Shape) -> SumNoise:
     horizon, bound = setting.horizon, at_least("bound", parameters.bound, 1)
     if parameters.noise == "laplace":
         return TreeNoise.calibrated(shape, horizon, bound, setting.epsilon)
@@ -104,8 +104,12 @@ def _counter(parameters: PrivHPParameters, setting: Setting, shape: Shape) -> Co
 
 
 ENTRY = Entry(
-    "privhp",
-    PrivHPParameters,
-    build,
-    "private tree of a spatial stream and synthetic points, in bounded memory",
+    name="privhp",
+    summary="private tree of a spatial stream and synthetic points, in bounded memory",
+    parameters=PrivHPParameters,
+    mechanisms=(PrivHP,),
+    grouped=False,
+    build=build,
+    framed=as_given,
+    objections=no_objection,
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeVar
 
 from ...errors import ParameterError
-from ..contract import Setting
+from ..contract import Frame, Setting
 from ..noise import DELTA_PER_DRAW
 from ..parts.clip_threshold import geometric_thresholds
 from ..validate import at_least
@@ -35,6 +36,24 @@ class SlotParameters:
     origin: int = 0
     resolution: int = 16
     expected: int = 1
+
+
+P = TypeVar("P", bound="SlotParameters")
+
+
+def framed(parameters: P, frame: Frame) -> P:
+    """Slots of event time, by the pipeline's schedule where no slots are given.
+
+    Raises:
+        ParameterError: a trigger's step cannot be divided into so many slots.
+    """
+    given, every = parameters, frame.every
+    if given.slot != 1 or given.origin or every is None or frame.timed:
+        return given
+    if given.slots_per_trigger < 1 or every % given.slots_per_trigger:
+        rule = f"does not divide triggers.every, which is {every / 1_000_000:g} seconds"
+        raise ParameterError("slots_per_trigger", given.slots_per_trigger, rule)
+    return replace(given, slot=every // given.slots_per_trigger, origin=frame.origin)
 
 
 def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...errors import ContractError
 from ..contract import (
     F64,
     I64,
+    NOTHING_MORE,
     Batch,
     Closed,
     Encoded,
@@ -21,10 +23,12 @@ from ..contract import (
     Part,
     Releases,
     Rows,
+    Stated,
     Units,
     no_releases,
 )
 from ..keys import Keys
+from ..parts.stated_bound import stated_records
 from .slots import ROW, Entries, Slots, slot_keys
 
 
@@ -44,6 +48,10 @@ class SlotStream(ABC):
     totals: ClassVar[int] = 0
     lanes: ClassVar[int] = 1
     inputs: ClassVar[tuple[str, ...]] = ("time", "value")
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+    key_form: ClassVar[Literal["code"]] = "code"
+    survey: ClassVar[None] = None
 
     slots: Slots
 
@@ -100,3 +108,25 @@ class SlotStream(ABC):
         end = first + len(value)
         status = np.full(len(value), t, np.int32)
         return Releases(slot_keys(first, end), value, variance, status, public)
+
+    # Statements
+
+    def stated(self, unit: str) -> Stated:
+        """Nothing beside the cost."""
+        return NOTHING_MORE
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """Records of one unit that count in an epoch."""
+        return stated_records(self.slots.bound, unit)
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """None: slots are public."""
+        return None
+
+    def plan(self) -> dict[str, Any]:
+        """Nothing beside cost and noise."""
+        return {}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """Nothing beside cost and noise."""
+        return []

@@ -13,6 +13,7 @@ Centralized and Local Differential Privacy", CCS 2021), section 5.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,11 +36,13 @@ from ..contract import (
     Part,
     Releases,
     Rows,
+    Stated,
     Units,
     empty_units,
     no_releases,
 )
 from ..keys import Keys, concat
+from ..parts.stated_bound import stated_records
 from ..validate import at_least, between, positive
 from .estimate import CHOSEN, Buckets, density, integers, mean, pack, threshold, unpack, variances
 from .units import accept
@@ -91,8 +94,10 @@ class ToPL:
     totals: ClassVar[int] = 0
     lanes: ClassVar[int] = 1
     inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey")
-    definition: ClassVar[str] = "local"
-    neighbouring: ClassVar[str] = "replace_value"
+    distribution: ClassVar[Literal["local_randomizer"]] = "local_randomizer"
+    definition: ClassVar[Literal["local"]] = "local"
+    neighbouring: ClassVar[Literal["replace_value"]] = "replace_value"
+    key_form: ClassVar[Literal["code"]] = "code"
 
     survey: Survey
     grid: Fraction = Fraction(1)
@@ -191,10 +196,31 @@ class ToPL:
 
     # Accounting
 
-    @property
-    def stated(self) -> dict[str, Fraction]:
-        """What ledger and manifests say beside the cost per unit: of a report, and how many."""
-        return {"epsilon_report": self.survey.epsilon, "reports": Fraction(self.survey.reports)}
+    def stated(self, unit: str) -> Stated:
+        """The cost of one report, and how many there are per unit and epoch."""
+        one, most = self.survey.epsilon, self.survey.reports
+        words = f"ε={float(one):g} per report, at most {most} reports of one {unit} and epoch"
+        return Stated({"epsilon_report": one, "reports": Fraction(most)}, words)
+
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """Reports of one unit that count in an epoch."""
+        return stated_records(self.survey.reports, unit)
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """None: there is one stream, without keys."""
+        return None
+
+    def digests(self) -> tuple[str, ...]:
+        """None: the aggregator draws nothing."""
+        return ()
+
+    def plan(self) -> dict[str, Any]:
+        """The survey, for devices."""
+        return {"survey": json.loads(self.survey.to_json())}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """The survey, for devices."""
+        return [("survey for devices", json.dumps(self.plan()["survey"]))]
 
     def cost(self) -> Cost:
         """Pure: epsilon per report times reports per unit, for replaced values."""

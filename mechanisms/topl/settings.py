@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from ...client.survey import ReportError, Survey
 from ...errors import ParameterError
-from ..contract import Entry, Setting
+from ..contract import Entry, Setting, as_given, no_objection
 from ..validate import at_least
 from .mechanism import ToPL
 
@@ -80,5 +80,12 @@ def build(parameters: ToPLParameters, setting: Setting) -> ToPL:
 
 
 ENTRY = Entry(
-    "topl", ToPLParameters, build, "means and sums of values that devices perturb themselves"
+    name="topl",
+    summary="means and sums of values that devices perturb themselves",
+    parameters=ToPLParameters,
+    mechanisms=(ToPL,),
+    grouped=False,
+    build=build,
+    framed=as_given,
+    objections=no_objection,
 )

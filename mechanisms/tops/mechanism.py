@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -65,6 +66,8 @@ class Tops(SlotStream):
         sampling: what the distance of drawn from exact noise adds to δ.
     """
 
+    distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
+
     threshold_epsilon: Fraction
     tree: Chunks | InfiniteTree
     width: int
@@ -92,6 +95,10 @@ class Tops(SlotStream):
         """Sum of the slot; sum of the window up to the end of the slot."""
         step = self.slots.grid / self.steps
         return Output("sum", step), Output("prefix", step)
+
+    def digests(self) -> tuple[str, ...]:
+        """None: every number is an exact rational or an integer."""
+        return ()
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose θ from the warm-up; publish the warm-up if asked to."""

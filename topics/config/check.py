@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from ...errors import ConfigError
+from ...mechanisms.registry import find
 from ..names import ledger_topic
 from ..schedule import MAX_TRIGGERS, Schedule
-from . import pipeline as config_pipeline
 from .model import Config, Engine, Input, Kafka, Time
 from .pipeline import Budget, Count, Mean, Pipeline, Sum
 from .read import Problem
@@ -183,7 +183,7 @@ def _budget(budget: Budget) -> Iterator[tuple[str, str]]:
 
 
 def _keys(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    by_key = pipeline.mechanism.kind == config_pipeline.DEFAULT_MECHANISM
+    by_key = find(pipeline.mechanism.kind).grouped
     if by_key and not pipeline.key and not pipeline.inputs:
         yield "", "needs key (columns to group by), or a mechanism with inputs of its own"
     if pipeline.key and pipeline.inputs:
@@ -225,11 +225,9 @@ def _column(column: Sum | Mean) -> Iterator[tuple[str, str]]:
 
 def _mechanism(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     """Settings that a mechanism knows and would not use in this pipeline."""
-    if getattr(pipeline.mechanism.parameters, "adaptive_weight", None):
-        if pipeline.public_keys is not None:
-            yield "mechanism.adaptive_weight", "has no meaning with a public list of keys"
-        elif not pipeline.aggregate:
-            yield "mechanism.adaptive_weight", 'has no meaning with aggregate = "keys"'
+    given = pipeline.mechanism
+    for setting, message in find(given.kind).objections(given.parameters, pipeline.frame):
+        yield f"mechanism.{setting}", message
 
 
 def _topics(config: Config) -> Iterator[Problem]:

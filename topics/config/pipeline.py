@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from ...mechanisms.registry import ENTRIES
+from ...mechanisms.contract import Frame
+from ...mechanisms.registry import entries
 from ..names import releases_topic
 from .lines import Path
 from .read import Convert, Reader
@@ -69,16 +70,15 @@ def _read_mechanism(reader: Reader, raw: Any, path: Path) -> Mechanism:
     if not isinstance(raw, dict):
         raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
     kind = raw.get("kind", DEFAULT_MECHANISM)
-    if kind not in ENTRIES:
-        raise reader.fail(
-            (*path, "kind"), f'"{kind}": ' + reader.unknown(kind, ENTRIES, "mechanism")
-        )
+    known = entries()
+    if kind not in known:
+        raise reader.fail((*path, "kind"), f'"{kind}": ' + reader.unknown(kind, known, "mechanism"))
     settings = {name: value for name, value in raw.items() if name != "kind"}
-    return Mechanism(kind, reader.table(ENTRIES[kind].parameters, settings, path))
+    return Mechanism(kind, reader.table(known[kind].parameters, settings, path))
 
 
 def _default_mechanism() -> Mechanism:
-    return Mechanism(DEFAULT_MECHANISM, ENTRIES[DEFAULT_MECHANISM].parameters())
+    return Mechanism(DEFAULT_MECHANISM, entries()[DEFAULT_MECHANISM].parameters())
 
 
 @dataclass(frozen=True)
@@ -290,6 +290,18 @@ class Pipeline:
     def release_topic(self) -> str:
         """Output topic, by default named after the pipeline."""
         return self.release.topic or releases_topic(self.name)
+
+    @property
+    def frame(self) -> Frame:
+        """What the pipeline says of things that a mechanism's parameters may say too."""
+        return Frame(
+            delay=self.feedback_delay,
+            keys_only=not self.aggregate,
+            public_keys=self.public_keys is not None,
+            every=self.triggers.every,
+            origin=self.window.origin,
+            timed="time" in self.inputs,
+        )
 
     @property
     def epoch_length(self) -> int:

@@ -16,12 +16,13 @@ from statistics import NormalDist
 from typing import Any
 
 from ....mechanisms.contract import I64, Releases
+from ....mechanisms.parts.stated_bound import plain
 from ....topics.events.decode import utc
 from ....topics.events.keys import decode_key
 from ....topics.records import Trigger, encode
 from ...deployment import statement
 from ...deployment.model import Pipeline
-from ...deployment.statement import plain, significant
+from ...deployment.statement import significant
 from ..bound.stage import route
 from ..step import Out
 
@@ -77,7 +78,7 @@ class Writer:
 
     def _key(self, key: bytes) -> Any:
         p = self._pipeline
-        if p.mechanism.inputs:
+        if p.mechanism.key_form == "code":  # bytes of the mechanism's own, such as a cell or slot
             return key.hex()
         return dict(zip(p.key_names, decode_key(key), strict=True))
 
@@ -132,7 +133,7 @@ class Writer:
             "final": t.final,
             "mechanism": p.config["mechanism"]["kind"],
             "confidence_level": p.confidence,
-            "noise": {"distribution": statement.distribution(p.mechanism)},
+            "noise": {"distribution": p.mechanism.distribution},
             "privacy": statement.privacy(p, t),
             "bounds": statement.bounds(p),
             "key_threshold": statement.key_threshold(p.mechanism, t.index),

@@ -145,7 +145,7 @@ def test_slots_follow_the_schedule_unless_they_are_given(kind):
     assert (slots.length, slots.origin) == (60, 7)
     more = f'aggregate = [{FARE}]\ninputs = {{ time = "minute" }}'
     assert with_inputs(kind, more=more).mechanism.slots.length == 1
-    with pytest.raises(ConfigError, match="slots_per_trigger = 7 does not divide"):
+    with pytest.raises(ConfigError, match="slots_per_trigger = 7: does not divide"):
         with_inputs(kind, ", slots_per_trigger = 7")
 
 

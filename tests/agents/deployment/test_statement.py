@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hushstream.agents.cli.releases import line
 from hushstream.agents.deployment.compile import pinned_hash
-from hushstream.agents.deployment.statement import bounds, distribution, key_threshold
+from hushstream.agents.deployment.statement import bounds, key_threshold
 from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.mechanisms.contract import I64, Batch
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
@@ -55,7 +56,7 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
     if case.public is not None:
         seed(memory, case.public)
     list(run(memory, trace_of(case)))
-    said = distribution(case.mechanism)
+    said = case.mechanism.distribution
     if said == LOCAL:
         assert noise.asked == set() and not case.noisy
     elif said == "discrete_gaussian":
@@ -73,8 +74,8 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
 def test_what_is_charged_pins_the_factorisation_of_gaussian_noise(case):
     """It is computed in floating point: a machine that rounds it otherwise must be refused."""
     pinned = pinned_hash("configuration", case.mechanism)
-    assert (pinned != pinned_hash("configuration", None)) == (
-        distribution(case.mechanism) == "discrete_gaussian"
+    assert (pinned != pinned_hash("configuration", SimpleNamespace(digests=tuple))) == (
+        case.mechanism.distribution == "discrete_gaussian"
     )
 
 

@@ -8,7 +8,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.mechanisms.noise import KeyedNoise, zero
-from hushstream.mechanisms.pak.counter import Counter, HierarchyCounter, MatrixCounter, TreeCounter
+from hushstream.mechanisms.pak.counter import (
+    HierarchyPrefix,
+    MatrixPrefix,
+    PrefixCounter,
+    TreePrefix,
+)
 from hushstream.mechanisms.pak.views import (
     average_weights,
     counter_variance,
@@ -19,11 +24,11 @@ from hushstream.mechanisms.pak.views import (
 from hushstream.mechanisms.parts.hierarchy import Chunks, laplace_variance
 
 HORIZON = 20
-COUNTERS: list[Counter] = [
-    TreeCounter(HORIZON, Fraction(1)),
-    HierarchyCounter(Chunks(4, 3, Fraction(1))),
-    MatrixCounter("honaker", HORIZON, Fraction(40 << 24)),
-    MatrixCounter("terminal", HORIZON, Fraction(40 << 24)),
+COUNTERS: list[PrefixCounter] = [
+    TreePrefix(HORIZON, Fraction(1)),
+    HierarchyPrefix(Chunks(4, 3, Fraction(1))),
+    MatrixPrefix("honaker", HORIZON, Fraction(40 << 24)),
+    MatrixPrefix("terminal", HORIZON, Fraction(40 << 24)),
 ]
 
 
@@ -36,7 +41,7 @@ def keyed(window: str) -> KeyedNoise:
 @pytest.mark.parametrize("horizon", [1, 2, 7, 8, 100, 1024])
 def test_a_step_pays_epsilon_over_its_nodes(horizon: int) -> None:
     """H(T) nodes at most, reached at step 1; ⌈log2 T⌉ or log2 T levels would not pay for them."""
-    counter = TreeCounter(horizon, Fraction(1, 2))
+    counter = TreePrefix(horizon, Fraction(1, 2))
     touched: dict[int, set[tuple[int, int]]] = {}
     for end in range(1, horizon + 1):
         for level, index in counter.nodes(end):
@@ -50,18 +55,18 @@ def test_a_step_pays_epsilon_over_its_nodes(horizon: int) -> None:
 
 
 def test_variances_of_the_tree() -> None:
-    counter = TreeCounter(8, Fraction(1))
+    counter = TreePrefix(8, Fraction(1))
     one = laplace_variance(Fraction(5 * 4))
     assert [counter.variance(5, 0, t) / one for t in range(1, 9)] == [1, 1, 2, 1, 2, 2, 3, 1]
     # Cov(S_3, S_2) = Cov(S_6, S_4) = Cov(S_7, S_4) = v, Cov(S_8, S_7) = 0.
     for i, j, shared in ((2, 3, 1), (4, 6, 1), (4, 7, 1), (7, 8, 0)):
         both = counter.variance(5, 0, i) + counter.variance(5, 0, j) - counter.variance(5, i, j)
         assert both / 2 / one == pytest.approx(shared)
-    assert TreeCounter(1, Fraction(1)).variance(5, 0, 1) > 0
+    assert TreePrefix(1, Fraction(1)).variance(5, 0, 1) > 0
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=["tree", "hierarchy", "honaker", "terminal"])
-def test_stated_variances_are_the_measured_ones(counter: Counter) -> None:
+def test_stated_variances_are_the_measured_ones(counter: PrefixCounter) -> None:
     """Prefixes, ranges and views; accepted at σ, rejected at two thirds and one and a half."""
     ends = np.arange(1, HORIZON + 1)
     drawn = np.array([counter.noise(keyed(str(i)), 6, ends) for i in range(400)], float)
@@ -76,7 +81,7 @@ def test_stated_variances_are_the_measured_ones(counter: Counter) -> None:
 
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=["tree", "hierarchy", "honaker", "terminal"])
-def test_noise_depends_on_labels_alone(counter: Counter) -> None:
+def test_noise_depends_on_labels_alone(counter: PrefixCounter) -> None:
     ends = np.array([3, 9, 20])
     together = counter.noise(keyed("a"), 11, ends)
     apart = [counter.noise(keyed("a"), 11, ends[i : i + 1])[0] for i in (2, 0, 1)]

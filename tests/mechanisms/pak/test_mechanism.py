@@ -13,7 +13,7 @@ from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting, factorization
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.noise import KeyedNoise, zero
-from hushstream.mechanisms.pak.counter import HierarchyCounter, MatrixCounter, TreeCounter
+from hushstream.mechanisms.pak.counter import HierarchyPrefix, MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.optimise import Problem, optimise
 from hushstream.mechanisms.pak.settings import PakParameters, build, mean_error
@@ -91,7 +91,7 @@ def test_shares_of_epsilon() -> None:
     for bound in (1, 3):
         parameters = replace(SMALL, bound=bound, split=0.25)
         made = build(parameters, SETTING)
-        assert isinstance(made.chooser, RankQuantile) and isinstance(made.counter, TreeCounter)
+        assert isinstance(made.chooser, RankQuantile) and isinstance(made.counter, TreePrefix)
         assert made.sum_epsilon is not None
         assert bound * (made.chooser.epsilon + made.sum_epsilon) == 1
         assert made.chooser.epsilon * 4 * bound == 1 and made.counter.epsilon * bound == 1
@@ -107,7 +107,7 @@ def test_every_division_of_a_unit_fits_the_budget(bound: int) -> None:
     parameters = replace(SMALL, bound=bound, counter="matrix", threshold="smooth", beta=0.25)
     setting = replace(SETTING, epsilon=Fraction(2))
     made = build(parameters, setting)
-    assert isinstance(made.counter, MatrixCounter) and isinstance(made.chooser, SmoothQuantile)
+    assert isinstance(made.counter, MatrixPrefix) and isinstance(made.chooser, SmoothQuantile)
     factor = factorization.build(made.counter.name, made.counter.horizon)
     for inside in range(bound + 1):
         epsilon, delta = Fraction(0), Fraction(0)
@@ -134,9 +134,9 @@ def test_the_default_counter_has_the_least_error() -> None:
     errors = [mean_error(one.counter, 16) for one in others]
     assert mean_error(made.counter, 16) == min(errors)
     longer = replace(SETTING, horizon=4004, delta=Fraction(1, 1000))
-    assert isinstance(build(replace(SMALL, counter="auto"), longer).counter, MatrixCounter)
+    assert isinstance(build(replace(SMALL, counter="auto"), longer).counter, MatrixPrefix)
     strong = replace(SETTING, epsilon=Fraction(20))
-    assert not isinstance(build(replace(SMALL, counter="tree"), strong).counter, HierarchyCounter)
+    assert not isinstance(build(replace(SMALL, counter="tree"), strong).counter, HierarchyPrefix)
 
 
 def test_the_optimiser_finds_what_gains() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hushstream.mechanisms.registry import ENTRIES
+from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.stream import SpatialStream
 
@@ -21,4 +21,4 @@ def test_records_become_cells_and_what_lies_outside_is_dropped():
 
 def test_one_shard_sees_all_points():
     assert (SpatialStream.routing, SpatialStream.columns, SpatialStream.lanes) == ("single", 0, 1)
-    assert {"phdstream", "privhp"} <= set(ENTRIES)
+    assert {"phdstream", "privhp"} <= set(entries())

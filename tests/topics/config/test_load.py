@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from hushstream.errors import ConfigError, ParameterError
-from hushstream.mechanisms.contract import Entry
-from hushstream.mechanisms.registry import ENTRIES
+from hushstream.mechanisms import registry
+from hushstream.mechanisms.contract import as_given, no_objection
+from hushstream.mechanisms.registry import entries
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.canonical import canonical, config_hash
 from hushstream.topics.config.describe import documented, rewrite
@@ -55,9 +56,15 @@ class Knobs:
             raise ParameterError("bound", self.bound, "must be at least 1")
 
 
+BUILT_IN = dict(entries())
+
+
 @pytest.fixture(autouse=True)
 def _mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENTRIES, "knobs", Entry("knobs", Knobs, None, "for tests"))
+    knobs = entries()["histogram"]._replace(name="knobs", parameters=Knobs, framed=as_given)
+    knobs = knobs._replace(objections=no_objection)
+    for module in (config_pipeline, registry):
+        monkeypatch.setattr(module, "entries", lambda: {**BUILT_IN, "knobs": knobs})
     monkeypatch.setattr(config_pipeline, "DEFAULT_MECHANISM", "knobs")
 
 

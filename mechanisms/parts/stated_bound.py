@@ -1,0 +1,58 @@
+"""A contribution bound, stated: numbers for programs and one sentence for people."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from .bounding import MOST, Bound
+
+
+def plain(value: Fraction) -> int | float:
+    """An exact value as the JSON number that is nearest to it.
+
+    >>> plain(Fraction(4, 2)), plain(Fraction(1, 4))
+    (2, 0.25)
+    """
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def stated_records(most: int, unit: str) -> dict[str, Any]:
+    """A bound on all records of a unit together.
+
+    >>> stated_records(2, "user")["in_words"]
+    'at most 2 records of one user count in an epoch'
+    """
+    words = f"at most {most} records of one {unit} count in an epoch"
+    return {"kind": "records", "budget": most, "in_words": words}
+
+
+def stated_bound(bound: Bound, unit: str) -> dict[str, Any]:
+    """A bound with a price or a cap per key."""
+    return (_quadratic if bound.kind == "quadratic" else _per_key)(bound, unit)
+
+
+def _quadratic(bound: Bound, unit: str) -> dict[str, Any]:
+    budget = plain(Fraction(bound.left, bound.weights[0]))
+    words = (
+        f"m records of one {unit} with one key in one window cost m*m; "
+        f"all its records of an epoch cost at most {budget:g}"
+    )
+    out: dict[str, Any] = {"kind": "quadratic", "budget": budget}
+    out["most_records_per_key"] = bound.most_per_key()
+    if len(bound.weights) > 1:
+        ratio = Fraction(bound.weights[1], bound.weights[0])
+        out["price_of_released_keys"] = plain(ratio)
+        words += f", those with keys that are public already {float(ratio):g} times as much"
+    if bound.caps and bound.caps[0] < MOST:
+        words += f"; until a key is public, {bound.caps[0]} per window count for it"
+    return out | {"in_words": words}
+
+
+def _per_key(bound: Bound, unit: str) -> dict[str, Any]:
+    most = bound.most_per_key()
+    words = f"at most {bound.left} records of one {unit} count in an epoch"
+    if most < bound.left:
+        words += f", and at most {most} of them with one key in one window"
+    out = {"kind": "records", "budget": bound.left, "most_records_per_key": most}
+    return out | {"in_words": words}

@@ -1,0 +1,125 @@
+"""Every mechanism has every member of the contract; one that lacks any is refused by name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hushstream.errors import ContractError, ParameterError
+from hushstream.mechanisms import registry
+from hushstream.mechanisms.contract import MEMBERS
+from hushstream.mechanisms.histogram.settings import ENTRY, HistogramParameters
+from hushstream.mechanisms.pak.mechanism import Pak
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    """What is installed is read once per process: not here."""
+    registry.entries.cache_clear()
+    yield
+    registry.entries.cache_clear()
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in registry.BUILT_IN])
+def test_every_mechanism_is_complete(name: str) -> None:
+    entry = registry.find(name)
+    registry.check(entry)
+    assert [(kind, registry.lacking(kind)) for kind in entry.mechanisms] == [
+        (kind, []) for kind in entry.mechanisms
+    ]
+
+
+def test_the_members_are_those_of_the_protocol() -> None:
+    said = {"distribution", "definition", "neighbouring", "bounds", "digests", "key_threshold"}
+    assert said | {"absorb", "release", "cost", "plan", "survey", "key_form", "inputs"} <= set(
+        MEMBERS
+    )
+    assert len(set(MEMBERS)) == len(MEMBERS)
+
+
+class _Less:
+    """A class of mechanisms without one member."""
+
+    def __init__(self, without: str) -> None:
+        self.kind = type(
+            "Less", (), {name: None for name in (*MEMBERS, "horizon") if name != without}
+        )
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_mechanism_without_a_member_is_refused_by_name(member: str) -> None:
+    with pytest.raises(ContractError, match=f"'histogram': Less lacks {member}$"):
+        registry.check(ENTRY._replace(mechanisms=(_Less(member).kind,)))
+
+
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        ({"mechanisms": ()}, "mechanisms must name a class"),
+        ({"build": None}, "build must be a function"),
+        ({"framed": None}, "framed must be a function"),
+        ({"objections": None}, "objections must be a function"),
+        ({"parameters": dict}, "parameters must be a dataclass"),
+    ],
+)
+def test_an_incomplete_entry_is_refused(change: dict[str, object], hint: str) -> None:
+    with pytest.raises(ContractError, match=f"'histogram': {hint}"):
+        registry.check(ENTRY._replace(**change))
+
+
+def test_what_is_no_entry_is_refused() -> None:
+    with pytest.raises(ContractError, match="is no mechanism"):
+        registry.check(("histogram",))
+
+
+def test_what_an_entry_builds_must_be_what_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass
+    class Other:
+        pass
+
+    other = ENTRY._replace(name="other", build=lambda parameters, setting: Other())
+    monkeypatch.setattr(registry, "BUILT_IN", (other,))
+    with pytest.raises(ContractError, match="'other' builds Other"):
+        registry.build("other", HistogramParameters(), None)  # type: ignore[arg-type]
+
+
+def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "BUILT_IN", (ENTRY, ENTRY._replace(mechanisms=(Pak,))))
+    with pytest.raises(ContractError, match="'histogram' is there twice"):
+        registry.entries()
+
+
+def test_an_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(ParameterError, match=r"must be one of .*histogram, .*pak, phdstream"):
+        registry.find("hist")
+
+
+def installed(folder: Path, target: str) -> None:
+    """A package's metadata with one entry point."""
+    info = folder / "extra-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extra\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\nextra = {target}\n")
+
+
+def test_an_installed_package_adds_a_mechanism(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "from hushstream.mechanisms.pak import ENTRY\nENTRY = ENTRY._replace(name='extra')\n"
+    (tmp_path / "extra_mechanism.py").write_text(code)
+    installed(tmp_path, "extra_mechanism:ENTRY")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert registry.find("extra").mechanisms == (Pak,)
+    monkeypatch.delitem(sys.modules, "extra_mechanism")
+
+
+def test_a_package_that_cannot_be_loaded_stops_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "nowhere_at_all:ENTRY")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ContractError, match="'extra' cannot be loaded from nowhere_at_all:ENTRY"):
+        registry.find("histogram")
