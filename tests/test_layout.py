@@ -4,89 +4,224 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import PurePosixPath
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("agents", "deploy", "mechanisms", "topics")
+from .tree import PACKAGES, ROOT, file_edges, imported, sources
 
-# What a package may import of the others.
-ALLOWED = {
-    "mechanisms": set[str](),
-    "topics": {"mechanisms"},
-    "deploy": {"mechanisms"},
-    "agents": {"deploy", "mechanisms", "topics"},
-}
+# Rooms from top to bottom: a room imports from rooms below its own and from nowhere else. Rooms of
+# one line know nothing of each other. A room is a folder or a file; the longest path decides.
+ORDER: tuple[tuple[str, ...], ...] = (
+    ("__main__.py", "__init__.py"),
+    ("agents/cli",),
+    ("agents/demo", "agents/advice"),
+    ("agents/offline",),
+    ("agents/worker",),
+    ("agents/stages",),
+    ("agents/clock",),
+    ("agents/kafka",),
+    ("agents/deployment", "agents/state"),
+    ("agents", "deploy"),
+    ("topics/config", "topics/schedule.py"),
+    ("topics/events", "topics/frames.py"),
+    ("topics",),
+    ("mechanisms/registry.py", "mechanisms/testing.py"),
+    (
+        "mechanisms/histogram",
+        "mechanisms/pak",
+        "mechanisms/phdstream",
+        "mechanisms/privhp",
+        "mechanisms/topl",
+        "mechanisms/tops",
+    ),
+    ("mechanisms/slots",),
+    ("mechanisms/spatial", "mechanisms/parts"),
+    ("mechanisms/factorization",),
+    ("mechanisms/accounting",),
+    ("mechanisms/noise",),
+    ("mechanisms",),
+    ("mechanisms/keys.py", "mechanisms/validate.py"),
+    ("client", "errors.py"),
+)
+# One room in two places: the schedule is checked with the settings that it is made of.
+SAME_ROOM = {"topics/schedule.py": "topics/config"}
+LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
+
+MOST_MODULES = 15  # of one folder
 PURE = {"numpy", "scipy", *sys.stdlib_module_names}
-RANDOM = {"random", "numpy.random"}
+RANDOM = {("random",), ("numpy", "random")}
+
+LOCKS = ("requirements.lock", "requirements-demo.lock", "requirements-dev.lock")
+HOMONYMS = frozenset(
+    [
+        "Advice",
+        "Batch",
+        "Bound",
+        "Budget",
+        "Column",
+        "Counter",
+        "Deployment",
+        "Engine",
+        "Events",
+        "Group",
+        "Input",
+        "MatrixCounter",
+        "Mechanism",
+        "Memory",
+        "Outcome",
+        "Pipeline",
+        "Plan",
+        "Problem",
+        "Raw",
+        "Reader",
+        "Report",
+        "Request",
+        "RowTable",
+        "Runs",
+        "Shape",
+        "Slice",
+        "State",
+        "Tree",
+        "TreeCounter",
+        "UnitTable",
+        "Window",
+    ]
+)  # classes of one name that are left: this list only shrinks
+
+FILES = sources()
 
 
-def _modules(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
+def _room(path: str) -> str:
+    """The longest place of `ORDER` that holds a file."""
+    places = [path, *map(str, PurePosixPath(path).parents)]
+    found = next(place for place in places if place in LEVEL)
+    return SAME_ROOM.get(found, found)
 
 
-def _imports(path: Path) -> Iterator[str]:
-    """Every imported module, absolute: relative ones are resolved within the product."""
-    here = ["hushstream", *path.relative_to(ROOT).parent.parts]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = here[: len(here) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+def _upward(files: Mapping[str, str]) -> list[str]:
+    """Imports that do not point downward."""
+    return sorted(
+        f"{path} -> {target}"
+        for path, targets in file_edges(files).items()
+        for target in targets
+        if _room(path) != _room(target) and LEVEL[_room(target)] <= LEVEL[_room(path)]
+    )
 
 
-def _packages_of(path: Path) -> set[str]:
-    names = (name.split(".") for name in _imports(path))
-    return {name[1] for name in names if name[0] == "hushstream" and len(name) > 1}
+def _circle(files: Mapping[str, str]) -> list[str]:
+    """One circle of files, empty if there is none."""
+    try:
+        TopologicalSorter(file_edges(files)).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_imports_point_in_one_direction(package: str) -> None:
-    assert _modules(package)
-    wrong = {
-        str(path.relative_to(ROOT)): sorted(others)
-        for path in _modules(package)
-        if (others := (_packages_of(path) & set(PACKAGES)) - ALLOWED[package] - {package})
+def test_imports_between_rooms_point_downward() -> None:
+    assert _upward(FILES) == []
+
+
+def test_files_import_each_other_in_no_circle() -> None:
+    assert _circle(FILES) == []
+
+
+def test_every_room_of_the_order_exists() -> None:
+    assert [room for room in LEVEL if not (ROOT / room).exists()] == []
+
+
+def test_an_upward_import_and_a_circle_would_be_seen() -> None:
+    files = {
+        "mechanisms/noise/__init__.py": "from .keyed import KeyedNoise",
+        "mechanisms/noise/keyed.py": "from ..parts import sketch\n",
+        "mechanisms/parts/__init__.py": "",
+        "mechanisms/parts/sketch.py": "from ..noise import KeyedNoise",
+        "topics/records.py": "def late():\n    from ..agents.worker.shard import Shard",
+        "agents/worker/shard.py": "",
     }
-    assert wrong == {}
+    assert _upward(files) == [
+        "mechanisms/noise/keyed.py -> mechanisms/parts/sketch.py",
+        "topics/records.py -> agents/worker/shard.py",
+    ]
+    assert set(_circle(files)) == {list(files)[i] for i in (0, 1, 3)}
+
+
+def test_families_of_mechanisms_do_not_know_each_other() -> None:
+    files = {
+        "mechanisms/pak/mechanism.py": "from ..tops import blocks",
+        "mechanisms/tops/blocks.py": "",
+    }
+    assert _upward(files) == ["mechanisms/pak/mechanism.py -> mechanisms/tops/blocks.py"]
+
+
+def test_imports_within_the_product_are_relative() -> None:
+    wrong = []
+    for path, text in FILES.items():
+        for node in ast.walk(ast.parse(text)):
+            absolute = (isinstance(node, ast.ImportFrom) and not node.level and node.module) or ""
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [absolute]
+            wrong += [path for name in names if name.split(".")[0] == "hushstream"]
+    assert wrong == []
+
+
+def test_no_folder_holds_more_modules_than_a_reader_can_keep_in_mind() -> None:
+    folders = Counter(
+        str(PurePosixPath(path).parent) for path in FILES if not path.endswith("__init__.py")
+    )
+    assert {name: n for name, n in folders.items() if n > MOST_MODULES} == {}
+
+
+def _homonyms(files: Mapping[str, str]) -> dict[str, list[str]]:
+    """Classes of one name and where they are defined."""
+    places = defaultdict(list)
+    for path, text in files.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    assert {name: at for name, at in _homonyms(FILES).items() if name not in HOMONYMS} == {}
+
+
+def test_a_class_name_that_means_two_things_would_be_seen() -> None:
+    files = {"topics/a.py": "class Tree: ...", "agents/b.py": "class Tree: ...\nclass Leaf: ..."}
+    assert _homonyms(files) == {"Tree": ["topics/a.py", "agents/b.py"]}
 
 
 def test_mechanisms_are_pure() -> None:
     wrong = {}
-    for path in _modules("mechanisms"):
-        allowed = PURE | ({"cryptography"} if path.parent.name == "noise" else set())
-        tops = {name.split(".")[0] for name in _imports(path)} - {"hushstream"}
-        if tops - allowed:
-            wrong[path.name] = sorted(tops - allowed)
+    for path, text in FILES.items():
+        if path.startswith("mechanisms/"):
+            allowed = PURE | ({"cryptography"} if path.startswith("mechanisms/noise/") else set())
+            tops = {name[0] for name in imported(path, text)} - {"hushstream"}
+            if tops - allowed:
+                wrong[path] = sorted(tops - allowed)
     assert wrong == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_there_is_no_second_source_of_randomness(package: str) -> None:
-    wrong = {}
-    for path in _modules(package):
-        text = path.read_text("utf-8")
-        if RANDOM & set(_imports(path)) or "np.random" in text or "numpy.random" in text:
-            wrong[str(path.relative_to(ROOT))] = "use keyed noise"
-    assert wrong == {}
+    wrong = [
+        path
+        for path, text in FILES.items()
+        if path.startswith(f"{package}/")
+        and (RANDOM & set(imported(path, text)) or "np.random" in text or "numpy.random" in text)
+    ]
+    assert wrong == []
 
 
-def test_a_forbidden_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), "ROOT", tmp_path)
-    path = tmp_path / "topics" / "bad.py"
-    path.parent.mkdir()
-    path.write_text("from ..agents import shard\nimport numpy.random\nfrom numpy import random\n")
-    assert _packages_of(path) == {"agents"}
-    assert "numpy.random" in set(_imports(path))
+def test_a_second_source_of_randomness_would_be_seen() -> None:
+    for text in ("import numpy.random", "from numpy import random", "import random"):
+        assert RANDOM & set(imported("topics/bad.py", text))
 
 
 def test_locks_hold_hashes_and_no_address() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
+    for name in LOCKS:
         lines = (ROOT / name).read_text("utf-8").splitlines()
         entries = [line for line in lines if not line.startswith((" ", "#"))]
         assert len(entries) > 40
@@ -94,9 +229,10 @@ def test_locks_hold_hashes_and_no_address() -> None:
         assert not [line for line in lines if "://" in line or line.startswith("-")]
 
 
-def test_the_run_time_lock_is_part_of_the_development_lock() -> None:
+def test_each_lock_is_part_of_the_next() -> None:
     def versions(name: str) -> set[str]:
         lines = (ROOT / name).read_text("utf-8").splitlines()
         return {line.split(" ;")[0].rstrip(" \\") for line in lines if line[:1].isalpha()}
 
-    assert versions("requirements.lock") <= versions("requirements-dev.lock")
+    core, demo, everything = map(versions, LOCKS)
+    assert core < demo < everything

@@ -1,11 +1,14 @@
-"""The product's modules, as the tests of its shape see them."""
+"""The product's modules and their imports, as the tests of its shape see them."""
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("agents", "client", "deploy", "mechanisms", "topics")
+Name = tuple[str, ...]
 
 
 def paths() -> list[Path]:
@@ -23,3 +26,49 @@ def name_of(path: Path) -> str:
 def modules() -> list[str]:
     """Every importable module of the product; ``__main__`` would run a command."""
     return [name_of(path) for path in paths() if path.stem != "__main__"]
+
+
+def sources() -> dict[str, str]:
+    """Text of every source file by its path within the repository."""
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths()}
+
+
+def imported(path: str, text: str) -> Iterator[Name]:
+    """Absolute names of all that a file imports; relative ones start with ``hushstream``.
+
+    Both a module and what is taken from it are named, for that may be a module too. Imports for
+    the type checker alone count: a reader follows them as well.
+    """
+    here = ("hushstream", *Path(path).parent.parts)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else ()
+            module = (*base, *(node.module.split(".") if node.module else ()))
+            yield module
+            yield from ((*module, alias.name) for alias in node.names)
+
+
+def file_edges(files: Mapping[str, str]) -> dict[str, set[str]]:
+    """Of each file, those files of the product that it imports from."""
+    return {path: _targets(path, text, files) for path, text in files.items()}
+
+
+def _targets(path: str, text: str, files: Mapping[str, str]) -> set[str]:
+    found = set()
+    names = [name[1:] for name in imported(path, text) if name[0] == "hushstream"]
+    for name in names:
+        if target := _file(name, files):
+            found.add(target)
+    # `from .a import b` names the package `a` too: it counts only if something else is taken.
+    packages = {_file(name[:-1], files) for name in names if _file(name, files)}
+    taken = {_file(name[:-1], files) for name in names if not _file(name, files)}
+    inits = {target for target in packages - taken if target and target.endswith("__init__.py")}
+    return found - inits - {path}
+
+
+def _file(name: Sequence[str], files: Mapping[str, str]) -> str | None:
+    place = "/".join(name)
+    candidates = (f"{place}.py", f"{place}/__init__.py" if place else "__init__.py")
+    return next((candidate for candidate in candidates if candidate in files), None)

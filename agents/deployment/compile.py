@@ -16,7 +16,7 @@ from ...topics.config import pipeline as config_pipeline
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.load import Config
 from ...topics.config.pipeline import Count, Mean, Sum
-from ...topics.events.decode import Column, InputFields, PipelineFields
+from ...topics.events.fields import Column, InputFields, PipelineFields
 from ...topics.events.keys import encode_key
 from ...topics.names import dead_letter_topic, late_topic
 from ...topics.schedule import Schedule

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from ...mechanisms.contract import Mechanism
-from ...topics.events.decode import Decoder, InputFields, PipelineFields
+from ...topics.events.decode import Decoder
+from ...topics.events.fields import InputFields, PipelineFields
 from ...topics.schedule import Schedule
 
 

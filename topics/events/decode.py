@@ -7,10 +7,8 @@ record is decoded once, whatever the number of pipelines.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from fractions import Fraction
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from ...mechanisms.contract import I64, Mechanism, compact
 from ...mechanisms.keys import Keys
+from .fields import InputFields, PipelineFields
 from .keys import numbered
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
 from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
@@ -55,45 +54,6 @@ class Raw(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
-
-
-@dataclass(frozen=True)
-class Column:
-    """A numeric field with its clipping interval and public grid."""
-
-    field: str
-    low: Fraction
-    high: Fraction
-    grid: Fraction
-
-
-@dataclass(frozen=True)
-class InputFields:
-    """How an input's records are read.
-
-    Attributes:
-        time: path of the event time, or None for the record's own timestamp.
-        time_format: "iso", "epoch_s", "epoch_ms", "epoch_us" or "record".
-        zone: of ISO times without an offset.
-        unit: paths that together name the privacy unit.
-    """
-
-    time: str | None
-    time_format: str
-    zone: str
-    unit: tuple[str, ...]
-    max_record_bytes: int = 1_000_000
-
-
-@dataclass(frozen=True)
-class PipelineFields:
-    """What a pipeline reads of each record."""
-
-    key: tuple[str, ...]
-    columns: tuple[Column, ...] = ()
-    sign: str | None = None  # "delete" where this field is true, -1 or "delete"
-    inputs: Mapping[str, str] | None = None  # numeric inputs of the mechanism -> path
-    allowed: frozenset[bytes] | None = None  # the public key list; other keys are dropped
 
 
 class View(NamedTuple):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from ...errors import ConfigError
-
-if TYPE_CHECKING:
-    from .decode import InputFields, PipelineFields
-
+from .fields import InputFields, PipelineFields
 
 ROLES = {
     "text": {"str"},

@@ -14,13 +14,11 @@ from hushstream.errors import ConfigError
 from hushstream.topics.events.decode import (
     MAX_UNIT,
     REASONS,
-    Column,
     Decoder,
-    InputFields,
-    PipelineFields,
     Raw,
     utc,
 )
+from hushstream.topics.events.fields import Column, InputFields, PipelineFields
 from hushstream.topics.events.keys import MAX_KEY, decode_key, encode_key
 from hypothesis import given
 from hypothesis import strategies as st

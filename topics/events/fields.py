@@ -1,0 +1,46 @@
+"""Fields that an input and its pipelines read of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True)
+class Column:
+    """A numeric field with its clipping interval and public grid."""
+
+    field: str
+    low: Fraction
+    high: Fraction
+    grid: Fraction
+
+
+@dataclass(frozen=True)
+class InputFields:
+    """How an input's records are read.
+
+    Attributes:
+        time: path of the event time, or None for the record's own timestamp.
+        time_format: "iso", "epoch_s", "epoch_ms", "epoch_us" or "record".
+        zone: of ISO times without an offset.
+        unit: paths that together name the privacy unit.
+    """
+
+    time: str | None
+    time_format: str
+    zone: str
+    unit: tuple[str, ...]
+    max_record_bytes: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class PipelineFields:
+    """What a pipeline reads of each record."""
+
+    key: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    sign: str | None = None  # "delete" where this field is true, -1 or "delete"
+    inputs: Mapping[str, str] | None = None  # numeric inputs of the mechanism -> path
+    allowed: frozenset[bytes] | None = None  # the public key list; other keys are dropped
