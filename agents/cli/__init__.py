@@ -1,1 +1,1 @@
-"""``hush``: one file for each command. Commands print and ask; the work is done elsewhere."""
+"""``hush``: one file per command. Commands print and ask; other packages do the work."""

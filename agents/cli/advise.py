@@ -1,4 +1,4 @@
-"""The part of ``hush plan`` that advises: its options, what they ask for, progress."""
+"""Advice in ``hush plan``: its options, the request that they form, progress."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NUMBERS: dict[str, type[int] | type[float]] = {
 
 
 class Request(NamedTuple):
-    """What was asked for on the command line."""
+    """The advice that the command line asks for."""
 
     sample: Path | None
     shape: Shape | None
@@ -58,11 +58,11 @@ class _ShapeType(click.ParamType):
         for part in value.split(","):
             name, _, text = part.strip().partition("=")
             if name not in _NUMBERS:
-                self.fail(f"{name!r} is none of {', '.join(_NUMBERS)}", param, ctx)
+                self.fail(f"{name!r} is unknown; expected one of {', '.join(_NUMBERS)}", param, ctx)
             try:
                 given[name] = _NUMBERS[name](text.replace("_", ""))
             except ValueError:
-                self.fail(f"{name} = {text!r} is no number", param, ctx)
+                self.fail(f"{name} = {text!r} is not a number", param, ctx)
         missing = [name for name in ("users", "records", "keys") if name not in given]
         if missing:
             self.fail(f"{missing[0]} is missing", param, ctx)
@@ -73,21 +73,21 @@ class _ShapeType(click.ParamType):
 
 
 def advice_options(command: F) -> F:
-    """``--sample``, ``--shape`` and what else `plan` needs to give advice."""
+    """Add ``--sample``, ``--shape`` and the other options of advice to a command."""
     for option in (
         click.option(
             "--tail-scale",
             "scale",
             type=click.FloatRange(min=0, min_open=True),
             metavar="S",
-            help="pak, tops: large values get e times rarer every S, roughly and publicly; "
-            "default: what `excess` says.",
+            help="pak, tops: public guess that large values get e times rarer every S; "
+            "default: from `excess`.",
         ),
         click.option(
             "--records",
             type=click.IntRange(min=2),
             metavar="N",
-            help="pak, tops: records of a window, roughly and publicly; default: from `expected`.",
+            help="pak, tops: public guess of the records per window; default: from `expected`.",
         ),
         click.option(
             "--goal",
@@ -97,22 +97,22 @@ def advice_options(command: F) -> F:
             help="Error to minimise: at a window's last trigger, or the mean over its triggers.",
         ),
         click.option(
-            "--pipeline", "only", help="Advise on this one; default: all that read the first input."
+            "--pipeline", "only", help="Advise on this pipeline; default: all of the first input."
         ),
         click.option(
             "--shape",
             type=_ShapeType(),
             metavar="users=N,records=N,keys=N[,zipf=1][,repeat=0]",
-            help="Instead of a sample: one window as you guess it. The key of rank r is as popular "
+            help="Instead of a sample: your guess of one window. The key of rank r is as popular "
             "as r^-zipf; `repeat` is the share of a unit's records that go to one key of its own.",
         ),
         click.option(
             "--sample",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Propose bound, weight, factorisation and split of histograms by playing FILE "
+            help="Propose bound, weight, factorisation and split of histograms from trials on FILE "
             "(CSV, JSON lines, Arrow), at least one whole window. PUBLIC OR SYNTHETIC data only: "
-            "settings tuned on the protected stream leak it, and nothing pays for that.",
+            "settings tuned on the protected stream leak it, and no charge covers that.",
         ),
     ):
         command = option(command)
@@ -127,10 +127,10 @@ def request(
     records: int | None,
     scale: float | None,
 ) -> Request:
-    """The options that were given.
+    """Check the given options and collect them.
 
     Raises:
-        UsageError: they exclude each other, or a number is none.
+        UsageError: they exclude each other, or a number is not finite.
     """
     if scale is not None and not math.isfinite(scale):
         raise click.UsageError("--tail-scale must be finite")
@@ -142,7 +142,7 @@ def request(
 def advice(
     config: Config, deployment: Deployment, asked: Request, quiet: bool
 ) -> dict[str, dict[str, Any]]:
-    """Advice by pipeline: on streams of values always, on histograms if there is a sample.
+    """Return advice by pipeline: always on streams of values, on histograms if there is a sample.
 
     Raises:
         ConfigError: the sample cannot be used.
@@ -169,11 +169,13 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
     """Refuse options that fit no pipeline.
 
     Raises:
-        UsageError: there is one.
+        UsageError: an option fits no pipeline.
     """
     names = [p.name for p in deployment.pipelines]
     if asked.pipeline is not None and asked.pipeline not in names:
-        raise click.UsageError(f"there is no pipeline {asked.pipeline!r}; there is {_list(names)}")
+        raise click.UsageError(
+            f"pipeline {asked.pipeline!r} is unknown; expected one of {_list(names)}"
+        )
     every = [subject(config, p) for p in deployment.pipelines]
     kinds = {one.kind for one in every if _asked(config, one, asked)}
     for option, given, wanted in (
@@ -185,7 +187,7 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
         if given is not None and not kinds & wanted:
             which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
             raise click.UsageError(
-                f"{option} is of no use to {which}: it is for {_list(sorted(wanted))}"
+                f"{option} does not apply to {which}: it is for {_list(sorted(wanted))}"
             )
 
 
@@ -203,7 +205,7 @@ def _played(deployment: Deployment, one: Subject, asked: Request, quiet: bool) -
         most = plays(one.parameters, one.setting, repeats_of(sample))
         task = bar.add_task(one.pipeline.name, total=most)
         body = histogram_advice(one, sample, asked.goal, lambda: bar.advance(task))
-        bar.update(task, completed=most)  # some candidates turn up twice
+        bar.update(task, completed=most)  # some candidates occur twice
     return {"source": str(asked.sample or "the stated shape"), **body}
 
 

@@ -1,4 +1,4 @@
-"""How ``hush plan`` shows its advice to a person."""
+"""The advice of ``hush plan`` as tables for people."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
         console.print(_values(pipeline, body))
     for note in body["notes"]:
         console.print(f"• {note}", markup=False, highlight=False)
-    console.print("proposed:" if body["changed"] else "nothing to change:", style="bold")
+    console.print("proposed:" if body["changed"] else "no change needed:", style="bold")
     console.print(body["toml"], markup=False, highlight=False, soft_wrap=True)
 
 
@@ -39,7 +39,7 @@ def _show_histogram(console: Console, pipeline: Pipeline, body: dict[str, Any]) 
         f"{pipeline.name}, tried on {body['source']} (records: {sample['records']:,}, units: "
         f"{sample['units']:,}, keys: {sample['keys']:,}, windows: {sample['windows']}). "
         "This must be public or synthetic data: settings that are tuned on the protected stream "
-        "leak it, and nothing pays for that. It should be as large as a real window: noise and "
+        "leak it, and no charge covers that. It should be as large as a real window: noise and "
         "thresholds do not shrink with a sample.",
         highlight=False, markup=False,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def _show_histogram(console: Console, pipeline: Pipeline, body: dict[str, Any]) 
 
 
 def _rows(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is configured; then the best candidate of every budget, the proposed one marked."""
+    """The configured settings, then the best candidate of every budget, the proposed one marked."""
     best: dict[float, dict[str, Any]] = {}
     for candidate in body["candidates"]:  # best first
         best.setdefault(candidate["settings"]["budget"], candidate)
@@ -93,7 +93,7 @@ def _cells(candidate: dict[str, Any], goal: str, names: list[str]) -> list[str]:
 
 
 def _errors(candidate: dict[str, Any], goal: str) -> dict[str, float]:
-    """What the goal is made of; for a single output at the last trigger and on average."""
+    """The errors that form the goal; both of them if there is a single output."""
     last, mean = candidate["l1"], candidate["mean_l1"]
     if len(last) == 1:
         ((name, x),) = last.items()
@@ -105,7 +105,7 @@ def _errors(candidate: dict[str, Any], goal: str) -> dict[str, float]:
 def _values(pipeline: Pipeline, body: dict[str, Any]) -> Table:
     what = "running total" if body["kind"] == "pak" else "sum of a range"
     table = Table(
-        title=f"{pipeline.name}: expected for {body['records']:,} records a window, large values "
+        title=f"{pipeline.name}: expected for {body['records']:,} records per window, large values "
         f"e times rarer every {body['scale']:g}",
         show_header=False, title_justify="left",
     )  # fmt: skip
@@ -116,7 +116,7 @@ def _values(pipeline: Pipeline, body: dict[str, Any]) -> Table:
         "top": f"with B = {body['largest_value']:g}",
     }
     for name, error in body["expected_error"].items():
-        text = "nothing sensible: no threshold" if error is None else f"±{error:,.4g}"
+        text = "no useful threshold" if error is None else f"±{error:,.4g}"
         table.add_row(f"error of a {what}, {names[name]}", text)
     for name, text in _details(body):
         table.add_row(name, text)
@@ -130,8 +130,8 @@ def _details(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
         return
     threshold = body["threshold"]
     spread = f"{threshold['5%']:g} to {threshold['95%']:g}, ideal {threshold['ideal']:g}"
-    yield "threshold, 9 times of 10", spread
+    yield "threshold, with 90 % probability", spread
     block = f"{body['slots_per_block']:,} (skip = {body['skip']})"
-    yield "slots of the finest sum with noise of its own", block
+    yield "slots of the finest sum with its own noise", block
     chunk = body["slots_per_chunk"]
-    yield "slots of one hierarchy", f"{chunk:,}" if chunk else "without end"
+    yield "slots of one hierarchy", f"{chunk:,}" if chunk else "unbounded"

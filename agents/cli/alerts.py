@@ -14,7 +14,7 @@ from .options import config_options, emit, json_option, read_config
 @config_options
 @json_option
 def alerts(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Print Prometheus rules; what counts as overdue follows each pipeline's schedule."""
+    """Print Prometheus rules; each pipeline's schedule decides when it is overdue."""
     found = gaps(read_config(path, bootstrap, settings))
     if as_json:
         emit(rules(found))
@@ -23,9 +23,9 @@ def alerts(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json:
 
 
 def gaps(config: Config) -> dict[str, float]:
-    """Most seconds between triggers of each pipeline that follows the clock.
+    """Longest time between two triggers, in seconds, of each pipeline that follows the clock.
 
-    Pipelines that wait for `hush trigger` have no schedule to be late on.
+    Pipelines that wait for `hush trigger` are left out: they cannot be overdue.
     """
     return {
         p.name: Schedule.of(p).longest_gap() / 1e6 for p in config.pipeline if p.schedule == "wall"

@@ -10,23 +10,29 @@ import msgspec
 
 from .options import emit, json_option
 
-if TYPE_CHECKING:  # the local broker is optional: only a command that is run asks for it
+if TYPE_CHECKING:  # the local broker is optional: only a running command imports it
     from ...deploy.daemon import BrokerState
 
-data_option = click.option("--data", type=click.Path(path_type=Path), help="Its data folder.")
+data_option = click.option(
+    "--data", type=click.Path(path_type=Path), help="Data folder of the broker."
+)
 
 
 @click.group()
 def broker() -> None:
-    """Run a local Apache Kafka on the loopback."""
+    """Run a local Apache Kafka on the loopback interface."""
 
 
 @broker.command()
 @data_option
-@click.option("--port", type=click.IntRange(1, 65535), help="Port for clients; at first 9092.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Port for clients; default: the last one, at first 9092.",
+)
 @json_option
 def start(data: Path | None, port: int | None, as_json: bool) -> None:
-    """Start it, fetching it the first time, and wait until it serves."""
+    """Start the broker and wait until it serves; the first start downloads it."""
     from ...deploy import daemon
 
     _say(daemon.start(data, port), as_json)
@@ -34,9 +40,9 @@ def start(data: Path | None, port: int | None, as_json: bool) -> None:
 
 @broker.command()
 @data_option
-@click.option("--delete", is_flag=True, help="Delete all its topics too.")
+@click.option("--delete", is_flag=True, help="Delete its data folder, with all topics.")
 def stop(data: Path | None, delete: bool) -> None:
-    """Stop it; its topics stay for the next start."""
+    """Stop the broker; its topics stay for the next start."""
     from ...deploy import daemon
 
     if delete:
@@ -50,7 +56,7 @@ def stop(data: Path | None, delete: bool) -> None:
 @data_option
 @json_option
 def status(data: Path | None, as_json: bool) -> None:
-    """Say whether it runs, and where."""
+    """Show whether the broker runs, and where."""
     from ...deploy import daemon
 
     _say(daemon.status(data), as_json)

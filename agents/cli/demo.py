@@ -9,13 +9,13 @@ from rich.console import Console
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave everything running; says how to stop it.")
+@click.option("--keep", is_flag=True, help="Leave everything running, and print how to stop it.")
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default=Path("hush-demo.png"),
     show_default=True,
-    help="Where the picture goes.",
+    help="File for the plot.",
 )
 @click.option(
     "--users",
@@ -27,30 +27,32 @@ from rich.console import Console
 @click.option(
     "--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Worker processes."
 )
-@click.option("--bootstrap", metavar="HOST:PORT", help="Kafka to use; by default one is started.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="Kafka to use; default: start one.")
 @click.option(
     "--stop",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Stop what --keep left running in this folder.",
+    help="Stop a demo that --keep left running in this folder.",
 )
 def demo(
     keep: bool, out: Path, users: int, workers: int, bootstrap: str | None, stop: Path | None
 ) -> None:
-    """Show three private pipelines on a real Kafka: replay, releases, budget, a picture.
+    """Show three private pipelines on a real Kafka: replay, releases, budget, a plot.
 
-    Needs nothing running. It ends by itself and leaves nothing behind but the picture.
+    Needs no running services. It ends by itself and leaves only the plot.
     """
     from ..demo.run import run
     from ..demo.site import site, stop_kept
 
     if stop is not None:
         if not stop_kept(stop.resolve()):
-            raise click.UsageError(f"{stop} is no folder of a kept demo")
+            raise click.UsageError(f"{stop} is not the folder of a kept demo")
         click.echo("stopped, and removed its folder")
         return
     if not out.resolve().parent.is_dir():
-        raise click.BadParameter(f"there is no folder {out.resolve().parent}", param_hint="--out")
+        raise click.BadParameter(
+            f"folder {out.resolve().parent} does not exist", param_hint="--out"
+        )
     with site(bootstrap, keep) as place:
         run(place, users, workers, out.resolve(), Console(highlight=False))
 

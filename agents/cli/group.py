@@ -50,12 +50,12 @@ class Group(click.Group):
     "-v",
     "--verbose",
     is_flag=True,
-    help="Say more, whole error texts included: they may quote records.",
+    help="Log more, including full error texts, which may quote records.",
 )
 def hush(verbose: bool) -> None:
     """Differentially private releases from Kafka streams, under one guarantee.
 
-    Begin with `hush demo`, or with `hush init` for a deployment of your own.
+    Start with `hush demo`, or with `hush init` for your own deployment.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(redaction.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
@@ -74,7 +74,7 @@ def main(args: list[str] | None = None) -> None:
     """Entry point of ``hush``."""
     try:
         with redaction.hooks():
-            # Commands return nothing: a number is the code of a command that left early.
+            # Commands return None: a number is the exit code of a command that exited early.
             code = hush.main(args, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except BrokenPipeError:
@@ -84,7 +84,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Say what went wrong; the exit code."""
+    """Print the error and return the exit code."""
     if _interrupted(error):
         click.echo("interrupted", err=True)
         return 130
@@ -101,7 +101,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: it may strike inside a library, or while cleaning up."""
+    """Whether Ctrl-C caused an error: it may arrive inside a library, or during cleanup."""
     while error is not None:
         if isinstance(error, click.Abort | KeyboardInterrupt):
             return True

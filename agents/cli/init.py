@@ -29,16 +29,16 @@ def init(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "hush.toml"
     if target.exists():
-        raise ConfigError(f"{target} exists already; it is not overwritten")
+        raise ConfigError(f"{target} already exists and is not overwritten")
     text = files("hushstream.topics.config").joinpath("template.toml").read_text("utf-8")
     key = folder / "hush.key"
     if not key.exists():
         write_new_key(key)
     target.write_text(text, "utf-8")
-    load(target)  # what is written must be valid
+    load(target)  # the written file must be valid
     click.echo(
         f"{target}  every setting, with comments\n"
-        f"{key}  the noise key: back it up, show it to nobody\n"
+        f"{key}  the noise key: back it up and keep it secret\n"
         "Next: edit hush.toml, then `hush plan`, `hush topics`, `hush worker`."
     )
 
@@ -46,7 +46,7 @@ def init(folder: Path) -> None:
 @click.command()
 @config_options
 @json_option
-@click.option("--offline", is_flag=True, help="Do not ask the cluster.")
+@click.option("--offline", is_flag=True, help="Do not contact the cluster.")
 def check(
     path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, offline: bool
 ) -> None:
@@ -89,7 +89,7 @@ def _online(config: Config) -> list[Finding]:
         found += _inputs(cluster, deployment, topics)
         ledger = read_ledger(cluster, deployment.name)
         names = verify(cluster, deployment, ledger)
-        found.append(("ok", f"ledger: {len(ledger.charges)} charges, chain whole"))
+        found.append(("ok", f"ledger: {len(ledger.charges)} charges, chain intact"))
         found += _safety(cluster, names.ledger, config)
         found += _safety(cluster, names.clock, config)
         found += _stamps(cluster, names.clock, CLOCK)
@@ -109,8 +109,8 @@ def _inputs(cluster: Cluster, deployment: Deployment, topics: dict[str, int]) ->
         policy = cluster.configs(source.topic).get("cleanup.policy", "delete")
         if "compact" in policy:
             found.append(
-                ("fail", f"input topic {source.topic} is compacted: records vanish from it, and a "
-                 "replay would count others; use a topic with cleanup.policy=delete")
+                ("fail", f"input topic {source.topic} is compacted: it loses records, so a "
+                 "replay would count differently; use a topic with cleanup.policy=delete")
             )  # fmt: skip
         else:
             found.append(("ok", f"input topic {source.topic}: {topics[source.topic]} partitions"))
@@ -122,16 +122,16 @@ def _safety(cluster: Cluster, topic: str, config: Config) -> list[Finding]:
     settings = cluster.configs(topic)
     found: list[Finding] = []
     if int(settings.get("min.insync.replicas", "1")) < 2:
-        found.append(("warn", f"{topic}: min.insync.replicas is below 2: one disk is all there is"))
+        found.append(("warn", f"{topic}: min.insync.replicas is below 2: one disk may hold all"))
     if settings.get("unclean.leader.election.enable") == "true":
         found.append(("warn", f"{topic}: unclean leader election may lose committed records"))
     if settings.get("retention.ms") != "-1":
-        found.append(("fail", f"{topic}: retention.ms must be -1, or state is deleted"))
+        found.append(("fail", f"{topic}: retention.ms must be -1, or Kafka deletes state"))
     return found
 
 
 def _stamps(cluster: Cluster, topic: str, wanted: Mapping[str, str]) -> list[Finding]:
-    """Whose times a topic's records carry."""
+    """Who sets the timestamps of a topic's records."""
     name = "message.timestamp.type"
     if cluster.configs(topic).get(name) == wanted[name]:
         return [("ok", f"{topic}: {name} is {wanted[name]}")]

@@ -1,4 +1,4 @@
-"""``hush ledger show | verify | explain``: what was spent, on what, and why."""
+"""``hush ledger show | verify | explain``: the spent budget, by epoch and purpose."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _open(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> tuple[
 @config_options
 @json_option
 def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Every record, oldest first, and the totals."""
+    """Show every record, oldest first, and the totals."""
     _, read = _open(path, bootstrap, settings)
     sums = totals(read, list(read.pipelines))
     if as_json:
@@ -67,8 +67,8 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
     console.print(table)
     for name, (epsilon, delta, epochs) in sums.items():
         console.print(
-            f"{name}: {epochs} epochs charged; a unit active in every one of them pays at most "
-            f"ε={float(epsilon):g}, δ={float(delta):g} in all"
+            f"{name}: {epochs} epochs charged; a unit active in all of them pays at most "
+            f"ε={float(epsilon):g}, δ={float(delta):g} in total"
         )
 
 
@@ -83,7 +83,7 @@ def verify(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json:
         emit(body)
     else:
         click.echo(
-            f"whole: {body['records']} records, {body['charges']} charges, each epoch once; "
+            f"intact: {body['records']} records, {body['charges']} charges, each epoch once; "
             f"head {read.head}"
         )
 
@@ -92,13 +92,13 @@ def verify(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json:
 @config_options
 @click.argument("pipeline")
 def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str) -> None:
-    """What PIPELINE has paid for, and what its figures mean."""
+    """Explain what PIPELINE has paid for, and what its figures mean."""
     config, read = _open(path, bootstrap, settings)
     charges = [r for (name, _), r in sorted(read.charges.items()) if name == pipeline]
     if pipeline not in read.pipelines:
-        raise ConfigError(f"the ledger knows no pipeline {pipeline!r}")
+        raise ConfigError(f"pipeline {pipeline!r} is not in the ledger")
     if not charges:
-        click.echo(f"{pipeline}: nothing has been released, so nothing was charged.")
+        click.echo(f"{pipeline}: nothing has been released or charged yet.")
         return
     body = charges[-1].body
     epsilon = sum(float(number(r.body["epsilon"])) for r in charges)
@@ -125,7 +125,7 @@ def _explanation(
         f"{pipeline}: mechanism {body['mechanism']}; adding or removing all records of one {unit} "
         f"in one epoch changes what anyone sees by at most ε={_short(body['epsilon'])}, "
         f"δ={_short(body['delta'])}, for all triggers of all windows of that epoch together.\n"
-        f"  {epochs} epochs were charged, one charge each, whatever was retried: a {unit} present "
+        f"  {epochs} epochs were charged once each, whatever was retried: a {unit} present "
         f"in all of them pays ε={epsilon:g}"
         + (f" of the limit {float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
         + f"  exact cost of one epoch: μ²={_short(body['mu2'])} (Gaussian part), pure "

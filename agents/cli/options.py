@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def config_options(command: F) -> F:
-    """``--config``, ``--bootstrap`` and ``--set`` for commands that read a deployment."""
+    """Add ``--config``, ``--bootstrap`` and ``--set`` to a command that reads a deployment."""
     for option in (
         click.option(
             "--set",
@@ -36,7 +36,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> Config:
-    """The configuration with overrides from flags."""
+    """Read the configuration with overrides from flags."""
     flags: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

@@ -1,4 +1,4 @@
-"""``hush plan`` and ``hush simulate``: know what a configuration gives before it is spent."""
+"""``hush plan`` and ``hush simulate``: judge a configuration before any budget is spent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .options import config_options, emit, json_option, read_config
 
 
 def describe(p: Pipeline) -> dict[str, Any]:
-    """Everything that is known of a pipeline before it sees a record; public parameters alone."""
+    """Describe a pipeline before it sees a record, from public parameters alone."""
     m, schedule = p.mechanism, p.windows
     cost = m.cost()
     error = m.error(m.horizon).tolist()
@@ -63,8 +63,8 @@ def plan(
 ) -> None:
     """Print bounds, noise, thresholds and cost, before anything is spent.
 
-    With --sample or --shape also propose the settings of a histogram. Streams of values (pak,
-    tops) always come with what to expect and a proposal.
+    With --sample or --shape, also propose settings for histograms. For streams of values (pak,
+    tops), always print the expected errors and a proposal.
     """
     config = read_config(path, bootstrap, settings)
     deployment, asked = compile_config(config), request(**options)
@@ -108,7 +108,7 @@ def _table(p: Pipeline, body: dict[str, Any]) -> Table:
 
 def _unit(p: Pipeline, body: dict[str, Any]) -> str:
     if body["definition"] == "local":
-        return f"values that one {p.unit_name} reports; local: nobody else ever sees them"
+        return f"values that one {p.unit_name} reports; local: they never leave the device"
     return f"one {p.unit_name}, added or removed with all its records"
 
 
@@ -116,7 +116,7 @@ def _many(p: Pipeline) -> str:
     if p.limit_epsilon is None:
         return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
     most = math.floor(p.limit_epsilon / p.epsilon)
-    return f"never more than {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in all"
+    return f"at most {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in total"
 
 
 def _number(count: int, what: str) -> str:
@@ -141,7 +141,7 @@ def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) ->
             names = " and ".join(p.name for p in mine)
             console.print(
                 f"{names} read the same input: together they charge a unit at most ε={total:g} "
-                "for each set of epochs that it is in"
+                "if it is active in one epoch of each"
             )
 
 
@@ -149,8 +149,8 @@ def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) ->
 @config_options
 @json_option
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--input", "source", help="Which input the file stands for; default: the first.")
-@click.option("--seed", help="Repeatable noise.")
+@click.option("--input", "source", help="The input that FILE represents; default: the first.")
+@click.option("--seed", help="Seed for repeatable noise.")
 def simulate(
     path: str,
     bootstrap: str | None,
@@ -204,7 +204,7 @@ def _report(report: Report) -> Table:
         "stddev",
         "truth",
     )
-    # Streams of points and values have no exact answer per key to stand beside.
+    # Streams of points and values have no exact answer per key to compare with.
     names = tuple(name for name in names if any(name in w for w in report.windows))
     table = Table(*names, title=f"{report.pipeline}, last trigger of each window")
     for window in report.windows:

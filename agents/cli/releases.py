@@ -1,4 +1,4 @@
-"""``hush releases``: follow a release topic as a person reads it."""
+"""``hush releases``: follow a release topic in readable form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .options import config_options, read_config
 @click.command()
 @config_options
 @click.argument("pipeline")
-@click.option("--json", "as_json", is_flag=True, help="Print the records as they are.")
+@click.option("--json", "as_json", is_flag=True, help="Print the raw records.")
 @click.option("--once", is_flag=True, help="Stop at the end of the topic.")
 def releases(
     path: str,
@@ -28,12 +28,12 @@ def releases(
     as_json: bool,
     once: bool,
 ) -> None:
-    """Follow the releases of PIPELINE; error bars cover noise alone."""
+    """Follow the releases of PIPELINE; error bars cover only the noise."""
     config = read_config(path, bootstrap, settings)
     found = [p for p in config.pipeline if p.name == pipeline]
     if not found:
         known = ", ".join(p.name for p in config.pipeline)
-        raise ConfigError(f"there is no pipeline {pipeline!r}; there is {known}")
+        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
     cluster = Cluster(config.kafka)
     cluster.wait()
     for value in follow(config.kafka, cluster, found[0].release_topic, once):
@@ -41,7 +41,7 @@ def releases(
 
 
 def follow(kafka: Any, cluster: Cluster, topic: str, once: bool) -> Iterator[bytes]:
-    """Values of a topic from its beginning, all partitions."""
+    """Yield the values of all partitions of a topic from the beginning."""
     partitions = cluster.topics().get(topic)
     if partitions is None:
         raise ConfigError(f"topic {topic!r} does not exist yet: run `hush topics`")
@@ -69,7 +69,7 @@ def follow(kafka: Any, cluster: Cluster, topic: str, once: bool) -> Iterator[byt
 
 
 def spent(privacy: dict[str, Any]) -> str:
-    """What somebody active in every epoch has paid so far, as a manifest says it."""
+    """The total that a unit active in every epoch has paid, according to a manifest."""
     total, limit = privacy.get("pipeline_epsilon_total"), privacy["pipeline_epsilon_limit"]
     if total is None:
         return ""
@@ -78,7 +78,7 @@ def spent(privacy: dict[str, Any]) -> str:
 
 
 def line(record: dict[str, Any]) -> str:
-    """One released row, or manifest, in one line."""
+    """Format a released row or a manifest as one line."""
     window = record["window"]["start"]
     head = f"{window} #{record['trigger']}"
     if record["schema"].startswith("hush.manifest"):

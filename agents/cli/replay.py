@@ -23,7 +23,9 @@ DISAGREES = 4
 @click.command()
 @config_options
 @click.argument("pipelines", nargs=-1)
-@click.option("--window", "windows", multiple=True, metavar="TIME", help="Window holding TIME.")
+@click.option(
+    "--window", "windows", multiple=True, metavar="TIME", help="Only the window that contains TIME."
+)
 @json_option
 def replay(
     path: str,
@@ -33,10 +35,10 @@ def replay(
     windows: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Recompute what PIPELINES have released (all by default) and compare every byte.
+    """Recompute the releases of PIPELINES (default: all) and compare every byte.
 
-    Reads the raw log, the clock log, the ledger and the noise key; exit 4 if anything published
-    differs, is missing or is there twice. It may run beside the workers.
+    Reads the raw log, the clock log, the ledger and the noise key. Exits with 4 if a release
+    differs, is missing or occurs twice. It may run beside the workers.
     """
     config = read_config(path, bootstrap, settings)
     console = Console(stderr=True)
@@ -53,15 +55,15 @@ def replay(
 def _numbers(
     config: Config, pipelines: tuple[str, ...], windows: tuple[str, ...]
 ) -> set[int] | None:
-    """Window numbers that hold the times given; one pipeline, since others count differently."""
+    """Numbers of the windows that contain the given times; each pipeline counts its own."""
     if not windows:
         return None
     if len(pipelines) != 1:
-        raise click.UsageError("--window needs one pipeline, since each counts its own windows")
+        raise click.UsageError("--window needs exactly one pipeline: each counts its own windows")
     for pipeline in compile_config(config).pipelines:
         if pipeline.name == pipelines[0]:
             return {pipeline.windows.window(moment(text)) for text in windows}
-    raise ConfigError(f"there is no pipeline {pipelines[0]!r}")
+    raise ConfigError(f"pipeline {pipelines[0]!r} is unknown")
 
 
 def _progress(console: Console, hidden: bool) -> Progress:
@@ -70,7 +72,7 @@ def _progress(console: Console, hidden: bool) -> Progress:
 
 
 class _Tasks:
-    """One line of progress that says what is being done."""
+    """One line of progress that names the current step."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
@@ -82,14 +84,14 @@ class _Tasks:
 
 def _show(outcome: Outcome) -> None:
     figures: dict[str, Any] = outcome.figures()
-    table = Table("", "records", title="published beside recomputed")
+    table = Table("", "records", title="published and recomputed")
     words = {
-        "compared": "the same, byte for byte",
+        "compared": "identical, byte for byte",
         "differing": "differing",
         "lost": "lost",
         "doubled": "doubled",
         "pending": "not published yet",
-        "aborted": "copies of aborted transactions, the same bytes",
+        "aborted": "identical copies in aborted transactions",
         "routed": "events followed through units logs",
     }
     for name, text in words.items():

@@ -65,7 +65,7 @@ def _show(config: Config, as_json: bool) -> None:
     for spec in specs:
         click.echo(_line(spec))
     click.echo(
-        "\nGENESIS is made by the first `hush topics`. A changelog of stage `ingest` has as many "
+        "\nThe first `hush topics` generates GENESIS. A changelog of stage `ingest` has as many "
         "partitions as its input topic.\n"
         f"Workers need READ on {', '.join(inputs)} and on all topics above; WRITE on all topics "
         f"above; DELETE on cells topics (to trim them); READ on group {names.group}; DESCRIBE and "
@@ -89,9 +89,11 @@ def _line(spec: TopicSpec) -> str:
 @click.command()
 @config_options
 @json_option
-@click.option("--at", metavar="TIME", help="Fire what is scheduled up to this time; default: now.")
+@click.option(
+    "--at", metavar="TIME", help="Fire all triggers scheduled up to this time; default: now."
+)
 @click.option("--pipeline", "only", multiple=True, help="Only this pipeline; repeatable.")
-@click.option("--id", "identity", help="Name of the request: repeating it changes nothing.")
+@click.option("--id", "identity", help="Id of the request; repeating it changes nothing.")
 def trigger(
     path: str,
     bootstrap: str | None,
@@ -103,8 +105,8 @@ def trigger(
 ) -> None:
     """Advance the schedule of pipelines with schedule = "external".
 
-    The times themselves stay those of the configuration. Requests that are made because data
-    arrived are outside the guarantee: their timing tells that it did.
+    The trigger times remain those of the configuration. Requests made because data arrived are
+    outside the guarantee: their timing reveals the arrival.
     """
     config = read_config(path, bootstrap, settings)
     external = {p.name for p in config.pipeline if p.schedule == "external"}
@@ -126,7 +128,7 @@ def trigger(
 
 
 def moment(text: str | None) -> int:
-    """Microseconds of an ISO time; the present where there is none."""
+    """Microseconds of an ISO time; the present if there is none."""
     if text is None:
         return int(time.time() * 1e6)
     try:

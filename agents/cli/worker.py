@@ -20,13 +20,15 @@ from .options import config_options, read_config
 @click.command()
 @config_options
 @click.option("--processes", default=1, show_default=True, help="Workers on this machine.")
-@click.option("--member", default="", help="Stable name of this worker: a restart is cheap.")
+@click.option(
+    "--member", default="", help="Stable name of this worker, which makes a restart cheap."
+)
 def worker(
     path: str, bootstrap: str | None, settings: tuple[str, ...], processes: int, member: str
 ) -> None:
-    """Run a worker: any number, on any machines, form one group."""
+    """Run a worker; any number of workers, on any machines, form one group."""
     config = read_config(path, bootstrap, settings)
-    if not quoting():  # -v says more than any configured level
+    if not quoting():  # -v logs more than any configured level
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
     for chatty in ("faust", "mode", "aiokafka"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
@@ -36,7 +38,7 @@ def worker(
 
 
 def _supervise(processes: int, member: str) -> int:
-    """One child per process; if one ends by itself, all are stopped and its code is ours."""
+    """Run one child per process; if one ends by itself, stop all and return its exit code."""
     arguments = _without_processes(sys.argv[1:])
     children = []
     for number in range(processes):

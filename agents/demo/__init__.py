@@ -1,1 +1,1 @@
-"""A private release on a screen, from nothing but Python: broker, workload, worker, report."""
+"""``hush demo``: a private release on the screen. Broker, workload, workers and report."""

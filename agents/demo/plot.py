@@ -1,4 +1,4 @@
-"""The demo's picture: private values with error bars, the truth, and what the bound cut off."""
+"""The demo's plot: private values with error bars, the truth, and the records cut off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ with needs("plot"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-MOST = 60  # keys of one panel
+MOST = 60  # keys in one panel
 TRUE, CUT, PRIVATE = "#c3cfdd", "#e08a2e", "#1f4e8c"
 
 
@@ -40,7 +40,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
 
 
 def _spread(keys: list[str]) -> list[str]:
-    """All keys, or some from the largest to the smallest whose ranks grow by equal ratios."""
+    """Return all keys, or a selection whose ranks grow by equal ratios."""
     if len(keys) <= MOST:
         return keys
     ranks = np.unique(np.geomspace(1, len(keys), MOST).astype(int)) - 1

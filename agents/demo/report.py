@@ -1,4 +1,4 @@
-"""The demo's results as a person reads them."""
+"""The demo's results as tables and text."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ TOP = 12
 
 @dataclass(frozen=True)
 class Result:
-    """The last complete release of one pipeline, with what is true.
+    """The last complete release of one pipeline, with the true values.
 
     Attributes:
-        pipeline: which one.
-        place: window start and trigger.
-        seen: everything seen of it.
-        truth: key -> exact records of the window.
-        kept: key -> those that the contribution bound let through.
-        records: of the whole stream.
+        pipeline: the pipeline. place: window start and trigger. seen: everything that the demo has
+        seen of the pipeline. truth: key -> exact records of the window. kept: key -> records that
+        the contribution bound accepted. records: number of records of the whole stream.
     """
 
     pipeline: Pipeline
@@ -42,7 +39,7 @@ class Result:
 
     @property
     def rows(self) -> Rows:
-        """Released rows by key, greatest first."""
+        """Released rows by key, largest first."""
         rows = self.seen.rows[self.place]
         return dict(sorted(rows.items(), key=lambda item: -item[1]["values"]["count"]["value"]))
 
@@ -60,20 +57,20 @@ class Result:
 
 
 class Show:
-    """Prints steps, tables and closing lines."""
+    """Printer of steps, tables and closing lines."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def step(self, text: str, began: float) -> None:
-        """One thing that is done, and when."""
+        """Print one completed step and its time."""
         self._console.print(f"[green]✓[/] {text} [dim]({time.monotonic() - began:.0f} s)[/]")
 
     def _title(self, text: str) -> None:
         self._console.print(f"\n[bold]{text}[/]", soft_wrap=True)
 
     def table(self, result: Result) -> None:
-        """Key, private value, error bar: at most twelve rows, and what else there is."""
+        """Print key, private value and error bar: at most twelve rows, and how many more."""
         p, rows = result.pipeline, result.rows
         day = result.place[0][:10]
         budget = f"ε={float(p.epsilon):g} δ={float(p.delta):g} per {p.unit_name}"
@@ -91,17 +88,17 @@ class Show:
         self._console.print(table)
         more = f"and {len(rows) - TOP} more keys; " if len(rows) > TOP else ""
         self._console.print(
-            f"{more}± covers the noise alone, {p.confidence:.0%} of the time", style="dim"
+            f"{more}± covers only the noise, {p.confidence:.0%} of the time", style="dim"
         )
         hidden = len(result.truth) - len(set(result.truth) & set(rows))
         if hidden:
             self._console.print(
                 f"{len(rows)} of {len(result.truth)} keys released, with {result.covered:.0%} of "
-                f"the records; {hidden} stay hidden: too few units ({p.unit_name}) behind them"
+                f"the records; {hidden} stay hidden: they have too few units ({p.unit_name})"
             )
 
     def budget(self, ledger: Ledger, results: list[Result]) -> None:
-        """What the ledger says was spent."""
+        """Print the spent budget according to the ledger."""
         spent = totals(ledger, [r.pipeline.name for r in results])
         table = Table()
         for name in ("pipeline", "unit", "epochs charged", "ε per epoch", "δ per epoch"):
@@ -126,7 +123,7 @@ class Show:
         )
 
     def operator(self, results: list[Result]) -> None:
-        """Exact counts, which a real deployment shows to its operators only."""
+        """Print exact counts, which a real deployment shows only to its operators."""
         table = Table()
         for name in ("pipeline", "records", "dead letters", "late records", "cut off by the bound"):
             table.add_column(name, justify="left" if name == "pipeline" else "right")
@@ -138,19 +135,19 @@ class Show:
         self._title("Operator's view: exact counts of raw data, never published")
         self._console.print(table)
         self._console.print(
-            "Dead letters: trips without a pickup zone. Late: a trip of the month before. "
-            "The share cut off is that of the window shown above.",
+            "Dead letters: trips without a pickup zone. Late: a trip from the month before. "
+            "The share cut off refers to the window shown above.",
             style="dim",
         )
 
     def ending(self, picture: Path, results: list[Result], site: Site, seconds: float) -> None:
-        """Where the picture is, how to read the topics, how to stop."""
+        """Print where the plot is, how to read the topics and how to stop."""
         say = self._console.print
         say()
-        say(f"Picture: [bold]{picture}[/]", soft_wrap=True)
+        say(f"Plot: [bold]{picture}[/]", soft_wrap=True)
         say(
-            "It shows the truth beside the releases, and the lines above say how much stays hidden "
-            "or is cut off. That is only done here because these data are public or synthetic.",
+            "It shows the truth beside the releases, and the lines above how much stays hidden "
+            "or is cut off: only because these data are public or synthetic.",
             style="dim",
         )
         say()
@@ -163,7 +160,7 @@ class Show:
         if site.keep:
             say("\nRecompute every release from the logs and compare it byte for byte with:")
             say(f"  hush replay -c {site.config_path}", soft_wrap=True, highlight=False)
-            say("\nEverything runs on. Stop it, and remove its folder, with:")
+            say("\nEverything keeps running. Stop it and remove its folder with:")
             say(f"  hush demo --stop {site.folder}", soft_wrap=True, highlight=False)
         say(f"\nDone in {seconds:.0f} s.")
 

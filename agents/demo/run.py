@@ -1,4 +1,4 @@
-"""The demo: a whole deployment from nothing, three pipelines, and what came out of them."""
+"""The demo: a complete deployment, three pipelines and their results."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ from .watch import Watch
 from .workload import START, Event, Replay, clicks, trips
 
 PATIENCE = 90.0  # seconds without any progress
-AHEAD = 12  # triggers that may be on their way to a release
+AHEAD = 12  # triggers that may be in flight
 
 
 def run(site: Site, users: int, workers: int, picture: Path, console: Console) -> None:
-    """Start everything, replay, wait for the releases, show them.
+    """Start everything, replay the streams, wait for the releases and show them.
 
     Raises:
-        EngineError, BrokerError: what failed, with the end of its log.
+        EngineError, BrokerError: a process failed; the message holds the end of its log.
     """
     began = time.monotonic()
     show = Show(console)
     if not site.bootstrap:
-        console.print("Starting Apache Kafka on the loopback; the first time it is fetched.")
+        console.print(
+            "Starting Apache Kafka on the loopback interface; the first run fetches it."
+        )
     site.start_broker()
-    show.step(f"Apache Kafka serves at {site.bootstrap}", began)
+    show.step(f"Apache Kafka is running at {site.bootstrap}", began)
     config, deployment, names = site.create_topics()
     show.step(f"{len(site.topics)} topics created, ledger begun", began)
     site.start_workers(workers)
@@ -66,7 +68,7 @@ def run(site: Site, users: int, workers: int, picture: Path, console: Console) -
 
 
 class _Player:
-    """Produces the streams up to each trigger time, then asks for the trigger."""
+    """Producer of the streams up to each trigger time, followed by a request for the trigger."""
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class _Player:
         }
 
     def play(self) -> None:
-        """Replay all of it; every trigger follows the records of its day or hour."""
+        """Replay everything; every trigger follows the records of its day or hour."""
         with self._bars:
             for step in range(max(len(s.parts) for s in self._streams)):
                 live = [s for s in self._streams if step < len(s.parts)]
@@ -131,7 +133,7 @@ class _Player:
         self._producer.flush()
 
     def _fired(self, live: list[Replay], step: int) -> bool:
-        """Whether the clock has cut, so that what is sent from now on is of the next trigger.
+        """Whether the clock has cut, so that later records belong to the next trigger.
 
         Releases may lag a little: that keeps workers busy, and the bars move together.
         """
@@ -159,7 +161,7 @@ class _Player:
             if (state := self._state()) != before:
                 moved, before = time.monotonic(), state
             if time.monotonic() - moved > PATIENCE:
-                raise EngineError(f"nothing has happened for {PATIENCE:.0f} s; giving up")
+                raise EngineError(f"no progress for {PATIENCE:.0f} s; giving up")
         for name, task in self._done.items():
             self._bars.update(task, completed=len(self._watch.seen[name].released))
 
@@ -174,7 +176,7 @@ def _in_order(deployment: Deployment) -> list[Pipeline]:
 def _result(
     cluster: Cluster, names: Names, p: Pipeline, streams: list[Replay], watch: Watch
 ) -> Result:
-    """The last release that closed a window, beside the truth and what the bound kept of it."""
+    """The last release that closed a window, with the true and the accepted counts."""
     seen = watch.seen[p.name]
     place = seen.finals[-1] if seen.finals else seen.released[-1]
     moment = np.datetime64(place[0].removesuffix("Z"), "us").astype(np.int64)
@@ -193,7 +195,7 @@ def _result(
 
 
 def _kept(cluster: Cluster, names: Names, p: Pipeline, window: int) -> dict[str, int]:
-    """Exact records per key that the contribution bound let through: workers' internal log."""
+    """Exact records per key that the contribution bound accepted, from the internal cells log."""
     kept: dict[str, int] = {}
     for partition in range(p.cells_partitions):
         for message in cluster.read(names.cells(p.name), partition):

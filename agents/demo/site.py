@@ -1,4 +1,4 @@
-"""Everything that the demo starts, and how all of it ends again."""
+"""Start and end of everything that the demo runs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Site:
     """A folder, a broker and workers.
 
     Args:
-        folder: made by `folder`; holds configuration, key, tables and logs.
-        bootstrap: a cluster that exists already; otherwise one is started here.
-        keep: let everything run on when this process ends.
+        folder: a new folder for configuration, key, tables and logs. bootstrap: an existing
+        cluster; by default one is started here. keep: leave everything running when this process
+        ends.
     """
 
     def __init__(self, folder: Path, bootstrap: str | None, keep: bool) -> None:
@@ -56,7 +56,7 @@ class Site:
         return self.folder / "hush.toml"
 
     def start_broker(self) -> None:
-        """Fetch Kafka the first time, and start it, unless a cluster was named."""
+        """Start Kafka, downloading it the first time, unless a cluster was named."""
         if not self.bootstrap:
             self._broker = Broker(self.folder / "broker", detached=self.keep, quiet=False)
             self._broker.start()
@@ -69,7 +69,7 @@ class Site:
         key.write_text(secrets.token_hex(32), "utf-8")
 
     def create_topics(self) -> tuple[Config, Deployment, Names]:
-        """Input topics, then the deployment's own and its ledger."""
+        """Create the input topics, then the deployment's own topics and its ledger."""
         config = load(self.config_path, environ={})
         cluster = Cluster(config.kafka)
         cluster.wait()
@@ -83,18 +83,18 @@ class Site:
         return config, deployment, Names(deployment.name, genesis)
 
     def _claim(self, cluster: Cluster, specs: list[TopicSpec], prefix: str) -> None:
-        """Refuse a cluster that has such topics already: the demo deletes its own at the end."""
+        """Refuse a cluster that has such topics: the demo deletes its own at the end."""
         names = {spec.name for spec in specs}
         taken = [t for t in cluster.topics() if t in names or t.startswith(f"{prefix}.")]
         if taken:
             raise EngineError(
                 f"{self.bootstrap} has topics that the demo would use: {', '.join(sorted(taken))}; "
-                "delete them if they are those of an earlier demo, or use another cluster"
+                "delete them if they belong to an earlier demo, or use another cluster"
             )
         self._owned = sorted(names), f"{prefix}."
 
     def start_workers(self, number: int) -> None:
-        """Processes of ``hush worker``, which end with this one unless they are to be kept."""
+        """Start processes of ``hush worker``, which end with this one unless they are kept."""
         for place in range(number):
             command = [sys.executable, "-m", "hushstream", "worker"]
             command += ["-c", str(self.config_path), "--member", f"worker-{place + 1}"]
@@ -102,10 +102,10 @@ class Site:
             self._workers.append(Child(command, log, kernel=KERNEL and not self.keep))
 
     def check(self) -> None:
-        """Raise if something has ended that should run.
+        """Raise if a process has ended that should be running.
 
         Raises:
-            EngineError: with the end of its log.
+            EngineError: a process has ended; the message holds the end of its log.
         """
         for place, worker in enumerate(self._workers):
             if worker.returncode is not None:
@@ -116,7 +116,7 @@ class Site:
             raise EngineError(f"the broker ended:\n{self._broker.tail()}")
 
     def remember(self) -> None:
-        """Let it run on, and write down what runs, for `stop_kept`."""
+        """Leave everything running, and record the processes for `stop_kept`."""
         for worker in self._workers:
             worker.untie()
         state = {
@@ -144,7 +144,7 @@ class Site:
 
 @contextlib.contextmanager
 def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
-    """A site that ends with the block, whatever happens in it; kept only if all went well."""
+    """A site that ends with the block, even after an error; it is kept only after success."""
     with _terminable():
         made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
         ended_well = False
@@ -161,7 +161,7 @@ def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block in order, as Ctrl-C does."""
+    """Make SIGTERM and SIGHUP end the block in order, as Ctrl-C does."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -177,7 +177,7 @@ def _terminable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not stop the cleaning up; it takes seconds at most."""
+    """Keep a second Ctrl-C from interrupting the cleanup, which takes seconds at most."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [(number, signal.signal(number, signal.SIG_IGN)) for number in numbers]
     try:
@@ -188,7 +188,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def stop_kept(folder: Path) -> bool:
-    """Stop what ``hush demo --keep`` left running in ``folder`` and remove the folder."""
+    """Stop a demo that ``hush demo --keep`` left running in ``folder``, and remove the folder."""
     record = folder / STATE
     if not record.is_file():
         return False
@@ -204,7 +204,7 @@ def stop_kept(folder: Path) -> bool:
 
 
 def _delete_topics(bootstrap: str, names: list[str], prefix: str) -> None:
-    """Delete the demo's topics from a cluster that goes on; best effort, for it may be gone."""
+    """Delete the demo's topics from an existing cluster; best effort, as it may be gone."""
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     with contextlib.suppress(KafkaException):
         existing = client.list_topics(timeout=10).topics

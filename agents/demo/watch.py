@@ -1,4 +1,4 @@
-"""What the demo sees of the running deployment: one consumer of everything it shows."""
+"""The demo's view of the running deployment: one consumer of everything that it shows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,12 @@ Rows = dict[str, dict[str, Any]]  # key -> released row
 
 @dataclass
 class Seen:
-    """What has been seen of one pipeline.
+    """Everything that has been seen of one pipeline.
 
     Attributes:
-        scheduled: scheduled time of the last trigger on the clock.
-        triggers: triggers on the clock.
-        released: triggers of which every shard has published.
-        rows: (window start, trigger) -> rows.
-        dead, late: records set aside.
-        reasons: of the dead letters.
+        scheduled: scheduled time of the last trigger on the clock. triggers: triggers on the clock.
+        released: triggers that every shard has published. rows: (window start, trigger) -> rows.
+        dead, late: numbers of records set aside.
     """
 
     scheduled: int = 0
@@ -45,7 +42,7 @@ class Seen:
 
 
 class Watch:
-    """Follows clock, releases, dead letters and late records; committed records only."""
+    """Follower of clock, releases, dead letters and late records; committed records only."""
 
     def __init__(self, config: Config, deployment: Deployment, names: Names) -> None:
         self.seen = {p.name: Seen() for p in deployment.pipelines}
@@ -72,7 +69,7 @@ class Watch:
         )
 
     def poll(self, seconds: float) -> None:
-        """Take what has come, waiting at most ``seconds`` for the first of it."""
+        """Read the records that have arrived; wait at most ``seconds`` for the first."""
         for message in self._consumer.consume(2_000, seconds):
             if message.error():
                 if not message.error().retriable():
@@ -112,11 +109,11 @@ class Watch:
             self._forget(seen)
 
     def _forget(self, seen: Seen) -> None:
-        """Keep the rows of the last release and of the last that closed a window."""
+        """Drop all rows but those of the last release and of the last that closed a window."""
         kept = {*seen.released[-1:], *seen.finals[-1:]}
         for place in [p for p in seen.rows if p in seen.released and p not in kept]:
             del seen.rows[place]
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._consumer.close()

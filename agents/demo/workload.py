@@ -1,4 +1,4 @@
-"""The two streams of the demo: real taxi trips, and clicks of users made by a stated rule."""
+"""The two streams of the demo: real taxi trips and synthetic clicks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = 2_000
 
 
 class Event(NamedTuple):
-    """A record as a producer sends it."""
+    """A raw record."""
 
     key: bytes | None
     value: bytes
@@ -36,14 +36,12 @@ Truth = dict[int, dict[str, float]]  # window -> key -> exact value
 
 @dataclass(frozen=True)
 class Replay:
-    """One stream cut at its pipelines' trigger times.
+    """One stream, cut at its pipelines' trigger times.
 
     Attributes:
-        topic: where its records go.
-        pipelines: who reads it.
-        step: microseconds between triggers.
-        parts: records up to each trigger, in event-time order.
-        truth: per pipeline and window, exact number of records per key.
+        topic: the raw topic. pipelines: the pipelines that read it. step: microseconds between
+        triggers. parts: records up to each trigger, in event-time order. truth: per pipeline and
+        window, exact number of records per key.
     """
 
     topic: str
@@ -59,7 +57,7 @@ class Replay:
 
 
 def trips() -> Replay:
-    """All trips of the file, the one of the month before first, cut into 31 days."""
+    """All trips of the file, first the one from the month before, cut into 31 days."""
     with (DATA / "taxis.csv").open(newline="", encoding="utf-8") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["pickup"])
     parts: list[list[Event]] = [[] for _ in range(31)]
@@ -84,7 +82,7 @@ def _micros(text: str) -> int:
 
 
 def _trip(row: dict[str, str]) -> bytes:
-    """A trip as JSON: what is empty in the file is missing in the record."""
+    """A trip as JSON; empty fields of the file are left out."""
     given: dict[str, object] = {name: value for name, value in row.items() if value}
     return json.dumps(given | {"fare": float(row["fare"])}).encode()
 
@@ -92,11 +90,10 @@ def _trip(row: dict[str, str]) -> bytes:
 def clicks(users: int) -> Replay:
     """Clicks of one day by ``users`` users on 2,000 pages, cut into 24 hours.
 
-    The rule: a user clicks n ≥ 1 times with probability proportional to (n - 1 + 26)^-6.738,
-    n ≤ 100,000, the activity law of Zhang et al., "Differentially Private Stream Processing at
-    Scale" (2023); the page of rank r is chosen with probability proportional to 1/r; times are
-    uniform over the day. All of it comes from one expanded hash, so that every run replays the
-    same clicks.
+    The rule: a user clicks n ≥ 1 times with probability proportional to (n - 1 + 26)^-6.738, n ≤
+    100,000, the activity law of Zhang et al., "Differentially Private Stream Processing at Scale"
+    (2023); the page of rank r is chosen with probability proportional to 1/r; times are uniform
+    over the day. Everything derives from one expanded hash, so every run replays the same clicks.
     """
     activity: F64 = np.asarray((np.arange(100_000) + 26.0) ** -6.738, np.float64)
     each = 1 + _draw(activity, _uniform("activity", users))
@@ -124,7 +121,7 @@ def _clicks(user: I64, page: I64, time: I64) -> Iterator[Event]:
 
 
 def _uniform(label: str, size: int) -> F64:
-    """(size,) numbers in [0, 1) from a hash: public, the same on every machine."""
+    """(size,) public numbers in [0, 1) from a hash, the same on every machine."""
     words = hashlib.shake_256(b"hush demo|" + label.encode()).digest(8 * size)
     return np.frombuffer(words, "<u8") / 2.0**64 * (1 - 2.0**-53)
 

@@ -139,7 +139,7 @@ def test_a_sample_of_no_use_is_named(folder: Path) -> None:
     assert not advice["changed"] and advice["proposed"]["released"] == 0
     assert any("too small" in note for note in advice["notes"])
     assert any("of a window of 1d" in note for note in advice["notes"])
-    assert "nothing to change:" in typed("plan", "--pipeline", "pages", "--sample", "few.csv")[1]
+    assert "no change needed:" in typed("plan", "--pipeline", "pages", "--sample", "few.csv")[1]
 
 
 def test_streams_of_values_come_with_advice(folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_streams_of_values_come_with_advice(folder: Path) -> None:
     code, out, _ = typed("plan")
     plain = " ".join(out.split())
     assert code == 0 and "a learnt threshold is better than B = 500" in plain
-    assert "error of a running total, as configured" in plain and "nothing to change:" in plain
+    assert "error of a running total, as configured" in plain and "no change needed:" in plain
 
 
 def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
@@ -185,14 +185,14 @@ WRONG = [
     (["--sample", "sample.txt"], ".csv"),
     (["--sample", "empty.csv"], "no record"),
     (["--sample", "other.csv"], "missing time"),
-    (["--pipeline", "fares", "--sample", "sample.csv"], "--sample is of no use to fares"),
-    (["--records", "100"], "--records is of no use"),
+    (["--pipeline", "fares", "--sample", "sample.csv"], "--sample does not apply to fares"),
+    (["--records", "100"], "--records does not apply"),
     (["--tail-scale", "nan", "--pipeline", "fares"], "finite"),
-    (["--pipeline", "nothing", "--records", "5"], "there is no pipeline 'nothing'"),
+    (["--pipeline", "nothing", "--records", "5"], "pipeline 'nothing' is unknown"),
     (["--shape", "users=5"], "records is missing"),
     (["--shape", "users=5,records=2,keys=1"], "at least 5"),
-    (["--shape", "user=5"], "'user' is none of users"),
-    (["--shape", "users=five"], "no number"),
+    (["--shape", "user=5"], "'user' is unknown; expected one of users"),
+    (["--shape", "users=five"], "is not a number"),
 ]
 
 

@@ -96,7 +96,7 @@ def test_init_writes_a_valid_deployment_with_a_private_key(tmp_path, monkeypatch
     assert typed("plan")[0] == 0
     text = (tmp_path / "new" / "hush.toml").read_text()
     code, _, err = typed("init", ".")
-    assert code == 2 and "exists already" in err
+    assert code == 2 and "already exists" in err
     assert (tmp_path / "new" / "hush.toml").read_text() == text
 
 
