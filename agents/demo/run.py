@@ -40,9 +40,7 @@ def run(site: Site, users: int, workers: int, picture: Path, console: Console) -
     began = time.monotonic()
     show = Show(console)
     if not site.bootstrap:
-        console.print(
-            "Starting Apache Kafka on the loopback interface; the first run fetches it."
-        )
+        console.print("Starting Apache Kafka on the loopback interface; the first run fetches it.")
     site.start_broker()
     show.step(f"Apache Kafka is running at {site.bootstrap}", began)
     config, deployment, names = site.create_topics()
