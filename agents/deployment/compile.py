@@ -13,9 +13,9 @@ from ...mechanisms.contract import Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
+from ...topics.config.aggregates import COUNT
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.load import Config
-from ...topics.config.pipeline import Count, Mean, Sum
 from ...topics.events.fields import Column, InputFields, PipelineFields
 from ...topics.events.keys import encode_key
 from ...topics.names import dead_letter_topic, late_topic
@@ -83,6 +83,7 @@ def _pipeline(
             f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
             "window.length; with window.horizon events belong to the trigger at which they arrive"
         )
+    _check_parts(p, mechanism)
     engine, release = config.engine, p.release
     return Pipeline(
         name=p.name,
@@ -113,8 +114,7 @@ def _pipeline(
         full_rows=release.format == "full",
         non_negative=release.display == "non-negative",
         confidence=float(release.confidence_level),
-        names=output_names(p) if mechanism.key_form == "columns" else {},
-        means=means_of(p) if mechanism.key_form == "columns" else (),
+        aggregates=p.aggregate,
         public_keys=keys,
         key_names=p.key,
     )
@@ -156,37 +156,29 @@ def input_paths(
     return paths | p.inputs
 
 
+def _check_parts(p: config_pipeline.Pipeline, mechanism: Mechanism) -> None:
+    """Refuse an aggregate that is made of a column which the mechanism does not release."""
+    if mechanism.key_form == "code":
+        return
+    released = {output.name for output in mechanism.outputs}
+    for aggregate in p.aggregate:
+        if missing := set(aggregate.parts) - released:
+            raise ConfigError(
+                f"pipeline {p.name!r}: aggregate {aggregate.label!r} needs {min(missing)!r}, "
+                f"which {p.mechanism.kind} does not release"
+            )
+
+
 def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
     """Distinct numeric columns that a pipeline sums, in order of appearance."""
     found: dict[str, Column] = {}
-    for a in p.aggregate:
-        if isinstance(a, Count):
-            continue
-        column = Column(a.field, a.low, a.high, a.grid)
-        if found.setdefault(a.field, column) != column:
+    for column in (one for aggregate in p.aggregate for one in aggregate.columns):
+        if found.setdefault(column.field, column) != column:
             raise ConfigError(
-                f"pipeline {p.name!r}: field {a.field!r} has two different bounds or grids; "
+                f"pipeline {p.name!r}: field {column.field!r} has two different bounds or grids; "
                 "a sum and a mean of one field share them"
             )
     return list(found.values())
-
-
-def means_of(p: config_pipeline.Pipeline) -> tuple[tuple[str, str], ...]:
-    """Name of each mean, and the released column of its sum."""
-    return tuple((a.label, f"sum:{a.field}") for a in p.aggregate if isinstance(a, Mean))
-
-
-def output_names(p: config_pipeline.Pipeline) -> dict[str, str | None]:
-    """Name in releases of each released column; None for those that only serve a mean."""
-    names: dict[str, str | None] = {"count": None}
-    for a in p.aggregate:
-        if isinstance(a, Count):
-            names["count"] = a.label
-        else:
-            names.setdefault(f"sum:{a.field}", None)
-            if isinstance(a, Sum):
-                names[f"sum:{a.field}"] = a.label
-    return names
 
 
 def build(
@@ -219,7 +211,7 @@ def setting_of(
         columns=tuple((c.field, round(c.low / c.grid), round(c.high / c.grid)) for c in columns),
         grids=tuple(c.grid for c in columns),
         keys=keys,
-        count=any(isinstance(a, Count | Mean) for a in p.aggregate),
+        count=any(COUNT in aggregate.parts for aggregate in p.aggregate),
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from ...client import published_threshold
 from ...errors import ConfigError
 from ...mechanisms.keys import Keys
+from ...topics.config.aggregates import COUNT
 from ...topics.config.load import Config
 from ...topics.events.decode import Decoder, Raw
 from ...topics.names import Names
@@ -265,7 +266,7 @@ def _last_rows(p: Pipeline, engine: Engine) -> dict[int, dict[bytes, dict[str, A
 def _compare(
     p: Pipeline, window: int, truth: dict[bytes, int], rows: dict[bytes, dict[str, Any]]
 ) -> dict[str, Any]:
-    name = p.names.get("count")
+    name = next((a.label for a in p.aggregates if a.parts == (COUNT,)), None)
     values = {k: b["values"][name]["value"] for k, b in rows.items() if name in b["values"]}
     errors = np.array([values.get(k, 0) - truth.get(k, 0) for k in {*truth, *values}], float)
     covered = sum(n for k, n in truth.items() if k in rows)

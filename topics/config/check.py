@@ -6,7 +6,6 @@ import difflib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from datetime import datetime
-from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -16,12 +15,11 @@ from ...mechanisms.registry import find
 from ..names import ledger_topic
 from ..schedule import MAX_TRIGGERS, Schedule
 from .model import Config, Engine, Input, Kafka, Time
-from .pipeline import Budget, Count, Mean, Pipeline, Sum
+from .pipeline import Budget, Pipeline
 from .read import Problem
 from .values import UNIX_EPOCH, format_duration
 
 LONGEST_WINDOW = 36_500 * 86_400_000_000
-COLUMN_LIMIT = 2**31  # grid steps; larger clipping intervals would let exact sums overflow
 
 
 def contradictions(config: Config) -> Iterator[Problem]:
@@ -207,20 +205,8 @@ def _aggregates(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for place, aggregate in enumerate(pipeline.aggregate):
         if labels[place] in labels[:place]:
             yield f"aggregate.{place}", f'"{labels[place]}" is there already: give it a name'
-        if not isinstance(aggregate, Count):
-            for setting, message in _column(aggregate):
-                yield f"aggregate.{place}.{setting}", message
-
-
-def _column(column: Sum | Mean) -> Iterator[tuple[str, str]]:
-    if column.low >= column.high:
-        yield "high", f"{float(column.high):g} must exceed low = {float(column.low):g}"
-    for setting, end in (("low", column.low), ("high", column.high)):
-        steps: Fraction = end / column.grid
-        if steps.denominator != 1:
-            yield setting, f"{float(end):g} is no multiple of grid = {float(column.grid):g}"
-        elif abs(steps) > COLUMN_LIMIT:
-            yield setting, f"is more than {COLUMN_LIMIT} grid steps from 0: choose a coarser grid"
+        for setting, message in aggregate.objections():
+            yield f"aggregate.{place}.{setting}", message
 
 
 def _mechanism(pipeline: Pipeline) -> Iterator[tuple[str, str]]:

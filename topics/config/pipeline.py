@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from ...mechanisms.contract import Frame
 from ...mechanisms.registry import entries
 from ..names import releases_topic
+from .aggregates import Aggregate, Count
 from .lines import Path
 from .read import Convert, Reader
 from .values import (
@@ -21,8 +22,6 @@ from .values import (
     Instant,
     Name,
     TopicName,
-    ValueName,
-    above,
     span,
     within,
 )
@@ -79,83 +78,6 @@ def _read_mechanism(reader: Reader, raw: Any, path: Path) -> Mechanism:
 
 def _default_mechanism() -> Mechanism:
     return Mechanism(DEFAULT_MECHANISM, entries()[DEFAULT_MECHANISM].parameters())
-
-
-@dataclass(frozen=True)
-class Count:
-    """The number of records.
-
-    Attributes:
-        kind: `count`.
-        name: of the value in releases.
-    """
-
-    kind: Literal["count"] = "count"
-    name: ValueName | None = None
-
-    @property
-    def label(self) -> str:
-        """Name of the value in releases."""
-        return self.name or "count"
-
-
-@dataclass(frozen=True)
-class Sum:
-    """The sum of a numeric field, each value clipped first.
-
-    Attributes:
-        kind: `sum`.
-        field: path of the number.
-        low: smaller values count as this.
-        high: larger values count as this.
-        grid: values are rounded to multiples of this.
-        name: of the value in releases; default `sum_` and the field.
-    """
-
-    kind: Literal["sum"]
-    field: FieldPath
-    low: Fraction
-    high: Fraction
-    grid: Annotated[Fraction, above(0)] = Fraction(1)
-    name: ValueName | None = None
-
-    @property
-    def label(self) -> str:
-        """Name of the value in releases."""
-        return _label(self)
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The mean of a numeric field: a private sum divided by the private count.
-
-    Attributes:
-        kind: `mean`.
-        field: path of the number.
-        low: smaller values count as this.
-        high: larger values count as this.
-        grid: values are rounded to multiples of this.
-        name: of the value in releases; default `mean_` and the field.
-    """
-
-    kind: Literal["mean"]
-    field: FieldPath
-    low: Fraction
-    high: Fraction
-    grid: Annotated[Fraction, above(0)] = Fraction(1)
-    name: ValueName | None = None
-
-    @property
-    def label(self) -> str:
-        """Name of the value in releases."""
-        return _label(self)
-
-
-Aggregate = Count | Sum | Mean
-
-
-def _label(aggregate: Sum | Mean) -> str:
-    return aggregate.name or f"{aggregate.kind}_{aggregate.field.replace('.', '_')}"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from ....mechanisms.contract import I64, Releases
 from ....mechanisms.parts.stated_bound import plain
+from ....topics.config.aggregates import Estimate
 from ....topics.events.decode import utc
 from ....topics.events.keys import decode_key
 from ....topics.records import Trigger, encode
@@ -83,43 +84,31 @@ class Writer:
         return dict(zip(p.key_names, decode_key(key), strict=True))
 
     def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
-        p = self._pipeline
-        every: dict[str, Any] = {}
-        for output, value, variance in zip(p.mechanism.outputs, values, variances, strict=True):
-            stddev = math.sqrt(variance) * float(output.grid)
-            every[output.name] = self._value(value * output.grid, stddev)
-        shown = {column: p.names.get(column, column) for column in every}
-        out = {name: every[column] for column, name in shown.items() if name is not None}
-        for name, column in p.means:
-            out[name] = self._mean(every["count"], every[column])
-        return out
+        m, every = self._pipeline.mechanism, {}
+        for output, value, variance in zip(m.outputs, values, variances, strict=True):
+            stddev = significant(math.sqrt(variance) * float(output.grid))
+            every[output.name] = Estimate(value * output.grid, stddev)
+        if m.key_form == "code":  # aggregates are of records by key; this has outputs of its own
+            return {name: self._value(one) for name, one in every.items()}
+        finished = {
+            a.label: a.finish([every[part] for part in a.parts]) for a in self._pipeline.aggregates
+        }
+        return {name: one and self._value(one) for name, one in finished.items()}
 
-    def _value(self, exact: Fraction, stddev: float) -> dict[str, Any]:
-        rounded = significant(stddev)
+    def _value(self, one: Estimate) -> dict[str, Any]:
+        rounded = significant(one.stddev)
         # Rounded on its own: six digits of a large value would swallow the whole interval.
         reach = Fraction(repr(significant(self._quantile * rounded)))
-        value = plain(exact)
+        value = plain(one.value)
         body = {
             "value": value,
             "stddev": rounded,
-            "low": float(exact - reach),
-            "high": float(exact + reach),
+            "low": float(one.value - reach),
+            "high": float(one.value + reach),
         }
         if self._pipeline.non_negative:
             body["display_value"] = max(value, 0)
         return body
-
-    def _mean(self, count: dict[str, Any], total: dict[str, Any]) -> dict[str, Any] | None:
-        """Sum over count, with the delta method's error; null where the count is not positive.
-
-        The released sum is that of values centred on the clip interval plus the middle times
-        the count, so the error of the count cancels but for the distance to the middle.
-        """
-        if count["value"] <= 0:
-            return None
-        mean = total["value"] / count["value"]
-        spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
-        return self._value(Fraction(mean).limit_denominator(1_000_000), spread)
 
     @cached_property
     def _common(self) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def test_columns_names_and_public_keys():
     assert p.public_keys == (b'["a"]', b'["b"]')
     assert p.fields.allowed == frozenset(p.public_keys)
     # The count and the sum only serve the mean: they are not shown under names of their own.
-    assert p.names == {"count": None, "sum:f": None, "sum:g": "total"}
-    assert [column for _, column in p.means] == ["sum:f"]
+    shown = {aggregate.label: aggregate.parts for aggregate in p.aggregates}
+    assert shown == {"mean_f": ("count", "sum:f"), "total": ("sum:g",)}
     assert p.cells_partitions == 3
 
 
@@ -158,7 +158,6 @@ def test_inputs_are_read_from_where_they_are_configured():
         "slot": "slot", "group": "group", "theta": "theta", "survey": "survey", "code": "r.code"
     }  # fmt: skip
     assert not report.fields.columns  # a report lacks the value itself
-    assert not report.names and not report.means
 
 
 @pytest.mark.parametrize(

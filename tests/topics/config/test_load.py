@@ -209,7 +209,7 @@ def test_what_is_wrong_is_refused_with_its_line(old: str, new: str, expected: st
         ('[{ kind = "sum", field = "x", low = 1, high = 1 }]', r"high: 1 must exceed low = 1"),
         (
             '[{ kind = "mean", field = "x", low = 0, high = 1, grid = 0.3 }]',
-            r"high: 1 is no multiple of grid = 0\.3",
+            r"high: 1 is not a multiple of grid = 0\.3",
         ),
         (
             '[{ kind = "mean", field = "x", low = 0, high = 1, grid = 1e-12 }]',

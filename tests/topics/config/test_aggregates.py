@@ -1,0 +1,114 @@
+"""Aggregates: what they need, what they become, and that a new one is one class."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, get_args
+
+import numpy as np
+import pytest
+from hushstream.agents.stages.aggregate.release_records import Writer
+from hushstream.errors import ConfigError
+from hushstream.mechanisms.contract import Objection, Releases
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics.config import pipeline as config_pipeline
+from hushstream.topics.config.aggregates import Aggregate, Count, Estimate, Mean, Sum
+from hushstream.topics.events.fields import Column
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ...support import deployment, trigger
+
+ZERO, FIFTY = Fraction(0), Fraction(50)
+SUM, MEAN = Sum("sum", "trip.fare", ZERO, FIFTY), Mean("mean", "trip.fare", ZERO, FIFTY)
+FARE = Column("trip.fare", ZERO, FIFTY, Fraction(1))
+
+
+def estimate(value: int, stddev: float = 1.0) -> Estimate:
+    return Estimate(Fraction(value), stddev)
+
+
+def test_each_kind_is_one_class() -> None:
+    assert get_args(Aggregate) == (Count, Sum, Mean)
+    assert [one.label for one in (Count(), SUM, MEAN)] == [
+        "count", "sum_trip_fare", "mean_trip_fare",
+    ]  # fmt: skip
+    assert [one.columns for one in (Count(), SUM, MEAN)] == [(), (FARE,), (FARE,)]
+    assert MEAN.parts == (*Count().parts, *SUM.parts) == ("count", "sum:trip.fare")
+    assert Count(name="n").label == "n"
+
+
+@given(st.integers(-100, 10**6), st.integers(-(10**9), 10**9), st.floats(0.1, 1e3))
+def test_a_mean_is_the_quotient_and_has_the_error_of_the_delta_method(n, total, spread) -> None:
+    found = MEAN.finish([estimate(n, 2.0), estimate(total, spread)])
+    if n <= 0:
+        assert found is None
+        return
+    assert found is not None and math.isclose(found.value, total / n, abs_tol=1e-6)
+    # Independent noise a and b in (total + a) / (n + b), to first order.
+    square = (spread / n) ** 2 + (2.0 * total / n**2) ** 2
+    assert math.isclose(found.stddev, math.sqrt(square), rel_tol=1e-9)
+
+
+def test_counts_and_sums_are_as_released() -> None:
+    one = estimate(7, 3.0)
+    assert Count().finish([one]) == SUM.finish([one]) == one
+
+
+@dataclass(frozen=True)
+class Excess:
+    """A new aggregate: what the records of a field exceed one apiece, in all."""
+
+    kind: Literal["excess"]
+    field: str
+    high: Fraction
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.name or f"excess_{self.field}"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (Column(self.field, Fraction(1), self.high, Fraction(1)),)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("sum:" + self.field, "count")
+
+    def objections(self) -> Iterator[Objection]:
+        if self.high <= 1:
+            yield "high", "must exceed 1"
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        total, count = parts
+        return Estimate(total.value - count.value, math.hypot(total.stddev, count.stddev))
+
+
+@pytest.fixture
+def _excess(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_pipeline, "Aggregate", Aggregate | Excess)
+
+
+@pytest.mark.usefixtures("_excess")
+def test_a_new_aggregate_is_one_class() -> None:
+    """Read, checked, compiled and released, with no other edit."""
+    p = deployment(more='aggregate = [{ kind = "excess", field = "n", high = 9 }]').pipelines[0]
+    assert [o.name for o in p.mechanism.outputs] == ["count", "sum:n"]
+    value, variance = np.array([[10, 35]]), np.array([[9.0, 16.0]])
+    released = Releases(Keys.of([b'["a"]']), value, variance, np.ones(1, np.int32), {})
+    (out,) = Writer(p, trigger(p, 2, [0]), 0).rows(released)
+    values = json.loads(out.value or b"")["values"]
+    assert list(values) == ["excess_n"]
+    assert (values["excess_n"]["value"], values["excess_n"]["stddev"]) == (25, 5.0)
+    with pytest.raises(ConfigError, match="high: must exceed 1"):
+        deployment(more='aggregate = [{ kind = "excess", field = "n", high = 1 }]')
+
+
+def test_an_unknown_kind_lists_what_there_is() -> None:
+    with pytest.raises(ConfigError, match='"distinct" must be one of "count", "sum", "mean"'):
+        deployment(more='aggregate = [{ kind = "distinct" }]')

@@ -1,0 +1,226 @@
+"""What a pipeline may release per key: one class for each aggregate, all named in `Aggregate`.
+
+An aggregate says which value columns it needs summed, which released columns it is made of, and how
+these become its value with an error. A mechanism releases ``count`` and ``sum:<field>``; whatever
+an aggregate makes of them is post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Literal, NamedTuple, Protocol
+
+from ...mechanisms.contract import Objection
+from ...mechanisms.parts.stated_bound import plain
+from ..events.fields import Column
+from .values import FieldPath, ValueName, above
+
+COUNT = "count"
+"""The released column of the number of records."""
+
+COLUMN_LIMIT = 2**31  # grid steps; larger clipping intervals would let exact sums overflow
+
+
+class Estimate(NamedTuple):
+    """A released number and the standard deviation of its noise."""
+
+    value: Fraction
+    stddev: float
+
+
+class AnyAggregate(Protocol):
+    """What the rest of the product asks of an aggregate. ``kind`` and ``name`` are settings."""
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        ...
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Value columns that must be summed for it."""
+        ...
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Released columns that it is made of, in the order in which `finish` wants them."""
+        ...
+
+    def objections(self) -> Iterator[Objection]:
+        """Settings that contradict each other."""
+        ...
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        """Its value and error; None (null in releases) where the parts give none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Count:
+    """The number of records.
+
+    Attributes:
+        kind: `count`.
+        name: of the value in releases.
+    """
+
+    kind: Literal["count"] = "count"
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        return self.name or "count"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """None."""
+        return ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The count itself."""
+        return (COUNT,)
+
+    def objections(self) -> Iterator[Objection]:
+        """None."""
+        return iter(())
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        """The count as released."""
+        return parts[0]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of a numeric field, each value clipped first.
+
+    Attributes:
+        kind: `sum`.
+        field: path of the number.
+        low: smaller values count as this.
+        high: larger values count as this.
+        grid: values are rounded to multiples of this.
+        name: of the value in releases; default `sum_` and the field.
+    """
+
+    kind: Literal["sum"]
+    field: FieldPath
+    low: Fraction
+    high: Fraction
+    grid: Annotated[Fraction, above(0)] = Fraction(1)
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        return self.name or label_of(self.kind, self.field)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The field."""
+        return (Column(self.field, self.low, self.high, self.grid),)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The sum itself."""
+        return (sum_of(self.field),)
+
+    def objections(self) -> Iterator[Objection]:
+        """An interval that is empty, off the grid, or too wide."""
+        return clip_objections(*self.columns)
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        """The sum as released."""
+        return parts[0]
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a numeric field: a private sum divided by the private count.
+
+    Attributes:
+        kind: `mean`.
+        field: path of the number.
+        low: smaller values count as this.
+        high: larger values count as this.
+        grid: values are rounded to multiples of this.
+        name: of the value in releases; default `mean_` and the field.
+    """
+
+    kind: Literal["mean"]
+    field: FieldPath
+    low: Fraction
+    high: Fraction
+    grid: Annotated[Fraction, above(0)] = Fraction(1)
+    name: ValueName | None = None
+
+    @property
+    def label(self) -> str:
+        """Name of the value in releases."""
+        return self.name or label_of(self.kind, self.field)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The field."""
+        return (Column(self.field, self.low, self.high, self.grid),)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Count and sum."""
+        return (COUNT, sum_of(self.field))
+
+    def objections(self) -> Iterator[Objection]:
+        """An interval that is empty, off the grid, or too wide."""
+        return clip_objections(*self.columns)
+
+    def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
+        """Sum over count, with the delta method's error; None where the count is not positive.
+
+        The released sum is that of values centred on the clip interval plus the middle times
+        the count, so the error of the count cancels but for the distance to the middle.
+        """
+        count, total = parts
+        number = plain(count.value)
+        if number <= 0:
+            return None
+        mean = plain(total.value) / number
+        spread = math.hypot(total.stddev, mean * count.stddev) / number
+        return Estimate(Fraction(mean).limit_denominator(1_000_000), spread)
+
+
+Aggregate = Count | Sum | Mean
+"""Every aggregate there is: a configuration names one by its ``kind``."""
+
+
+def sum_of(field: str) -> str:
+    """The released column of a field's sum.
+
+    >>> sum_of("fare")
+    'sum:fare'
+    """
+    return f"sum:{field}"
+
+
+def label_of(kind: str, field: str) -> str:
+    """The name of a value that was given none.
+
+    >>> label_of("mean", "trip.fare")
+    'mean_trip_fare'
+    """
+    return f"{kind}_{field.replace('.', '_')}"
+
+
+def clip_objections(column: Column) -> Iterator[Objection]:
+    """What is wrong with the clipping interval of a column."""
+    if column.low >= column.high:
+        yield "high", f"{float(column.high):g} must exceed low = {float(column.low):g}"
+    for setting, end in (("low", column.low), ("high", column.high)):
+        steps: Fraction = end / column.grid
+        if steps.denominator != 1:
+            yield setting, f"{float(end):g} is not a multiple of grid = {float(column.grid):g}"
+        elif abs(steps) > COLUMN_LIMIT:
+            yield setting, f"is more than {COLUMN_LIMIT} grid steps from 0: choose a coarser grid"
