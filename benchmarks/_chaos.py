@@ -15,8 +15,8 @@ from typing import Any
 from _cluster import Local
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from hushstream.agents.stages.ingest.unit_table import murmur2
-from hushstream.agents.state.store import discard
+from hushstream.agents.stages.ingest.unit_digests import murmur2
+from hushstream.agents.state.rocks import discard
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Request, encode

@@ -1,7 +1,7 @@
 """What state costs: bytes on disk per user, per (user, key) pair and per key; memory as it grows.
 
 The state is what a worker writes: unit rows by `UnitCodec` under keyed digests, key rows with
-their due index by `RowTable`, in the shard's own RocksDB, in batches as a step writes them.
+their due index by `KeyRows`, in the shard's own RocksDB, in batches as a step writes them.
 
 - ``user_bytes``: a unit that has contributed without leaving a pair behind (bound on records).
 - ``pair_bytes``: what each further (unit, key) pair adds to its unit's row, with adaptive weights.
@@ -28,10 +28,11 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from hushstream.agents.stages.aggregate.key_rows import RowTable
-from hushstream.agents.stages.bound.stage import UNIT, UnitCodec, sortable
+from hushstream.agents.stages.aggregate.key_rows import KeyRows
+from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.step import Step
-from hushstream.agents.state.store import RocksStore
+from hushstream.agents.state.layout import sortable, units_of
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.mechanisms.contract import Mechanism, Rows, Setting, Units
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
@@ -64,7 +65,7 @@ def store(folder: str, scale: int = 1) -> RocksStore:
 def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, float]:
     """Bytes on disk per unit row with that many pairs: as written, and compacted."""
     codec, rng = UnitCodec(kind), np.random.default_rng(1)
-    prefix = UNIT + (0).to_bytes(2, "big") + sortable(0)
+    prefix = units_of(0) + sortable(0)
     with tempfile.TemporaryDirectory(prefix="hush-memory-") as folder:
         table = store(folder)
         for begun in range(0, users, STEP):
@@ -88,7 +89,7 @@ def keys(count: int, table: RocksStore, tick: Tick, first: int = 0) -> None:
     come again: the cache is as full as that of a worker that has run for a while.
     """
     kind, rng = mechanism(), np.random.default_rng(2 + first)
-    rows_of = RowTable(kind)
+    rows_of = KeyRows(kind)
     for begun in range(first, first + count, STEP):
         n = min(STEP, first + count - begun)
         # Numbers in a scattered order, as keys are first seen.

@@ -9,7 +9,7 @@ from typing import Any
 
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment, Pipeline
-from hushstream.agents.offline.engine import Engine
+from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.topics.config.load import loads
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.names import Names
@@ -116,21 +116,21 @@ def start(p: Pipeline, window: int = 0) -> Start:
 
 def engine(
     made: Deployment, logs: Sequence[Sequence[Raw]], records: Sequence[ClockRecord]
-) -> Engine:
+) -> OfflineEngine:
     """Everything that raw logs (one per partition) and a clock log make of each other."""
     raw = {("events", n): list(log) for n, log in enumerate(logs)}
-    run = Engine(made, NAMES, SECRET, raw, list(enumerate(records)))
+    run = OfflineEngine(made, NAMES, SECRET, raw, list(enumerate(records)))
     run.run()
     return run
 
 
-def released(run: Engine, topic: str = "hush.p.releases.v1") -> list[tuple[bytes, bytes]]:
+def released(run: OfflineEngine, topic: str = "hush.p.releases.v1") -> list[tuple[bytes, bytes]]:
     """Rows (not manifests) of a release topic, sorted."""
     outs = [(o.key or b"", o.value or b"") for o in run.outs[topic]]
     return sorted(o for o in outs if b"hush.release/1" in o[1])
 
 
-def counts(run: Engine, index: int, topic: str = "hush.p.releases.v1") -> dict[str, int]:
+def counts(run: OfflineEngine, index: int, topic: str = "hush.p.releases.v1") -> dict[str, int]:
     """Released count per page at one trigger."""
     bodies = [json.loads(value) for _, value in released(run, topic)]
     return {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 import faust
@@ -296,6 +296,21 @@ class Transport(driver.Transport):
     driver_version = f"hushstream on {driver.Transport.driver_version}"
 
 
+class App(faust.App):
+    """A Faust application that stops where an agent fails.
+
+    Stock Faust restarts the agent, and the event that it had is acknowledged and lost.
+
+    Attributes:
+        on_agent_failure: told what an agent raised.
+    """
+
+    on_agent_failure: Callable[[BaseException], None]
+
+    async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
+        self.on_agent_failure(exc)
+
+
 def register() -> None:
     """Make ``hush://host:port`` a broker address that Faust understands."""
     batches.install()
@@ -314,8 +329,3 @@ def credentials(kafka: Kafka) -> Any:
             ssl_context=context,
         )
     return SSLCredentials(context) if context is not None else None
-
-
-def topic(app: faust.App, names: Iterable[str]) -> Any:
-    """Topics whose events are intervals, passed through without decoding."""
-    return app.topic(*names, key_serializer="raw", value_serializer="raw", internal=False)

@@ -17,7 +17,7 @@ from ...topics.events.decode import Raw, utc
 from ...topics.records import Trigger
 from ..deployment.model import Pipeline
 from ..kafka.logs import PartitionLog
-from ..stages.bound.stage import route
+from ..stages.routing import route
 from ..stages.step import Out
 
 SHOWN = 20

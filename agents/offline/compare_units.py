@@ -14,8 +14,7 @@ import numpy as np
 from ...mechanisms.contract import I64
 from ...topics.frames import Barrier, Events, Slice, decode
 from ...topics.records import Trigger
-from ..stages.aggregate.stage import Frame
-from ..stages.step import Out
+from ..stages.step import Frame, Out
 from .compare import Outcome
 
 Place = tuple[int, int, int]  # upstream partition, window, micro-batch

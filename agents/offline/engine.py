@@ -15,12 +15,11 @@ from ...topics.names import Names
 from ...topics.records import Beat, Marker, Trigger
 from ..clock.log import ClockLog, Entry
 from ..deployment.model import Deployment
-from ..stages.aggregate.key_rows import derived
-from ..stages.aggregate.stage import Frame
-from ..stages.feedback import Feedback
-from ..stages.gates import AggregateShard, IngestShard, Stage, UnitsShard, bound_upstreams
-from ..stages.step import Out
-from ..state.store import MemoryStore
+from ..stages.ingest.stage import IngestStage
+from ..stages.step import Frame, Out, Stage, Step
+from ..stages.topology import StageFactory, StageSpec, Topology
+from ..state.layout import index_entries
+from ..state.memory import MemoryStore
 
 Place = tuple[str, int]  # topic, partition
 STEP = 20_000  # records given to one step
@@ -74,7 +73,7 @@ class VirtualShard:
         self._more = False
         stage.open(self._store, self._marker)
 
-    def advance(self, limit: int, take: Callable[[Any], None]) -> bool:
+    def advance(self, limit: int, take: Callable[[Step], None]) -> bool:
         """Run one step; returns whether anything moved."""
         before = self.stage.position
         records, fetched = self._log.since(max(before, 0), limit)
@@ -84,14 +83,14 @@ class VirtualShard:
         if step is None:
             return self.stage.position > before
         for key, value in step.rows.items():
-            step.local.update(derived(key, value))
+            step.local.update(index_entries(key, value))
         self._store.write({**step.rows, **step.local})
         self._marker = step.marker
         take(step)
         return True
 
 
-class Engine:
+class OfflineEngine:
     """All shards of a deployment in one thread.
 
     Args:
@@ -130,43 +129,37 @@ class Engine:
         known = entries if isinstance(entries, Sequence) else ()
         self._clock = ClockLog(horizons, known)
         self._unread = None if isinstance(entries, Sequence) else entries
-        self._ingests: list[IngestShard] = []
-        self._feedback = {
-            p.name: Feedback(p.cells_partitions)
-            for p in deployment.pipelines
-            if p.mechanism.feedback
-        }
-        self._selected = {names.selected(name): f for name, f in self._feedback.items()}
-        self._shards = list(self._build(deployment, secret, raw))
+        self._ingests: list[IngestStage] = []
+        factory = StageFactory(deployment, names, secret, self._clock)
+        self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
+        self._shards = [
+            self._shard(factory, spec, n, raw)
+            for spec in Topology(deployment, names).specs
+            for n in range(spec.partitions)
+        ]
 
-    def _build(
-        self, deployment: Deployment, secret: bytes, raw: Mapping[Place, Sequence[Raw] | Source]
-    ) -> Any:
-        names, feedback, genesis = self._names, self._feedback, self._names.genesis
-        for source in deployment.inputs:
-            for n in range(source.partitions):
-                stage = IngestShard(source, n, names, secret, self._clock, feedback)
-                self._ingests.append(stage)
-                log = raw.get((source.topic, n), ())
-                if isinstance(log, Sequence):
-                    log = Log(log, used_below(self._clock.since(0), source.topic, n))
-                yield VirtualShard(stage, log, genesis)
-            for p in source.pipelines:
-                for n in range(0 if p.direct else p.units_partitions):
-                    units = UnitsShard(p, n, names, source.partitions, self._clock, feedback)
-                    yield self._shard(units, (names.units(p.name), n), genesis)
-                for n in range(p.cells_partitions):
-                    upstreams = bound_upstreams(p, source)
-                    last = AggregateShard(p, n, names, secret, upstreams, self._clock)
-                    yield self._shard(last, (names.cells(p.name), n), genesis)
+    def _shard(
+        self,
+        factory: StageFactory,
+        spec: StageSpec,
+        partition: int,
+        raw: Mapping[Place, Sequence[Raw] | Source],
+    ) -> VirtualShard:
+        if spec.pipeline is not None:
+            return self._internal(factory.make(spec, partition), (spec.topic, partition))
+        stage = factory.ingest(spec, partition)
+        self._ingests.append(stage)
+        log = raw.get((spec.topic, partition), ())
+        if isinstance(log, Sequence):
+            log = Log(log, used_below(self._clock.since(0), spec.topic, partition))
+        return VirtualShard(stage, log, self._names.genesis)
 
-    def _shard(self, stage: Stage, place: Place, genesis: str) -> VirtualShard:
+    def _internal(self, stage: Stage, place: Place) -> VirtualShard:
         log = self._given.get(place)
         if log is None:
             log = self._logs[place]
-        return VirtualShard(
-            stage, Log(log) if isinstance(log, Sequence) else log, genesis, self._trim
-        )
+        source = Log(log) if isinstance(log, Sequence) else log
+        return VirtualShard(stage, source, self._names.genesis, self._trim)
 
     def run(self) -> None:
         """Step all shards in turn until nothing moves."""
@@ -189,7 +182,7 @@ class Engine:
             self._clock.append(entry.offset, entry.record)
         return len(entries) > 0
 
-    def _take(self, step: Any) -> None:
+    def _take(self, step: Step) -> None:
         self.counts.update(step.counts)
         internal = f"{self._names.base}."
         for out in step.out:

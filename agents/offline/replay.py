@@ -22,13 +22,13 @@ from ..clock.ledger import Ledger
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PartitionLog, read_topic
-from ..stages.gates import FRAMES
+from ..stages.bound.stage import FRAMES
 from ..stages.step import Out
+from ..worker.setup import WorkerSetup, begin_of
 from ..worker.startup import prepare
-from ..worker.topology import Plan, begin_of
 from .compare import Outcome, ReleaseCheck, compare_dead_letters
 from .compare_units import Comparison
-from .engine import STEP, Engine
+from .engine import STEP, OfflineEngine
 from .replay_clock import Clocked
 from .replay_logs import Span, StreamLog, frame, spans, timed
 
@@ -82,7 +82,7 @@ def replay(
 
 
 def recompute(
-    plan: Plan,
+    plan: WorkerSetup,
     deployment: Deployment,
     logs: Logs,
     windows: Collection[int] | None = None,
@@ -102,7 +102,7 @@ def recompute(
         mine = [t for t in logs.read.triggers if t.pipeline == p.name]
         checks[p.release_topic].append(ReleaseCheck(p, mine, windows))
     with _Streams(plan.config.kafka, deployment, logs, outcome, checks) as streams:
-        engine = Engine(
+        engine = OfflineEngine(
             deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
             progress, streams.sent, trim=True,
         )  # fmt: skip
@@ -208,7 +208,7 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
     return replace(deployment, inputs=tuple(i for i in inputs if i.pipelines))
 
 
-def read_logs(plan: Plan, deployment: Deployment, report: Report) -> Logs:
+def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
     """Read what is needed, results before their causes: every release read is in the clock."""
     kafka, names = plan.config.kafka, plan.names
     reader = _Reader(kafka, report)

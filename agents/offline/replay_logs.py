@@ -12,7 +12,7 @@ from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import ClockRecord, decode_clock
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
-from ..stages.aggregate.stage import Frame
+from ..stages.step import Frame
 
 BUFFER_KB = 4096  # fetched ahead of each partition
 

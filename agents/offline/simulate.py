@@ -26,7 +26,7 @@ from ..clock.timeline import Timeline
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment, Input, Pipeline
 from . import devices
-from .engine import Engine
+from .engine import OfflineEngine
 from .files import read_file
 
 __all__ = ["Report", "read_file", "simulate"]
@@ -61,7 +61,7 @@ def simulate(
     source_name: str,
     secret: bytes,
     progress: Callable[[int], None] | None = None,
-) -> tuple[dict[str, Report], Engine]:
+) -> tuple[dict[str, Report], OfflineEngine]:
     """Replay rows in event-time order through the input ``source_name``.
 
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
@@ -107,7 +107,7 @@ def _run(
     rows: list[dict[str, Any]],
     secret: bytes,
     progress: Callable[[int], None] | None,
-) -> tuple[dict[str, Report], Engine]:
+) -> tuple[dict[str, Report], OfflineEngine]:
     records = [Raw(i, 0, None, _json(row)) for i, row in enumerate(rows)]
     decoder = Decoder(
         source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]
@@ -123,7 +123,9 @@ def _run(
     entries = list(_clock(source, times))
     raw = {(source.topic, 0): records}
     names = Names(deployment.name, "simulated")
-    engine = Engine(deployment, names, secret, raw, list(enumerate(entries)), progress=progress)
+    engine = OfflineEngine(
+        deployment, names, secret, raw, list(enumerate(entries)), progress=progress
+    )
     engine.run()
     decoded = decoder.decode(records)
     reports = {
@@ -133,7 +135,7 @@ def _run(
     return reports, engine
 
 
-def _means(p: Pipeline, crowd: devices.Crowd, engine: Engine) -> Iterator[dict[str, Any]]:
+def _means(p: Pipeline, crowd: devices.Crowd, engine: OfflineEngine) -> Iterator[dict[str, Any]]:
     """Per window: the last released mean beside that of the values, of silent devices too."""
     windows, last = p.windows.windows(crowd.time), _last_rows(p, engine)
     for window in np.unique(windows).tolist():
@@ -214,7 +216,7 @@ def _trigger(
     return trigger
 
 
-def _report(p: Pipeline, view: Any, time: Any, engine: Engine) -> Report:
+def _report(p: Pipeline, view: Any, time: Any, engine: OfflineEngine) -> Report:
     report = Report(p.name)
     for (name, outcome), number in sorted(engine.counts.items()):
         if name == p.name and number:
@@ -243,14 +245,14 @@ def _truth(p: Pipeline, view: Any, time: Any) -> dict[int, dict[bytes, int]]:
     return out
 
 
-def _rows(p: Pipeline, engine: Engine) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _rows(p: Pipeline, engine: OfflineEngine) -> Iterator[tuple[bytes, dict[str, Any]]]:
     for out in engine.outs.get(p.release_topic, ()):
         body = json.loads(out.value or b"{}")
         if body["schema"] == "hush.release/1":
             yield (out.key or b"").split(b"|", 2)[2], body
 
 
-def _last_rows(p: Pipeline, engine: Engine) -> dict[int, dict[bytes, dict[str, Any]]]:
+def _last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, dict[bytes, dict[str, Any]]]:
     out: dict[int, dict[bytes, dict[str, Any]]] = {}
     starts: dict[str, int] = {}
     for key, body in _rows(p, engine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -14,26 +14,30 @@ from ...mechanisms.contract import Releases
 from ...mechanisms.keys import Keys
 from ...topics.records import Selected, Trigger, encode
 from ..clock.log import ClockLog
-from ..state.store import Changes, Overlay, Reader, chunks
-from .bound.stage import sortable
+from ..deployment.model import Deployment
+from ..state.layout import statuses_of
+from ..state.store import Changes, Overlay, Reader
 from .step import Out
 
-STATUS = b"s"
 _PER_RECORD = 2_000
+
+Statuses = Callable[[str, int, Keys, int], NDArray[np.int32]]
+"""The public status of keys, given pipeline, window, keys and the trigger as of which to look."""
 
 
 def changed_statuses(
     topic: str, reader: Reader, trigger: Trigger, shard: int, releases: Releases, rows: Changes
 ) -> Iterator[Out]:
     """Records of keys whose public status is new; the statuses go into ``rows``."""
-    prefix = STATUS + sortable(trigger.window)
+    prefix = statuses_of(trigger.window)
     keys = releases.key.tolist()
     before = Overlay(reader, rows).get_many([prefix + key for key in keys])
     values = releases.status.astype("<i4").tobytes()
     now = [values[i : i + 4] for i in range(0, len(values), 4)]
     fresh = [(k, n) for k, b, n in zip(keys, before, now, strict=True) if b != n]
     rows.update((prefix + key, value) for key, value in fresh)
-    for some in chunks(fresh, _PER_RECORD):
+    for begun in range(0, len(fresh), _PER_RECORD):
+        some = fresh[begun : begun + _PER_RECORD]
         listed = [base64.b64encode(key).decode() for key, _ in some]
         status = [int.from_bytes(value, "little", signed=True) for _, value in some]
         record = Selected(trigger.window, trigger.index, shard, listed, status, False)
@@ -113,6 +117,22 @@ class Feedback:
     def blank(self) -> Feedback:
         """One that knows nothing yet."""
         return Feedback(self._shards)
+
+
+def feedback_of(deployment: Deployment) -> dict[str, Feedback]:
+    """Empty feedback of every pipeline whose mechanism wants it, by name."""
+    return {
+        p.name: Feedback(p.cells_partitions) for p in deployment.pipelines if p.mechanism.feedback
+    }
+
+
+def lookup(feedback: Mapping[str, Feedback]) -> Statuses:
+    """Statuses of any pipeline's keys, as the bound stage asks for them."""
+
+    def statuses(pipeline: str, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
+        return feedback[pipeline].statuses(window, keys, as_of)
+
+    return statuses
 
 
 def needed_from(

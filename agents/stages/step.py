@@ -1,13 +1,24 @@
-"""What a stage's pure function returns; the shard turns it into one transaction."""
+"""A stage and its step: what a pure function is given and returns.
+
+A shard turns a step into one Kafka transaction; a replay applies it in memory.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ...topics.records import Marker
-from ..state.store import Changes
+from ..state.store import Changes, Reader
+
+
+class Frame(NamedTuple):
+    """One record of an internal topic."""
+
+    offset: int
+    value: bytes
 
 
 class Out(NamedTuple):
@@ -26,14 +37,14 @@ class Step:
     """The effect of one step.
 
     Attributes:
+        marker: what has been applied after this step.
         out: records of the transaction, in order.
         rows: changed rows, sent to the changelog and written to the store.
         local: changed rows that are derived and stay local.
-        marker: what has been applied after this step.
         counts: operator-only figures, by (pipeline, outcome).
         more: whether the stage has more to do without new input.
         not_before: wall-clock microseconds before which this step must not be committed.
-        watermark: per pipeline, time of the last clock entry that was used.
+        watermark: per pipeline, time of the last clock entry that was used, microseconds.
     """
 
     marker: Marker
@@ -44,3 +55,37 @@ class Step:
     more: bool = False
     not_before: int = 0
     watermark: dict[str, int] = field(default_factory=dict)
+
+
+class Stage(Protocol):
+    """What a shard runs: ingest, bound or aggregate over one partition of its topic.
+
+    ``position`` is the input offset that the stage wants next; it may be ahead of the
+    committed marker where state is only held in memory.
+    """
+
+    @property
+    def position(self) -> int: ...
+
+    def open(self, reader: Reader, marker: Marker) -> None:
+        """Take up committed state.
+
+        Args:
+            reader: committed rows.
+            marker: what has been applied.
+        """
+
+    def step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        """Use as many records as make one transaction; None if nothing is to be committed.
+
+        Args:
+            reader: committed rows.
+            marker: the last committed one.
+            records: records at or above ``position``, in offset order.
+            fetched: offset before which ``records`` is complete.
+
+        Raises:
+            EngineError: the logs contradict each other; going on would break the guarantee.
+        """

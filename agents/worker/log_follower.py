@@ -19,11 +19,21 @@ from ..clock.log import RECENT, ClockLog, Entry, entries_of
 from ..kafka.clients import consumer, read_to_end, stop_quietly, through_outages
 from ..stages.feedback import Feedback
 
-log = logging.getLogger("hushstream.broadcast")
+log = logging.getLogger("hushstream.follower")
 
 
-class Broadcast:
-    """Follows the clock and the selected topics; calls ``wake`` after each list."""
+class LogFollower:
+    """Follows the clock and the selected topics, which every worker reads whole.
+
+    Args:
+        kafka: where they are.
+        names: of all topics.
+        clock: fed with the clock topic.
+        feedback: by pipeline; fed with the selected topics.
+        key_fingerprint: of this worker's noise key.
+        wake: called after each list.
+        on_failure: told what made the follower stop, save an outage of the broker.
+    """
 
     def __init__(
         self,
@@ -49,7 +59,7 @@ class Broadcast:
     async def open(self) -> None:
         """Read all logs to their ends, then follow them."""
         await through_outages("following the clock", self._catch_up, _nothing)
-        self._task = asyncio.create_task(self._run(), name="broadcast")
+        self._task = asyncio.create_task(self._run(), name="follower")
 
     async def _catch_up(self) -> None:
         for topic in (self._names.clock, *self._selected):

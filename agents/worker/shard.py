@@ -11,9 +11,10 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka.errors import IllegalOperation, ProducerFenced
 from faust.types import TP
@@ -21,10 +22,9 @@ from faust.types import TP
 from ...topics.records import Marker, encode
 from ..kafka.clients import stop_quietly, through_outages, transactional_producer
 from ..kafka.transport import Interval
-from ..stages.gates import Stage
-from ..stages.step import Step
-from ..state.store import MARKER
-from .shard_state import LocalState, Shared
+from ..stages.step import Stage, Step
+from ..state.layout import MARKER
+from .local_state import LocalState, Shared
 from .transaction import transact
 
 log = logging.getLogger("hushstream.shard")
@@ -34,54 +34,68 @@ MOST = 60_000  # records waiting at one shard before its partition is paused
 FENCED_SECONDS = 3.0
 
 
+class Host(Protocol):
+    """What a shard asks of the worker that it runs in."""
+
+    def flow(self, tp: TP, open_: bool) -> None: ...
+
+    async def seek(self, tp: TP, position: int) -> None: ...
+
+    async def before_open(self, tp: TP, marker: Marker) -> None: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """Where a shard reads and where it keeps its state.
+
+    Attributes:
+        tp: the input partition.
+        transactional_id: fences any other owner.
+        changelog: topic of this stage's state; same partition number.
+        begin: offset where the input began when the deployment did.
+        hold: rows kept in memory before they are written to disk.
+    """
+
+    tp: TP
+    transactional_id: str
+    changelog: str
+    begin: int = 0
+    hold: int = 0
+
+
 class Shard:
     """One stage over one partition of one topic.
 
     Args:
+        shared: what all shards of this worker have in common.
+        spec: where it reads and where it keeps its state.
+        stage: the pure function of its steps.
+        host: the worker.
+
+    Attributes:
         tp: the input partition.
-        transactional_id: fences any other owner.
-        changelog: topic of this stage's state; same partition number.
-        on_full, on_free: pause and resume the input.
-        on_seek: ask for the input from another position.
-        begin: where the input began when the deployment did.
-        hold: rows kept in memory before they are written to disk.
-        on_open: awaited with the marker before the stage opens there.
+        marker: the last committed one.
     """
 
-    def __init__(
-        self,
-        shared: Shared,
-        tp: TP,
-        stage: Stage,
-        transactional_id: str,
-        changelog: str,
-        on_flow: Callable[[TP, bool], None],
-        on_seek: Callable[[TP, int], Awaitable[None]],
-        on_failure: Callable[[BaseException], None],
-        begin: int = 0,
-        hold: int = 0,
-        on_open: Callable[[Marker], Awaitable[None]] | None = None,
-    ) -> None:
-        self.tp = tp
+    def __init__(self, shared: Shared, spec: ShardSpec, stage: Stage, host: Host) -> None:
+        self.tp = spec.tp
         self._shared = shared
+        self._spec = spec
         self._stage = stage
-        self._transactional_id = transactional_id
-        self._changelog = changelog
-        self._on_flow = on_flow
-        self._on_seek = on_seek
-        self._on_failure = on_failure
+        self._host = host
         self._records: list[Any] = []
         self._wake = asyncio.Event()
         self._paused = False
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
-        self._state = LocalState(shared, changelog, tp.partition, hold)
-        self._on_open = on_open
+        self._state = LocalState(shared, spec.changelog, spec.tp.partition, spec.hold)
         self._guard = threading.Lock()
         self._closing = False
         self._fetched = 0
         self._reached = 0
-        self._begin = Marker(shared.genesis, begin)
+        self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
 
     @property
@@ -104,12 +118,11 @@ class Shard:
 
     async def _acquire(self) -> None:
         self._producer = transactional_producer(
-            self._shared.kafka, self._transactional_id, self._shared.transaction_timeout_ms
+            self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
         )
         await self._producer.start()  # returns once an earlier owner's leftovers are aborted
         self.marker = await self._state.open() or self._begin
-        if self._on_open is not None:
-            await self._on_open(self.marker)
+        await self._host.before_open(self.tp, self.marker)
         self._stage.open(self._state.table, self.marker)
         self._records.clear()
         self._fetched = max(self.marker.applied, 0)
@@ -130,11 +143,11 @@ class Shard:
         self._fetched = interval.end
         if len(self._records) > MOST and not self._paused:
             self._paused = True
-            self._on_flow(self.tp, False)
+            self._host.flow(self.tp, False)
         self.wake()
 
     def _ask(self, position: int) -> None:
-        task = asyncio.ensure_future(self._on_seek(self.tp, position))
+        task = asyncio.ensure_future(self._host.seek(self.tp, position))
         task.add_done_callback(_consume_exception)
 
     def forget_pause(self) -> None:
@@ -158,7 +171,7 @@ class Shard:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._on_failure(error)
+            self._host.fail(error)
 
     async def _drain(self) -> None:
         while not self._closing:
@@ -201,7 +214,7 @@ class Shard:
         del held[:done]
         if self._paused and len(self._records) < MOST // 2:
             self._paused = False
-            self._on_flow(self.tp, True)
+            self._host.flow(self.tp, True)
 
     async def _until(self, not_before: int) -> None:
         """Publish at the scheduled time plus a public delay, whatever the load."""
@@ -211,7 +224,7 @@ class Shard:
         """2. ONE transaction: records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
             producer, partition = self._producer, self.tp.partition
-            self._reached = await transact(producer, step, self._changelog, partition)
+            self._reached = await transact(producer, step, self._spec.changelog, partition)
 
     async def _follow(self, step: Step) -> None:
         """3. ONE write batch after the commit. 4. From here on it is applied."""
@@ -257,7 +270,7 @@ class Shard:
             return  # it is somebody else's: a new producer here would fence the new owner
         await self._let_go()
         await through_outages(str(self.tp), self._acquire, self._let_go)
-        await self._on_seek(self.tp, self._fetched)
+        await self._host.seek(self.tp, self._fetched)
         self.wake()
 
     # -- closing ------------------------------------------------------------------------------

@@ -23,13 +23,13 @@ from ..deployment.compile import compile_config
 from ..kafka.cluster import Cluster
 from .http import health_page, metrics_page, serve
 from .redaction import on_loop_error
-from .topology import Plan
+from .setup import WorkerSetup
 from .worker import Worker
 
 log = logging.getLogger("hushstream")
 
 
-def prepare(config: Config, member: str = "", patience: float = 60.0) -> Plan:
+def prepare(config: Config, member: str = "", patience: float = 60.0) -> WorkerSetup:
     """Check ledger, key, configuration and topics against each other; fail closed.
 
     Raises:
@@ -47,7 +47,7 @@ def prepare(config: Config, member: str = "", patience: float = 60.0) -> Plan:
             time.sleep(1.0)
 
 
-def _prepare(config: Config, member: str, patience: float) -> Plan:
+def _prepare(config: Config, member: str, patience: float) -> WorkerSetup:
     secret = noise_key(config)
     cluster = Cluster(config.kafka, patience)
     cluster.wait()
@@ -62,7 +62,7 @@ def _prepare(config: Config, member: str, patience: float) -> Plan:
     partitions = {i.topic: topics.get(i.topic, 0) for i in config.input}
     deployment = compile_config(config, partitions, numbers)
     names = verify(cluster, deployment, ledger)
-    return Plan(config, deployment, names, ledger, secret, data_dir, member)
+    return WorkerSetup(config, deployment, names, ledger, secret, data_dir, member)
 
 
 def _ledger(cluster: Cluster, config: Config, data_dir: Path) -> Ledger:
@@ -97,7 +97,7 @@ def run_worker(config: Config, member: str = "") -> None:
 
 
 def _collect_rarely() -> None:
-    """Records come and go by ten thousands, in no cycles: looking through them finds nothing."""
+    """Acyclic short-lived records make frequent garbage collection wasteful."""
     gc.freeze()
     gc.set_threshold(200_000, 20, 20)
 

@@ -9,7 +9,7 @@ from ...errors import EngineError
 from ...topics.records import encode
 from ..kafka.clients import Content, fill
 from ..stages.step import Out, Step
-from ..state.store import MARKER
+from ..state.layout import MARKER
 
 
 async def transact(producer: Any, step: Step, changelog: str, partition: int) -> int:

@@ -1,16 +1,18 @@
-"""A worker: Faust assigns partitions, agents hand fetched lists to shards, shards do the rest."""
+"""A worker: Faust assigns partitions, agents hand fetched lists to shards, shards do the rest.
+
+Here partitions meet shards: `Worker` opens and closes shards as they are assigned, and stops the
+process on whatever nobody foresaw.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import time
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import faust
 from faust.types import TP
 from rocksdict import Cache
 
@@ -23,122 +25,89 @@ from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
 from ..kafka import transport
 from ..kafka.transport import Interval
-from ..kafka.trim import Trimmer
-from ..stages.feedback import Feedback, needed_from
-from ..stages.gates import AggregateShard, IngestShard, UnitsShard, bound_upstreams
-from .log_follower import Broadcast
+from ..stages.topology import AGGREGATE, StageFactory, Topology
+from .agents import declare_agents, make_app
+from .local_state import Shared
+from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics, code_version
 from .redaction import told, traced
-from .shard import Shard
-from .shard_state import Shared
-from .topology import Plan, begin_of, stages_of, topics_of
+from .setup import WorkerSetup, begin_of
+from .shard import Shard, ShardSpec
+from .upkeep import Upkeep
 
 log = logging.getLogger("hushstream.worker")
 
-MEASURE_SECONDS = 30.0
 HELD = 60_000  # unit rows that a shard keeps in memory before it writes them: some 15 MB
+STOP_SECONDS = 20.0
 
 
 class Worker:
-    """One process of the consumer group."""
+    """One process of the consumer group.
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        engine = plan.config.engine
+    Args:
+        setup: what `startup.prepare` has checked.
+
+    Attributes:
+        public: metrics that anyone may scrape.
+        operator: metrics that are a function of raw data.
+        shards: those that are open, by input partition.
+        error: what made this worker stop, if anything did.
+        stopped: set it to stop the worker.
+    """
+
+    def __init__(self, setup: WorkerSetup) -> None:
+        self.setup = setup
         self.public = PublicMetrics()
         self.operator = OperatorMetrics()
-        self._owners = {
-            t: (s, p) for s, p in stages_of(plan.deployment) for t in topics_of(plan, s, p)
-        }
-        horizons = {p.name: p.mechanism.horizon for p in plan.deployment.pipelines}
-        self._feedback = {
-            p.name: Feedback(p.cells_partitions)
-            for p in plan.deployment.pipelines
-            if p.mechanism.feedback
-        }
-        self._broadcast = Broadcast(
-            plan.config.kafka,
-            plan.names,
-            ClockLog(horizons),
-            self._feedback,
-            fingerprint(plan.secret),
-            self._wake,
-            self.fail,
-        )
-        self._shared = Shared(
-            kafka=plan.config.kafka,
-            genesis=plan.names.genesis,
-            data_dir=plan.data_dir,
+        self.shards: dict[TP, Shard] = {}
+        self.error: BaseException | None = None
+        self.stopped = asyncio.Event()
+        self._clock_tp = TP(setup.names.clock, 0)
+        self._clock: ClockOwner | None = None
+        self._opening = asyncio.Lock()
+        self._followed = False
+        self._shared = self._share()
+        self._wire()
+        for pipeline in setup.deployment.pipelines:
+            self.public.declare(pipeline)
+            self.public.spent(pipeline, setup.ledger.epochs(pipeline.name))
+
+    def _share(self) -> Shared:
+        engine = self.setup.config.engine
+        return Shared(
+            kafka=self.setup.config.kafka,
+            genesis=self.setup.names.genesis,
+            data_dir=self.setup.data_dir,
             cache=Cache(engine.block_cache_mb * 1024 * 1024),
             write_buffer_bytes=engine.write_buffer_mb * 1024 * 1024,
             executor=ThreadPoolExecutor(2, thread_name_prefix="shard"),
             metrics=self.operator,
             transaction_timeout_ms=engine.transaction_timeout // 1000,
         )
-        self.shards: dict[TP, Shard] = {}
-        self._trimmer = Trimmer(plan.config.kafka)
-        self._clock: ClockOwner | None = None
-        self._opening = asyncio.Lock()
-        self._followed = False
-        self.error: BaseException | None = None
-        self.stopped = asyncio.Event()
-        for pipeline in plan.deployment.pipelines:
-            self.public.declare(pipeline)
-            self.public.spent(pipeline, plan.ledger.epochs(pipeline.name))
-        self.app = self._build_app()
 
-    # -- Faust --------------------------------------------------------------------------------
-
-    def _build_app(self) -> faust.App:
-        transport.register()
-        engine, kafka = self.plan.config.engine, self.plan.config.kafka
-        session = engine.session_timeout / 1e6
-        self.plan.data_dir.mkdir(parents=True, exist_ok=True)
-        brokers = [f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")]
-        app = faust.App(
-            self.plan.names.group,
-            broker=brokers,
-            broker_credentials=transport.credentials(kafka),
-            store="memory://",
-            datadir=str(self.plan.data_dir / "faust"),
-            web_enabled=False,
-            topic_allow_declare=False,
-            topic_disable_leader=True,
-            stream_buffer_maxsize=16,
-            stream_wait_empty=False,
-            broker_session_timeout=session,
-            broker_heartbeat_interval=max(session / 5, 0.3),
-            broker_request_timeout=max(60.0, session + 1),
-            broker_rebalance_timeout=60.0,
-            broker_max_poll_interval=3600.0,
-            broker_commit_interval=5.0,
-            consumer_auto_offset_reset="none",
-            consumer_max_fetch_size=engine.step_bytes,
-            consumer_group_instance_id=self.plan.member or None,
-            loghandlers=[],
+    def _wire(self) -> None:
+        """Stages, the logs that all of them read, and Faust on top."""
+        setup, names, made = self.setup, self.setup.names, self.setup.deployment
+        clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines})
+        most = setup.config.engine.step_records
+        self._topology = Topology(made, names)
+        self._factory = StageFactory(made, names, setup.secret, clock, most)
+        feedback = self._factory.feedback
+        key = fingerprint(setup.secret)
+        self._follower = LogFollower(
+            setup.config.kafka, names, clock, feedback, key, self._wake, self.fail
         )
-        app.conf.web_tables_enabled = False
-        self._add_agent(app)
-        app.on_rebalance_complete.connect(self._on_assigned)
-        app.on_partitions_revoked.connect(self._on_revoked)
-        app.on_before_shutdown.connect(self._on_shutdown)
-        return app
+        self._upkeep = Upkeep(setup, self._topology, self.shards, clock, feedback, self._opening)
+        self.app = make_app(setup, self.fail)
+        declare_agents(self.app, self._topology, names.clock, self._deliver)
+        self.app.on_rebalance_complete.connect(self._on_assigned)
+        self.app.on_partitions_revoked.connect(self._on_revoked)
+        self.app.on_before_shutdown.connect(self._on_shutdown)
 
-    def _add_agent(self, app: faust.App) -> None:
-        names = [*self._owners, self.plan.names.clock]
-        topic = transport.topic(app, names)
-
-        async def deliver(stream: AsyncIterable[Interval]) -> None:
-            async for interval in stream:
-                shard = self.shards.get(interval.tp)
-                if shard is not None:
-                    shard.deliver(interval)
-
-        app._on_agent_error = self._on_agent_error
-        app.agent(topic, concurrency=1, name="hush")(deliver)
-
-    async def _on_agent_error(self, agent: Any, error: BaseException) -> None:
-        self.fail(error)  # an event whose agent raised would be acknowledged and lost
+    def _deliver(self, interval: Interval) -> None:
+        shard = self.shards.get(interval.tp)
+        if shard is not None:  # else its partition was revoked meanwhile
+            shard.deliver(interval)
 
     @property
     def _consumer(self) -> transport.Consumer:
@@ -159,97 +128,59 @@ class Worker:
         self._consumer.positions = self._positions
         self._consumer.applied = self._applied
         if not self._followed:
-            await self._broadcast.open()
+            await self._follower.open()
             self._followed = True
-        for tp in [tp for tp in self.shards if tp not in assigned]:
-            await self.shards.pop(tp).close()
-        for shard in self.shards.values():
-            shard.forget_pause()
-        clock = TP(self.plan.names.clock, 0)
-        if self._clock is not None and clock not in assigned:
-            await self._clock.close()
-            self._clock = None
-        fresh = [tp for tp in assigned if tp not in self.shards and tp != clock]
+        await self._close_all_but(assigned)
+        fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock_tp]
         if fresh:  # what comes from elsewhere may need feedback that was forgotten here
-            await self._broadcast.recall()
+            await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
-        if clock in assigned and self._clock is None:
+        if self._clock_tp in assigned and self._clock is None:
             self._clock = self._make_clock()
             await self._clock.open()
         self._wake()
         self.public.ready.set(1)
         log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
 
+    async def _close_all_but(self, assigned: set[TP]) -> None:
+        for tp in [tp for tp in self.shards if tp not in assigned]:
+            await self.shards.pop(tp).close()
+        for shard in self.shards.values():
+            shard.forget_pause()
+        if self._clock is not None and self._clock_tp not in assigned:
+            await self._clock.close()
+            self._clock = None
+
+    async def _on_revoked(self, *_: Any, **__: Any) -> None:
+        """Nothing is closed yet: a shard that comes back is kept; transactions fence the rest."""
+
     async def _open_shard(self, tp: TP) -> None:
         shard = self._make_shard(tp)
         await shard.open()
         self.shards[tp] = shard
 
-    async def _on_revoked(self, *_: Any, **__: Any) -> None:
-        """Nothing is closed yet: a shard that comes back is kept; transactions fence the rest."""
-
-    def _positions(self) -> Mapping[TP, int]:
-        # The consumer's thread asks too: a copy is not changed under it.
-        found = {tp: shard.wanted for tp, shard in list(self.shards.items())}
-        clock = TP(self.plan.names.clock, 0)
-        if self._clock is not None:
-            found[clock] = self._broadcast.clock.end
-        return found
-
-    def _applied(self) -> Mapping[TP, int]:
-        return {tp: shard.applied for tp, shard in self.shards.items() if shard.applied > 0}
-
     def _make_shard(self, tp: TP) -> Shard:
-        source, pipeline = self._owners[tp.topic]
-        plan, names = self.plan, self.plan.names
-        stage: Any
-        if pipeline is None:
-            kind, subject = "ingest", source.name
-            stage = IngestShard(
-                source,
-                tp.partition,
-                names,
-                plan.secret,
-                self._broadcast.clock,
-                self._feedback,
-                plan.config.engine.step_records,
-            )
-        elif tp.topic == names.units(pipeline.name):
-            kind, subject = "bound", pipeline.name
-            clock = self._broadcast.clock
-            upstreams = source.partitions
-            stage = UnitsShard(pipeline, tp.partition, names, upstreams, clock, self._feedback)
-        else:
-            kind, subject = "aggregate", pipeline.name
-            upstreams = bound_upstreams(pipeline, source)
-            clock = self._broadcast.clock
-            stage = AggregateShard(pipeline, tp.partition, names, plan.secret, upstreams, clock)
-        return Shard(
-            self._shared,
+        stage = self._topology.of(tp.topic)
+        raw = stage.pipeline is None
+        spec = ShardSpec(
             tp,
-            stage,
-            names.transactional_id(kind, tp.topic, tp.partition),
-            names.changelog(kind, subject),
-            self._on_flow,
-            self._on_seek,
-            self.fail,
-            begin_of(plan.ledger, source)[tp.partition] if pipeline is None else 0,
-            0 if kind == "aggregate" else HELD,
-            self._beats_for if pipeline is None else None,
+            self._topology.transactional_id(stage, tp.partition),
+            stage.changelog,
+            begin=begin_of(self.setup.ledger, stage.source)[tp.partition] if raw else 0,
+            # Rows of units change often, so a few steps' worth of them goes to disk together;
+            # what aggregate writes is read again at the next trigger at the earliest.
+            hold=0 if stage.stage == AGGREGATE else HELD,
         )
-
-    async def _beats_for(self, marker: Marker) -> None:
-        """Before a shard goes on from its marker, the beats from there on must be known."""
-        await self._broadcast.beats_from(marker.clock)
+        return Shard(self._shared, spec, self._factory.make(stage, tp.partition), self)
 
     def _make_clock(self) -> ClockOwner:
-        engine = self.plan.config.engine
+        setup, engine = self.setup, self.setup.config.engine
         return ClockOwner(
-            self.plan.config.kafka,
-            self.plan.names,
-            self.plan.deployment,
+            setup.config.kafka,
+            setup.names,
+            setup.deployment,
             code_version(),
-            fingerprint(self.plan.secret),
+            fingerprint(setup.secret),
             engine.beat_interval / 1e6,
             engine.max_clock_lead,
             engine.transaction_timeout // 1000,
@@ -267,47 +198,48 @@ class Worker:
                       pipeline.name)  # fmt: skip
         self.public.spent(pipeline, ledger.epochs(pipeline.name))
 
-    # -- flow ---------------------------------------------------------------------------------
+    # -- what the consumer and the shards ask -------------------------------------------------
 
-    def _on_flow(self, tp: TP, open_: bool) -> None:
+    def _positions(self) -> Mapping[TP, int]:
+        # Called from the consumer's thread too, so iterate over a copy.
+        found = {tp: shard.wanted for tp, shard in list(self.shards.items())}
+        if self._clock is not None:
+            found[self._clock_tp] = self._follower.clock.end
+        return found
+
+    def _applied(self) -> Mapping[TP, int]:
+        return {tp: shard.applied for tp, shard in self.shards.items() if shard.applied > 0}
+
+    def flow(self, tp: TP, open_: bool) -> None:
+        """Resume or pause the input of a shard."""
         if open_:
             self._consumer.resume_partitions({tp})
         else:
             self._consumer.pause_partitions({tp})
 
-    async def _on_seek(self, tp: TP, position: int) -> None:
+    async def seek(self, tp: TP, position: int) -> None:
+        """Fetch the input of a shard from another position, unless it has been revoked."""
         if tp in self._consumer.assignment():
             await self._consumer.seek_to(tp, position)
+
+    async def before_open(self, tp: TP, marker: Marker) -> None:
+        """Before an ingest shard goes on from its marker, the beats from there on must be known."""
+        if self._topology.of(tp.topic).pipeline is None:
+            await self._follower.beats_from(marker.clock)
 
     def _wake(self) -> None:
         for shard in self.shards.values():
             shard.wake()
-        if self._opening.locked():
-            return  # a shard that is about to open may need older beats than all others
-        ingests = [s.marker.clock for s in self.shards.values() if self._is_raw(s.tp)]
-        if ingests:
-            self._broadcast.clock.prune(min(ingests))
+        self._upkeep.prune_clock()
 
-    def _forget_feedback(self) -> None:
-        """Drop feedback of windows that all shards here have left behind."""
-        if self._opening.locked():
-            return  # a shard that is about to open may need it
-        raw = [s.marker.clock for s in self.shards.values() if self._is_raw(s.tp)]
-        for name, feedback in self._feedback.items():
-            units = self.plan.names.units(name)
-            bounds = [s.marker for s in self.shards.values() if s.tp.topic == units]
-            closed = [marker.closed.get(name, 0) for marker in bounds]
-            below = needed_from(self._broadcast.clock, name, raw, closed)
-            if below is not None:
-                feedback.forget(below)
-
-    def _is_raw(self, tp: TP) -> bool:
-        return self._owners[tp.topic][1] is None
-
-    # -- ending -------------------------------------------------------------------------------
+    # -- running and ending -------------------------------------------------------------------
 
     def fail(self, error: BaseException) -> None:
-        """Stop the worker: anything that was not foreseen may not go on."""
+        """Stop on any unforeseen error: the only safe step after one is a new process.
+
+        Args:
+            error: the first one is raised by `run`, later ones follow from it.
+        """
         if self.error is not None or self.stopped.is_set():
             return
         self.error = error
@@ -316,47 +248,27 @@ class Worker:
         self.stopped.set()
 
     async def run(self) -> None:
-        """Serve until `stopped` is set; raises what made the worker stop, if anything did."""
+        """Serve until `stopped` is set.
+
+        Raises:
+            BaseException: what made the worker stop, if anything did.
+        """
         self.stopped = asyncio.Event()
         await self.app.start()
-        watch = asyncio.create_task(self._watch())
+        upkeep = asyncio.create_task(self._upkeep.run(self._crash, self.fail))
         await self.stopped.wait()
-        watch.cancel()
+        upkeep.cancel()
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.app.stop(), timeout=20)
+            await asyncio.wait_for(self.app.stop(), timeout=STOP_SECONDS)
         if self.error is not None:
             raise self.error
 
-    async def _watch(self) -> None:
-        """Faust's own services may crash without telling anybody; sizes for the operator."""
-        measured = trimmed = time.monotonic()
-        every = self.plan.config.engine.trim_interval / 1e6
-        while True:
-            await asyncio.sleep(0.5)
-            now = time.monotonic()
-            if now - measured > MEASURE_SECONDS:
-                measured = now
-                await asyncio.gather(*(s.measure() for s in self.shards.values()))
-                self._forget_feedback()
-            if every and now - trimmed > every:
-                trimmed = now
-                await self._trim()
-            crash = self.app.crash_reason or self._consumer.group_error()
-            if crash is not None or self.app.should_stop:
-                self.fail(crash or EngineError("the consumer stopped"))
-
-    async def _trim(self) -> None:
-        """Delete what is in the state from the internal topics, off the event loop."""
-        done = {tp: n for tp, n in self._applied().items() if self._passing(tp)}
-        await asyncio.get_running_loop().run_in_executor(None, self._trimmer.round, done)
-
-    def _passing(self, tp: TP) -> bool:
-        """Whether a topic only carries something from one shard to the next."""
-        pipeline = self._owners[tp.topic][1]
-        if pipeline is None:
-            return False
-        is_units = tp.topic == self.plan.names.units(pipeline.name)
-        return not (is_units and self.plan.config.engine.keep_units)
+    def _crash(self) -> BaseException | None:
+        """Why Faust's own services have stopped, if they have: they tell nobody."""
+        crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
+        if crash is None and self.app.should_stop:
+            return EngineError("the consumer stopped")
+        return crash
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.public.ready.set(0)
@@ -364,4 +276,4 @@ class Worker:
             await self._clock.close()
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()
-        await self._broadcast.close()
+        await self._follower.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Run, Workload

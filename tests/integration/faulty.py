@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import Any
 
+import hushstream.agents.stages.aggregate.computation as computation
 import hushstream.agents.stages.aggregate.stage as aggregate
 import hushstream.topics.frames as frames
 from hushstream.agents.cli.group import main
@@ -51,7 +52,7 @@ def arm(fault: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    aggregate.CHUNK, aggregate.RELEASED, frames.LIMIT = CHUNK, RELEASED, 2000
+    computation.CHUNK, aggregate.RELEASED, frames.LIMIT = CHUNK, RELEASED, 2000
     if sys.argv[1]:
         kind, place = sys.argv[1].split()
         arm(kind, int(place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from hushstream.deploy.broker import Broker
 
 from .local import BROKER, run_chaos

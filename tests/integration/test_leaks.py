@@ -19,9 +19,12 @@ from urllib.error import HTTPError
 
 import pytest
 from click.testing import CliRunner
+from prometheus_client import generate_latest
+
 from hushstream.agents.cli.group import hush, main
-from hushstream.agents.offline.engine import Engine
-from hushstream.agents.stages.aggregate.stage import Aggregate
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
 from hushstream.agents.stages.step import Step
 from hushstream.agents.worker.http import health_page, metrics_page, serve
@@ -32,7 +35,6 @@ from hushstream.topics.config.secret import write_new_key
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.frames import Cells, decode
 from hushstream.topics.records import Marker
-from prometheus_client import generate_latest
 
 from ..support import HOUR, NAMES, ORIGIN, SECRET, deployment, engine, event, start, trigger
 
@@ -59,7 +61,7 @@ def log() -> list[Raw]:
 SUM = 'aggregate = [{kind = "count"}, {kind = "sum", field = "amount", low = 0, high = 100}]'
 
 
-def run(**options: Any) -> tuple[Any, Engine]:
+def run(**options: Any) -> tuple[Any, OfflineEngine]:
     made = deployment(more=SUM, **options)
     p = made.pipelines[0]
     records = log()
@@ -68,7 +70,7 @@ def run(**options: Any) -> tuple[Any, Engine]:
 
 
 @pytest.fixture(scope="module")
-def finished() -> Iterator[tuple[Any, Engine, list[logging.LogRecord]]]:
+def finished() -> Iterator[tuple[Any, OfflineEngine, list[logging.LogRecord]]]:
     records: list[logging.LogRecord] = []
 
     class Keep(logging.Handler):
@@ -105,7 +107,7 @@ def test_the_run_had_something_to_hide(finished):
     assert any(KEY.encode() in (o.value or b"") for o in found.outs[p.release_topic])
 
 
-def cell_keys(found: Engine) -> str:
+def cell_keys(found: OfflineEngine) -> str:
     frames = [decode(f.value) for f in found._logs[NAMES.cells("p"), 0].records]
     return " ".join(k.decode() for f in frames if isinstance(f, Cells) for k in f.part.key)
 
@@ -166,7 +168,7 @@ def public_metrics(p: Any) -> PublicMetrics:
     return metrics
 
 
-def operator_metrics(found: Engine) -> OperatorMetrics:
+def operator_metrics(found: OfflineEngine) -> OperatorMetrics:
     metrics = OperatorMetrics()
     metrics.count(found.counts)
     metrics.step.labels(stage="commit").observe(0.1)
@@ -256,7 +258,7 @@ def test_texts_of_errors():
 
 def test_a_frame_in_the_wrong_place_is_named_without_its_content():
     made = deployment(cells=2, more=SUM)
-    stage = Aggregate(made.pipelines[0], 0, NAMES, SECRET, 1)
+    stage = AggregateStage(made.pipelines[0], 0, NAMES, SECRET, 1, ClockLog({"p": 4}))
     keys = Keys.of([f'["{KEY}{i}"]'.encode() for i in range(9)])
     assert leaks(raised(lambda: stage._check(keys))) == []
 

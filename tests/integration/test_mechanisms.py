@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from hushstream.agents.cli.group import hush
 from hushstream.agents.cli.plan import describe
 from hushstream.agents.clock.genesis import read_ledger

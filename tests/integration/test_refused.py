@@ -9,19 +9,21 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.owner import Clock
 from hushstream.agents.clock.timeline import Over, Timeline
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.offline.engine import Engine
-from hushstream.agents.stages.aggregate.key_rows import derived
-from hushstream.agents.stages.gates import AggregateShard, Frame
-from hushstream.agents.state.store import MemoryStore
+from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.step import Frame
+from hushstream.agents.state.layout import index_entries
+from hushstream.agents.state.memory import MemoryStore
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Beat, ClockRecord, Marker, Skipped, Start, Trigger
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ..support import DAY, HOUR, NAMES, ORIGIN, SECRET, beat, deployment, event, start, trigger
 
@@ -178,13 +180,13 @@ def records_of(made: Deployment, late_skip: bool = False) -> list[ClockRecord]:
     return [start(p), *paid, skip, beat([600])]
 
 
-def run_of(made: Deployment, log: Sequence[Raw], records: Sequence[ClockRecord]) -> Engine:
-    run = Engine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
+def run_of(made: Deployment, log: Sequence[Raw], records: Sequence[ClockRecord]) -> OfflineEngine:
+    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
     run.run()
     return run
 
 
-def rows_left(run: Engine) -> set[bytes]:
+def rows_left(run: OfflineEngine) -> set[bytes]:
     """Tags of all rows in all tables."""
     tags = (b"u", b"t", b"r", b"s", b"d", b"f", b"o", b"h", b"m")
     stores = [shard._store for shard in run._shards]
@@ -202,8 +204,8 @@ SHAPES = [
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("late_skip", [False, True])
 def test_nothing_of_a_refused_window_stays_and_nothing_else_changes(shape, late_skip, monkeypatch):
-    monkeypatch.setattr("hushstream.agents.stages.aggregate.stage.SPILL", 3)
-    monkeypatch.setattr("hushstream.agents.stages.gates.GARBAGE", 7)
+    monkeypatch.setattr("hushstream.agents.stages.aggregate.partial_sums.SPILL", 3)
+    monkeypatch.setattr("hushstream.agents.stages.expiry.GARBAGE", 7)
     made = deployment(**shape)
     records = records_of(made, late_skip)
     run = run_of(made, log_of(2), records)
@@ -234,7 +236,7 @@ class OneShard:
         self.clock = ClockLog({"p": p.mechanism.horizon})
         self._frames = frames
         self.store, self.marker = MemoryStore(), Marker("abcdef", 0)
-        self.stage = AggregateShard(p, 0, NAMES, SECRET, 1, self.clock)
+        self.stage = AggregateStage(p, 0, NAMES, SECRET, 1, self.clock)
         self.stage.open(self.store, self.marker)
 
     def knows(self, *records: ClockRecord) -> None:
@@ -251,7 +253,7 @@ class OneShard:
                 return outs
             if faults is None or faults.random() < 0.6:
                 for key, value in step.rows.items():
-                    step.local.update(derived(key, value))
+                    step.local.update(index_entries(key, value))
                 self.store.write({**step.rows, **step.local})
                 self.marker = step.marker
                 outs += step.out
@@ -277,8 +279,8 @@ def cells(made: Deployment) -> list[Frame]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_frames_of_a_refused_window_go_whenever_the_worker_learns_of_it(monkeypatch, seed):
-    monkeypatch.setattr("hushstream.agents.stages.aggregate.stage.SPILL", 3)
-    monkeypatch.setattr("hushstream.agents.stages.gates.GARBAGE", 2)
+    monkeypatch.setattr("hushstream.agents.stages.aggregate.partial_sums.SPILL", 3)
+    monkeypatch.setattr("hushstream.agents.stages.expiry.GARBAGE", 2)
     made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
     frames, records = cells(made), records_of(made)
     whole = OneShard(made, frames)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import hushstream.agents.stages.aggregate.stage as aggregate
 import numpy as np
 import pytest
+
+import hushstream.agents.stages.aggregate.computation as computation
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import Ledger, Record
 from hushstream.agents.deployment import topic_specs as specs
-from hushstream.agents.stages.bound.stage import UnitCodec
+from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Setting, Units
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
@@ -55,7 +56,7 @@ def test_a_count_that_does_not_fit_is_never_cut_off():
 
 
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregate, "CHUNK", 7)
+    monkeypatch.setattr(computation, "CHUNK", 7)
     monkeypatch.setattr(frames, "LIMIT", 1500)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from hushstream.agents.clock.log import ClockLog
-from hushstream.agents.offline.engine import Engine, Log
-from hushstream.agents.stages.aggregate.key_rows import derived
-from hushstream.agents.stages.aggregate.stage import Aggregate, Frame
-from hushstream.agents.stages.bound.frames import UnitsStage
+from hushstream.agents.offline.engine import Log, OfflineEngine
+from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.feedback import Feedback
-from hushstream.agents.stages.gates import IngestShard, UnitsShard
-from hushstream.agents.state.store import MemoryStore
+from hushstream.agents.stages.ingest.stage import IngestStage
+from hushstream.agents.stages.step import Frame
+from hushstream.agents.state.layout import index_entries
+from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import (
@@ -45,7 +47,7 @@ from ..support import (
 def ingest(made, records, log, feedback=None):
     """A first stage with its store, to be stepped by hand."""
     clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines}, enumerate(records))
-    stage = IngestShard(made.inputs[0], 0, NAMES, SECRET, clock, feedback or {})
+    stage = IngestStage(made.inputs[0], 0, NAMES, SECRET, clock, feedback or {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     return stage, store, marker, clock
@@ -54,7 +56,7 @@ def ingest(made, records, log, feedback=None):
 def commit(store, step):
     """What a shard does after its transaction."""
     for key, value in step.rows.items():
-        step.local.update(derived(key, value))
+        step.local.update(index_entries(key, value))
     store.write({**step.rows, **step.local})
     return step.marker
 
@@ -139,13 +141,16 @@ def test_late_is_judged_by_the_clock_log_alone():
     assert found.counts["p", "late"] == 1 and found.counts["p", "seen"] == 1
 
 
+CLOCK = ClockLog({"p": 4})  # no record yet
+
+
 # -- barriers -------------------------------------------------------------------------------------
 
 
 def cells_of(made, log, records, partition=0):
     """Frames that one first stage sends to a cells partition of a direct pipeline."""
     clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines}, enumerate(records))
-    stage = IngestShard(made.inputs[0], partition, NAMES, SECRET, clock, {})
+    stage = IngestStage(made.inputs[0], partition, NAMES, SECRET, clock, {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     step = stage.step(store, marker, log, len(log))
@@ -154,7 +159,7 @@ def cells_of(made, log, records, partition=0):
 
 def aggregate(made, frames, upstreams=2):
     p = made.pipelines[0]
-    stage = Aggregate(p, 0, NAMES, SECRET, upstreams)
+    stage = AggregateStage(p, 0, NAMES, SECRET, upstreams, CLOCK)
     store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
     stage.open(store, marker)
     log = [Frame(n, value) for n, value in enumerate(frames)]
@@ -180,7 +185,7 @@ def test_a_release_waits_for_the_barriers_of_all_upstream_partitions():
 
 def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_it():
     p = PUBLIC.pipelines[0]
-    stage, store, marker = UnitsStage(p, 0, NAMES, 2), MemoryStore(), Marker("abcdef", 0)
+    stage, store, marker = BoundStage(p, 0, NAMES, 2, CLOCK, {}), MemoryStore(), Marker("abcdef", 0)
     frames = [barrier(p, 1, 0), barrier(p, 2, 0), barrier(p, 1, 1)]
     first = stage.step(store, marker, [Frame(n, f) for n, f in enumerate(frames[:2])], 2)
     assert first.out == []
@@ -192,7 +197,7 @@ def test_a_missing_barrier_stops_the_stage():
     p = PUBLIC.pipelines[0]
     with pytest.raises(EngineError, match="barrier is missing"):
         aggregate(PUBLIC, [barrier(p, 2, 0)])
-    stage = UnitsStage(p, 0, NAMES, 2)
+    stage = BoundStage(p, 0, NAMES, 2, CLOCK, {})
     with pytest.raises(EngineError, match="barrier is missing"):
         stage.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, barrier(p, 2, 0))], 1)
 
@@ -218,12 +223,13 @@ def test_a_key_or_unit_of_another_partition_is_refused():
     one = Slice(0, 1, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
                 np.ones(1, np.int8))  # fmt: skip
     (frame,) = encode_events(0, one)
-    wrong = UnitsStage(p, 1, NAMES, 1)  # the digest of zeros belongs to partition 0
+    wrong = BoundStage(p, 1, NAMES, 1, CLOCK, {})  # the digest of zeros belongs to partition 0
     with pytest.raises(EngineError, match="wrong units partition"):
         wrong.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
-    good = UnitsStage(p, 0, NAMES, 1).step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
+    right = BoundStage(p, 0, NAMES, 1, CLOCK, {"p": Feedback(2)})
+    good = right.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
     (out,) = good.out
-    stage = Aggregate(p, 1 - out.partition, NAMES, SECRET, 1)
+    stage = AggregateStage(p, 1 - out.partition, NAMES, SECRET, 1, CLOCK)
     stage.open(MemoryStore(), Marker("abcdef", 0))
     with pytest.raises(EngineError, match="wrong cells partition"):
         stage.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, out.value)], 1)
@@ -254,7 +260,7 @@ def test_a_failed_step_does_not_free_unit_rows_of_an_epoch_that_is_open_again():
 def test_a_failed_step_of_the_units_stage_frees_nothing_either():
     p = deployment().pipelines[0]
     records = [start(p), *(trigger(p, n, (0,)) for n in range(1, 5))]
-    stage = UnitsShard(p, 0, NAMES, 1, ClockLog({"p": 4}, enumerate(records)), {})
+    stage = BoundStage(p, 0, NAMES, 1, ClockLog({"p": 4}, enumerate(records)), {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     frames = [Frame(n, barrier(p, n + 1, 0, (0,))) for n in range(4)]
@@ -320,7 +326,7 @@ def test_a_status_counts_from_its_trigger_on():
 def test_a_repartitioned_stage_waits_at_the_first_frame_that_needs_more_feedback():
     p = deployment(mechanism=", adaptive_weight = 0.3").pipelines[0]
     feedback = {"p": Feedback(1)}
-    stage = UnitsShard(p, 0, NAMES, 1, ClockLog({"p": 4}), feedback)
+    stage = BoundStage(p, 0, NAMES, 1, ClockLog({"p": 4}), feedback)
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
     keys, unit = Keys.of([b"k"]), np.zeros((1, 16), np.uint8)
@@ -344,8 +350,6 @@ def test_a_repartitioned_stage_waits_at_the_first_frame_that_needs_more_feedback
 @pytest.mark.parametrize("size", [1, 2, 5, 7, 1000])
 def test_units_use_up_a_shared_bound_in_log_order_wherever_steps_end(monkeypatch, size):
     """Two windows share an epoch: which records are accepted depends on the log alone."""
-    import hushstream.agents.stages.gates as stages
-
     made = deployment(
         partitioner="murmur2", mechanism=", adaptive_weight = 0",
         more='epoch = "2d"\npublic_keys = ["x", "y"]',
@@ -359,7 +363,7 @@ def test_units_use_up_a_shared_bound_in_log_order_wherever_steps_end(monkeypatch
     ]
     ends = [trigger(p, n + 1 + 4 * w, [300], window=w) for w in (0, 1) for n in range(4)]
     whole = engine(made, [log], [start(p), *ends])
-    monkeypatch.setattr(stages, "EVENTS", size)
+    monkeypatch.setattr("hushstream.agents.stages.ingest.stage.EVENTS", size)
     assert released(engine(made, [log], [start(p), *ends])) == released(whole)
     assert whole.counts["p", "accepted"] < 300  # the bound did bite
 
@@ -380,6 +384,6 @@ def test_progress_counts_every_event_once_per_pipeline():
     told: list[int] = []
     records = [*(start(p) for p in made.pipelines), beat([40])]
     entries = list(enumerate(records))
-    run = Engine(made, NAMES, SECRET, {("events", 0): log}, entries, progress=told.append)
+    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries, progress=told.append)
     run.run()
     assert sum(told) >= 80

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hushstream.topics.names import (
     Names,
     dead_letter_topic,
@@ -11,8 +14,6 @@ from hushstream.topics.names import (
     ledger_topic,
     releases_topic,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 WORD = st.from_regex(r"[a-z][a-z0-9-]{0,12}", fullmatch=True)
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")

@@ -8,13 +8,19 @@ from ....mechanisms.contract import Part, Rows
 from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
+from ...state.layout import key_of, rows_of
 from ...state.store import Reader, scan_prefix
-from ..bound.stage import route, sortable
-from .key_rows import ROW, due_keys
+from ..routing import route
+from .key_rows import due_keys
 
 
-class Wanted:
-    """The choice of rows at one aggregate shard."""
+class DueKeys:
+    """Chooses the rows that a release reads at one aggregate shard.
+
+    Args:
+        pipeline: whose release.
+        partition: of the cells topic, which decides the public keys that belong here.
+    """
 
     def __init__(self, pipeline: Pipeline, partition: int) -> None:
         self._pipeline = pipeline
@@ -24,8 +30,8 @@ class Wanted:
     def keys(self, reader: Reader, trigger: Trigger, touched: Keys, most: int) -> Keys | None:
         """All keys in canonical order; None if more than ``most`` of them are due."""
         if self._all:
-            stored = scan_prefix(reader, ROW + sortable(trigger.window))
-            wanted = {key[9:] for key, _ in stored}
+            stored = scan_prefix(reader, rows_of(trigger.window))
+            wanted = {key_of(row) for row, _ in stored}
         else:
             wanted = set(self.due(reader, trigger, None, most))
             if len(wanted) > most:
@@ -49,7 +55,7 @@ class Wanted:
         return [k for k in mine if begun is None or k > begun]
 
     def live(self, trigger: Trigger, rows: Rows, part: Part) -> Rows:
-        """Without rows that only a stale index entry brought here."""
+        """Drop rows found through stale index entries."""
         if self._all:
             return rows
         touched = set(part.key.tolist())

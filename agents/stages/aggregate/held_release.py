@@ -17,11 +17,8 @@ from ....errors import EngineError
 from ....mechanisms.contract import Releases
 from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
-from ...state.store import Changes, Reader, after
-
-OPEN = b"o"  # the release in progress
-HELD = b"h"  # its computed rows, by key
-MANIFEST = b"m"  # its manifest
+from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held
+from ...state.store import Changes, Reader
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -50,11 +47,8 @@ class Pending(msgspec.Struct, frozen=True):
 
 def hold(releases: Releases, rows: Changes) -> None:
     """Keep computed rows: each value on its grid, then its variance."""
-    table = [releases.value.astype("<i8").view("<u8"), releases.variance.astype("<f8").view("<u8")]
-    blob = np.ascontiguousarray(np.concatenate(table, axis=1)).tobytes()
-    width = 16 * releases.value.shape[1]
-    for place, key in enumerate(releases.key.tolist()):
-        rows[HELD + key] = blob[place * width : (place + 1) * width]
+    blobs = pack_held(releases.value, releases.variance)
+    rows.update((HELD + key, blob) for key, blob in zip(releases.key, blobs, strict=True))
 
 
 def held(reader: Reader, done: bytes | None, limit: int) -> tuple[Releases, bool]:
@@ -62,13 +56,11 @@ def held(reader: Reader, done: bytes | None, limit: int) -> tuple[Releases, bool
     begin = HELD if done is None else HELD + done + b"\0"
     found = list(islice(reader.scan(begin, after(HELD)), limit + 1))
     taken = found[:limit]
-    table = np.frombuffer(b"".join(value for _, value in taken), "<u8")
-    table = table.reshape(len(taken), -1) if taken else table.reshape(0, 0)
-    columns = table.shape[1] // 2
+    value, variance = unpack_held([row for _, row in taken])
     releases = Releases(
         Keys.of([key[1:] for key, _ in taken]),
-        np.ascontiguousarray(table[:, :columns]).view("<i8").astype(np.int64),
-        np.ascontiguousarray(table[:, columns:]).view("<f8").astype(np.float64),
+        value,
+        variance,
         np.zeros(len(taken), np.int32),
         {},
     )

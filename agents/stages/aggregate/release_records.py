@@ -24,7 +24,7 @@ from ....topics.records import Trigger, encode
 from ...deployment import statement
 from ...deployment.model import Pipeline
 from ...deployment.statement import significant
-from ..bound.stage import route
+from ..routing import route
 from ..step import Out
 
 

@@ -11,10 +11,9 @@ import numpy as np
 from ....errors import EngineError
 from ....mechanisms.contract import Part
 from ....topics.frames import Cells, decode, encode_cells, take_part
+from ...state.layout import RUN, run_chunk, run_of, run_prefix
 from ...state.store import Changes, Reader, scan_prefix
-from ..bound.stage import sortable, unsortable
 
-RUN = b"f"
 Place = tuple[int, int]  # window, micro-batch
 
 
@@ -27,7 +26,7 @@ class Chunk(NamedTuple):
     rows: int
 
 
-class Runs:
+class SortedRuns:
     """Index of the stored runs; the frames themselves stay in the store."""
 
     def __init__(self) -> None:
@@ -35,23 +34,22 @@ class Runs:
         self._next = 0
 
     @classmethod
-    def load(cls, reader: Reader) -> Runs:
+    def load(cls, reader: Reader) -> SortedRuns:
         """Index what is stored."""
         runs = cls()
         for row, value in scan_prefix(reader, RUN):
-            place = unsortable(row[1:9]), int.from_bytes(row[9:13], "big")
-            runs._chunks[place].append(_chunk(row, _part(value)))
-            runs._next = max(runs._next, int.from_bytes(row[13:17], "big") + 1)
+            window, batch, run = run_of(row)
+            runs._chunks[window, batch].append(_chunk(row, _part(value)))
+            runs._next = max(runs._next, run + 1)
         return runs
 
     def add(self, place: Place, part: Part) -> Changes:
         """Rows of a new run; ``part`` is merged, so that it is in key order."""
         rows: Changes = {}
-        prefix = RUN + sortable(place[0]) + place[1].to_bytes(4, "big")
-        prefix += self._next.to_bytes(4, "big")
+        prefix = run_prefix(*place, self._next)
         self._next += 1
         for number, frame in enumerate(encode_cells(0, *place, part)):
-            row = prefix + number.to_bytes(4, "big")
+            row = run_chunk(prefix, number)
             rows[row] = frame
             self._chunks[place].append(_chunk(row, _part(frame)))
         return rows

@@ -1,309 +1,141 @@
-"""The first stage: raw records and the clock log to slices of micro-batches, or to bounds.
+"""The ingest stage: a raw topic and the clock log to a units topic, or straight to a cells topic.
 
-A record may be used only once a clock entry has passed it; the first entry that does decides
-its micro-batch, and that entry's time decides what is in the far future. Never the wall clock
-of this process: the same two logs always give the same slices.
+The gate stands here: a record is used once a clock record has passed it, and a clock record once
+everything that was to be released before it is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ....errors import EngineError
-from ....mechanisms.contract import I64, compact
 from ....mechanisms.noise import derive
-from ....topics.events.decode import Bad, Decoded, Raw, View
-from ....topics.frames import Barrier, Slice, encode_barrier, encode_events
+from ....topics.events.frames import FRAMES_PER_STEP, expand
 from ....topics.names import Names
-from ....topics.records import ClockRecord, Marker, Skipped, Start, Trigger
-from ...clock.timeline import Timeline, advance
-from ...deployment.model import Input, Pipeline
+from ....topics.records import Marker, Trigger
+from ...clock.log import ClockLog, Entry
+from ...clock.timeline import Timeline
+from ...deployment.model import Input
 from ...state.store import Reader
-from ..bound.stage import Bound, Statuses, route_units
-from ..step import Out, Step
-from .dead_letters import dead_letters, late_records
-from .unit_table import UnitTable
-from .windowing import placed
+from ..feedback import Feedback, lookup
+from ..step import Step
+from .slicer import Slicer
 
-_OFFSET = attrgetter("offset")
-Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
+EVENTS = 20_000  # raw records of one step
+ENTRIES = 2_000  # clock records looked at in one go
 
 
-class Segment(NamedTuple):
-    """Records [low, high) of a list and what the clock said of them, then one clock record."""
+class IngestStage:
+    """The ingest stage of one raw partition: what the clock allows, as far as feedback is there.
 
-    low: int
-    high: int
-    then: ClockRecord | None
+    Args:
+        source: the input.
+        partition: of the raw topic.
+        names: of all topics.
+        secret: the root key.
+        clock: the clock log.
+        feedback: by pipeline; entries wait until the feedback that they need has been read.
+        most: raw records of one step; None: `EVENTS`, or as many frames as an input of frames has.
 
-
-class Ingest:
-    """The first stage of one raw partition; its only state is the marker and unit rows."""
+    Attributes:
+        position: the next raw offset to take.
+    """
 
     def __init__(
         self,
         source: Input,
         partition: int,
         names: Names,
-        unit_key: bytes,
-        statuses: Statuses | None = None,
+        secret: bytes,
+        clock: ClockLog,
+        feedback: Mapping[str, Feedback],
+        most: int | None = None,
     ) -> None:
-        self.source = source
-        self.partition = partition
-        self._names = names
-        self._dead_key = derive(unit_key, "dead letters")
-        self._decoder = source.decoder
-        self._bounds = {
-            p.name: Bound(p, names, partition, statuses) for p in source.pipelines if p.direct
-        }
-        self._units = UnitTable(unit_key, source.partitioner, source.partitions, partition)
-        self._floors: dict[str, int] = {}
-        self._fresh: set[str] = set()
+        self._frames = source.frames
+        self._most = FRAMES_PER_STEP if source.frames else EVENTS if most is None else most
+        self._clock = clock
+        self._feedback = feedback
+        self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
+        key = derive(secret, "hashing")
+        self._slicer = Slicer(source, partition, names, key, lookup(feedback))
+        self._timelines: dict[str, Timeline] = {}
+        self._skip = 0
+        self.position = 0
+
+    def open(self, reader: Reader, marker: Marker) -> None:
+        """Stand where the marker stands."""
+        self._slicer.reopen()
+        self._timelines = self._clock.timelines(marker.clock)
+        self._skip = marker.clock
+        self.position = marker.applied
 
     def step(
-        self,
-        reader: Reader,
-        marker: Marker,
-        timelines: dict[str, Timeline],
-        records: Sequence[Raw],
-        fetched: int,
-        entries: Sequence[Entry],
-    ) -> Step:
-        """Use what the clock allows.
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        """Use what the clock allows; None if that is nothing.
 
         Args:
-            timelines: as of ``marker.clock``; advanced in place with the entries handled.
-            records: those at or above ``marker.applied``, in order.
+            reader: committed rows.
+            marker: the last committed one.
+            records: raw records at or above ``position``, in offset order.
             fetched: offset before which ``records`` is complete.
-            entries: clock log from ``marker.clock`` on.
+
+        Raises:
+            EngineError: the clock log has a gap, or names another configuration.
         """
-        segments, times, applied, clock = self._plan(marker, records, fetched, entries)
-        used = segments[-1].high if segments else 0
-        last = max((getattr(e, "time", 0) for place, e in entries if place < clock), default=0)
-        step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
-        step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
-        decoded = self._decoder.decode(records[:used]) if used else None
-        if decoded is not None:
-            digests, stray = self._units.look(decoded.unit)
-            decoded = self._reject(records, decoded, stray, step)
-        for segment in segments:
-            if decoded is not None and segment.high > segment.low:
-                self._use(reader, timelines, records, decoded, digests, times, segment, step)
-            if segment.then is not None:
-                self._handle(reader, timelines, segment.then, step)
+        if len(records) > self._most:
+            records = records[: self._most]
+            fetched = records[-1].offset + 1
+        if self._frames:
+            records = expand(records)
+        while True:
+            before = self._skip
+            step = self._step(reader, marker, records, fetched)
+            # Entries are taken some at a time: that these move nothing says nothing of the rest.
+            if step is not None or self._skip == before:
+                return step
+
+    def _step(
+        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+    ) -> Step | None:
+        entries = self._gated(self._clock.since(self._skip, ENTRIES))
+        start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
+        step = self._slicer.step(
+            reader, start, self._timelines, records, max(fetched, marker.applied), entries
+        )
+        self._skip = step.marker.clock
+        self._slicer.sweep(reader, step)
+        self.position = step.marker.applied
+        if step.marker.applied == marker.applied and not step.out and not step.rows:
+            return None
         return step
 
-    def _plan(
-        self, marker: Marker, records: Sequence[Raw], fetched: int, entries: Sequence[Entry]
-    ) -> tuple[list[Segment], I64, int, int]:
-        """Cut the list at clock records that change a timeline; beats only set times."""
-        offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
-        times = np.zeros(len(records), np.int64)
-        segments: list[Segment] = []
-        low, row, applied, clock = 0, 0, marker.applied, marker.clock
-        mine = {p.name for p in self.source.pipelines}
-        for place, record in entries:
-            allowed = self._allowed(record, applied)
-            take = min(allowed, fetched)
-            end = int(np.searchsorted(offsets, take))
-            times[row:end] = getattr(record, "time", 0)
-            row, applied = end, max(applied, take)
-            if allowed > fetched:
-                break
-            clock = place + 1
-            if getattr(record, "pipeline", None) in mine:
-                segments.append(Segment(low, row, record))
-                low = row
-        if row > low:
-            segments.append(Segment(low, row, None))
-        return segments, times, applied, clock
+    @property
+    def clock_position(self) -> int:
+        """The next clock entry to handle; ahead of the marker where nothing had to be committed."""
+        return self._skip
 
-    def _allowed(self, record: ClockRecord, applied: int) -> int:
-        if isinstance(record, Start | Skipped):
-            return applied  # no offsets of its own: it stands between two beats
-        ends = record.offsets.get(self.source.topic)
-        return applied if ends is None else ends[self.partition]
+    def _gated(self, entries: list[Entry]) -> list[Entry]:
+        """Entries up to the first trigger whose feedback is still missing.
 
-    def _handle(
-        self, reader: Reader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
-    ) -> None:
-        advance(timelines, record)
-        if isinstance(record, Skipped) or (isinstance(record, Trigger) and record.final):
-            self._floors[record.pipeline] = timelines[record.pipeline].floor
-            self._fresh.add(record.pipeline)
-        if not isinstance(record, Trigger):
-            return
-        pipeline = next(p for p in self.source.pipelines if p.name == record.pipeline)
-        if pipeline.config_hash != record.config_hash:
-            raise EngineError(
-                f"pipeline {pipeline.name!r}: the clock charged another configuration; "
-                "run the configuration that the ledger holds"
-            )
-        if pipeline.direct:
-            self._bounds[pipeline.name].barrier(reader, record, step)
-            return
-        frame = encode_barrier(Barrier(self.partition, record, np.zeros(0, np.int64)))
-        topic = self._names.units(pipeline.name)
-        step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
-
-    def reopen(self) -> None:
-        """Forget which epochs are over: the step that said so may not have been committed.
-
-        Deleting unit rows of an epoch that is still open would give its units a second bound.
+        That trigger may have been handled by an earlier step, so open windows are looked at too.
+        Re-partitioned pipelines wait as well: a frame sent too early would stand in the units log
+        before the barrier that its own feedback waits for, and nothing would ever move again.
         """
-        self._floors.clear()
-        self._fresh.clear()
+        for name in self._delays:
+            for window, done in self._timelines[name].done.items():
+                if not self._complete(name, window, done):
+                    return []
+        for place, (_, record) in enumerate(entries):
+            if (
+                isinstance(record, Trigger)
+                and not record.final
+                and record.pipeline in self._delays
+                and not self._complete(record.pipeline, record.window, record.index)
+            ):
+                return entries[: place + 1]
+        return entries
 
-    def forget(self, reader: Reader, step: Step, limit: int) -> None:
-        """Delete up to ``limit`` unit rows of epochs that are over."""
-        for name, floor in list(self._floors.items()):
-            bound = self._bounds.get(name)
-            found = bound is not None and bound.forget(reader, floor, step, limit)
-            # The step that ends an epoch may write rows of it: look again once it is committed.
-            if not found and name not in self._fresh:
-                del self._floors[name]
-        self._fresh.clear()
-
-    def _use(
-        self,
-        reader: Reader,
-        timelines: dict[str, Timeline],
-        records: Sequence[Raw],
-        decoded: Decoded,
-        digests: NDArray[np.uint8],
-        times: I64,
-        segment: Segment,
-        step: Step,
-    ) -> None:
-        for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
-            low, high = np.searchsorted(view.rows, (segment.low, segment.high))
-            if low == high:
-                continue
-            rows = np.arange(low, high)
-            slices, late, future = self._slices(
-                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests
-            )
-            self._leave(pipeline, records, late, future, step)
-            if pipeline.direct:
-                self._bounds[pipeline.name].absorb(reader, slices, step)
-            else:
-                self._forward(pipeline, slices, step)
-
-    def _slices(
-        self,
-        pipeline: Pipeline,
-        timeline: Timeline,
-        view: View,
-        rows: NDArray[np.intp],
-        time: I64,
-        beat: I64,
-        digests: NDArray[np.uint8],
-    ) -> tuple[list[Slice], NDArray[np.intp], NDArray[np.intp]]:
-        """Group the view's rows by window; return late and far-future record rows too."""
-        at = view.rows[rows]
-        windows, future = placed(pipeline, timeline, time[at], beat[at])
-        late = np.zeros(len(at), bool)
-        slices = []
-        for here in _groups(pipeline, windows, digests[at], ~future):
-            window = int(windows[here[0]])
-            batch = timeline.batch(window)
-            if batch == 0:
-                late[here] = True
-                continue
-            used, key = compact(view.key[rows[here]], len(view.keys))
-            slices.append(
-                Slice(
-                    window,
-                    batch,
-                    digests[at[here]],
-                    view.keys.take(used) if len(used) < len(view.keys) else view.keys,
-                    key,
-                    view.value[rows[here]],
-                    view.sign[rows[here]],
-                )
-            )
-        return slices, at[late], at[future]
-
-    def _forward(self, pipeline: Pipeline, slices: list[Slice], step: Step) -> None:
-        topic = self._names.units(pipeline.name)
-        for one in slices:
-            step.counts[pipeline.name, "routed"] += len(one.unit)
-            home = route_units(one.unit, pipeline.units_partitions)
-            for partition in np.unique(home).tolist():
-                mine = one.part(np.flatnonzero(home == partition))
-                for frame in encode_events(self.partition, mine):
-                    step.out.append(Out(topic, partition, None, frame))
-
-    def _reject(
-        self, records: Sequence[Raw], decoded: Decoded, stray: NDArray[np.bool_], step: Step
-    ) -> Decoded:
-        rows = np.flatnonzero(stray).tolist()
-        wrong = {row: "wrong_partition" for row in rows if row not in decoded.bad}
-        for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
-            bad = decoded.bad | view.bad | wrong
-            if bad:
-                place = (self.source.topic, self.partition)
-                dead_letters(pipeline, place, records, bad, step, self._dead_key)
-        return _without(decoded, wrong) if wrong else decoded
-
-    def _leave(
-        self,
-        pipeline: Pipeline,
-        records: Sequence[Raw],
-        late: NDArray[np.intp],
-        future: NDArray[np.intp],
-        step: Step,
-    ) -> None:
-        for rows, outcome in ((late, "late"), (future, "future")):
-            step.counts[pipeline.name, outcome] += len(rows)
-            if pipeline.late_topic and len(rows):
-                place = (self.source.topic, self.partition)
-                kept = [records[r] for r in rows]
-                late_records(pipeline, place, kept, outcome, step, self._dead_key)
-
-
-def _groups(
-    pipeline: Pipeline, windows: I64, units: NDArray[np.uint8], wanted: NDArray[np.bool_]
-) -> Iterator[NDArray[np.intp]]:
-    """Rows of one window each, such that every unit meets its own records in log order.
-
-    Windows that share an epoch share a unit's bound. Which of its records use it up may depend
-    on the log alone, not on where a step happened to end: a unit that goes back and forth
-    between windows is taken in rounds.
-    """
-    rows = np.flatnonzero(wanted)
-    place = windows[rows]
-    if pipeline.windows.per_epoch > 1 and len(rows):
-        place = place + _rounds(place, units[rows]) * (np.ptp(place) + 1)
-    for one in np.unique(place):
-        yield rows[place == one]
-
-
-def _rounds(windows: I64, units: NDArray[np.uint8]) -> I64:
-    """(n,) how often each row's unit has changed its window so far."""
-    words = np.ascontiguousarray(units).view(np.uint64).reshape(-1, 2)
-    order = np.lexsort((words[:, 1], words[:, 0]))  # stable: a unit's rows stay in log order
-    same = (words[order][1:] == words[order][:-1]).all(axis=1)
-    moved = np.zeros(len(order), np.int64)
-    moved[1:] = same & (windows[order][1:] != windows[order][:-1])
-    count = moved.cumsum()
-    first = np.ones(len(order), bool)
-    first[1:] = ~same
-    rounds = np.empty(len(order), np.int64)
-    rounds[order] = count - np.maximum.accumulate(np.where(first, count, 0))
-    return rounds
-
-
-def _without(decoded: Decoded, wrong: Bad) -> Decoded:
-    """The same records without some rows."""
-    views = []
-    for view in decoded.views:
-        keep = np.flatnonzero(~np.isin(view.rows, list(wrong)))
-        columns = {name: getattr(view, name)[keep] for name in ("rows", "key", "value", "sign")}
-        views.append(view._replace(**columns))
-    return decoded._replace(views=tuple(views))
+    def _complete(self, pipeline: str, window: int, done: int) -> bool:
+        """Whether what the next micro-batch needs to know has been released and read."""
+        return self._feedback[pipeline].complete(window, done - self._delays[pipeline])

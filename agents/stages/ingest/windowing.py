@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,8 +18,8 @@ def placed(
     """(n,) windows of records, and (n,) which are in the far future.
 
     By arrival a record belongs to the first window that is not closed where it stands in the log.
-    That is a function of the clock log and of the record's place alone: no record is late, and
-    none is early, whatever time it bears.
+    That is a function of the clock log and of the record's place alone: whatever time a record
+    bears, it is neither late nor early.
 
     Args:
         timeline: where the pipeline stood when the records were covered.
@@ -29,6 +31,38 @@ def placed(
         return schedule.windows(time), time > beat + pipeline.max_future_skew
     windows = np.full(len(time), timeline.floor, np.int64)
     if not pipeline.external:
-        # After a refused epoch the next window has not begun: what comes until then goes with it.
+        # After a refused epoch the next window has not begun: drop records until the next window.
         windows -= beat < schedule.start(timeline.floor)
     return windows, np.zeros(len(time), np.bool_)
+
+
+def by_window(
+    pipeline: Pipeline, windows: I64, units: NDArray[np.uint8], wanted: NDArray[np.bool_]
+) -> Iterator[NDArray[np.intp]]:
+    """Rows of one window each, such that every unit meets its own records in log order.
+
+    Windows that share an epoch share a unit's bound. Which of its records use it up may depend
+    on the log alone, not on where a step happened to end: a unit that goes back and forth
+    between windows is taken in rounds.
+    """
+    rows = np.flatnonzero(wanted)
+    place = windows[rows]
+    if pipeline.windows.per_epoch > 1 and len(rows):
+        place = place + _rounds(place, units[rows]) * (np.ptp(place) + 1)
+    for one in np.unique(place):
+        yield rows[place == one]
+
+
+def _rounds(windows: I64, units: NDArray[np.uint8]) -> I64:
+    """(n,) how often each row's unit has changed its window so far."""
+    words = np.ascontiguousarray(units).view(np.uint64).reshape(-1, 2)
+    order = np.lexsort((words[:, 1], words[:, 0]))  # stable: a unit's rows stay in log order
+    same = (words[order][1:] == words[order][:-1]).all(axis=1)
+    moved = np.zeros(len(order), np.int64)
+    moved[1:] = same & (windows[order][1:] != windows[order][:-1])
+    count = moved.cumsum()
+    first = np.ones(len(order), bool)
+    first[1:] = ~same
+    rounds = np.empty(len(order), np.int64)
+    rounds[order] = count - np.maximum.accumulate(np.where(first, count, 0))
+    return rounds

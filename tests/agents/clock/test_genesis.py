@@ -19,12 +19,13 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import charge_body
 from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.worker.setup import begin_of
 from hushstream.agents.worker.startup import prepare
-from hushstream.agents.worker.worker import begin_of
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError, LedgerError
 from hushstream.topics.config.secret import noise_key

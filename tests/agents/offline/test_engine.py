@@ -6,19 +6,15 @@ import random
 from pathlib import Path
 
 import pytest
-from hushstream.agents.offline.engine import Engine
-from hushstream.agents.state.store import (
-    MemoryStore,
-    Overlay,
-    RocksStore,
-    after,
-    chunks,
-    discard,
-    scan_prefix,
-)
-from hushstream.errors import EngineError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.state.layout import after
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.agents.state.rocks import RocksStore, discard
+from hushstream.agents.state.store import Overlay, scan_prefix
+from hushstream.errors import EngineError
 
 from ...support import NAMES, SECRET, beat, deployment, event, released, start, trigger
 
@@ -58,7 +54,6 @@ def test_both_stores_and_an_overlay_read_the_same(rocks, batches, low, high):
 def test_the_end_of_a_prefix():
     assert after(b"ab") == b"ac" and after(b"a\xff") == b"b"
     assert after(b"\xff") > b"\xff" * 20
-    assert list(chunks(range(5), 2)) == [[0, 1], [2, 3], [4]]
 
 
 def test_a_state_folder_serves_one_process(tmp_path):
@@ -82,7 +77,7 @@ def test_shards_may_run_in_any_order_feedback_included(seed, delay):
     records = [start(p), *(trigger(p, n, [150 * n]) for n in range(1, 5))]
 
     def run(order: random.Random | None) -> list[tuple[bytes, bytes]]:
-        engine = Engine(made, NAMES, SECRET, {("events", 0): log}, list(enumerate(records)))
+        engine = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, list(enumerate(records)))
         if order is not None:
             shuffled(engine, order)
         engine.run()
@@ -94,7 +89,7 @@ def test_shards_may_run_in_any_order_feedback_included(seed, delay):
         assert any(b'"trigger":%d' % number in value for _, value in whole)
 
 
-def shuffled(engine: Engine, order: random.Random) -> None:
+def shuffled(engine: OfflineEngine, order: random.Random) -> None:
     """Step shards one by one in a random order, until nothing moves."""
     idle = 0
     while idle < 40:
@@ -110,7 +105,7 @@ def test_a_repartitioned_stream_with_feedback_never_deadlocks(seed):
     logs = [[event(i, f"u{n}-{i % 60}", f"p{i % 3}") for i in range(400)] for n in range(2)]
     records = [start(p), *(trigger(p, n, [100 * n, 100 * n]) for n in range(1, 5)), beat([400] * 2)]
     raw = {("events", n): log for n, log in enumerate(logs)}
-    engine = Engine(made, NAMES, SECRET, raw, list(enumerate(records)))
+    engine = OfflineEngine(made, NAMES, SECRET, raw, list(enumerate(records)))
     shuffled(engine, random.Random(seed))
     engine.run()
     manifests = [o for o in engine.outs[p.release_topic] if b"hush.manifest/1" in (o.value or b"")]

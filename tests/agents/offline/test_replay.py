@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+
 from hushstream.agents.clock.ledger import Ledger, charge_body
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.offline.compare import Outcome, ReleaseCheck, compare_dead_letters
 from hushstream.agents.offline.compare_units import compare_units
-from hushstream.agents.offline.engine import Engine
+from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.offline.replay import select
 from hushstream.agents.offline.replay_clock import check_clock
-from hushstream.agents.stages.aggregate.stage import Frame
+from hushstream.agents.stages.step import Frame
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.frames import Events, decode, encode_events
@@ -181,8 +182,8 @@ def units_logs() -> tuple[dict, dict]:
     """What the first stage sends to the units topic, and the log that it makes."""
     name = NAMES.units("p")
     given = {(name, n): [] for n in range(2)}
-    run = Engine(MADE, NAMES, SECRET, {("events", n): log for n, log in enumerate(workload())},
-                 list(enumerate(CLOCK)), given)  # fmt: skip
+    raw = {("events", n): log for n, log in enumerate(workload())}
+    run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), given)
     run.run()
     sent = {(name, n): [o for o in run.outs[name] if o.partition == n] for n in range(2)}
     logs = {place: [Frame(i, o.value) for i, o in enumerate(outs)] for place, outs in sent.items()}
@@ -242,7 +243,7 @@ def test_a_units_log_that_is_behind_is_no_fault():
 def test_a_replay_from_the_units_log_gives_the_same_releases():
     _, logs = units_logs()
     raw = {("events", n): log for n, log in enumerate(workload())}
-    run = Engine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), logs)
+    run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), logs)
     run.run()
     assert sorted(run.outs[TOPIC]) == sorted(RUN.outs[TOPIC])
 

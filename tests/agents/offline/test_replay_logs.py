@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.compare import Outcome
 from hushstream.agents.offline.compare_units import Comparison
-from hushstream.agents.offline.engine import Engine, Log
+from hushstream.agents.offline.engine import Log, OfflineEngine
 from hushstream.agents.offline.replay_logs import Span, StreamLog, Timed, frame, spans
-from hushstream.agents.stages.aggregate.stage import Frame
+from hushstream.agents.stages.step import Frame
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
@@ -128,9 +129,9 @@ LOGS = [[event(i, f"u{n}-{i % 50}", f"p{i % 3}") for i in range(400)] for n in r
 CLOCK = [start(P), *(trigger(P, n, [100 * n] * 2) for n in range(1, 5))]
 
 
-def run(**options: Any) -> Engine:
+def run(**options: Any) -> OfflineEngine:
     raw = {("events", n): log for n, log in enumerate(LOGS)}
-    made = Engine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), **options)
+    made = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), **options)
     made.run()
     return made
 
@@ -167,14 +168,14 @@ def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mec
         if n % 100 == 0:
             clock.append(trigger(p, n // 100, [n, 20]))
     raw = {("events", n): log for n, log in enumerate(logs)}
-    whole = Engine(made, NAMES, SECRET, raw, list(enumerate(clock)))
+    whole = OfflineEngine(made, NAMES, SECRET, raw, list(enumerate(clock)))
     whole.run()
     monkeypatch.setattr("hushstream.agents.offline.engine.STEP", 50)
-    monkeypatch.setattr("hushstream.agents.stages.gates.ENTRIES", 7)
-    monkeypatch.setattr("hushstream.agents.stages.gates.IngestShard.__init__.__defaults__", (15,))
+    monkeypatch.setattr("hushstream.agents.stages.ingest.stage.ENTRIES", 7)
+    monkeypatch.setattr("hushstream.agents.stages.ingest.stage.EVENTS", 15)
     listed = Listed(clock)
     ends = {place: Log(log, len(log)) for place, log in raw.items()}
-    found = Engine(made, NAMES, SECRET, ends, listed, trim=True)
+    found = OfflineEngine(made, NAMES, SECRET, ends, listed, trim=True)
     held = 0
     read = found._read_clock
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from hushstream.agents.clock.log import ClockLog
-from hushstream.agents.worker.log_follower import Broadcast
+from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import Raw
@@ -18,9 +19,9 @@ class _Topic:
     partition = 0
 
 
-def made(fingerprint: str) -> Broadcast:
+def made(fingerprint: str) -> LogFollower:
     clock = ClockLog({"p": 4})
-    return Broadcast(Kafka(), NAMES, clock, {}, fingerprint, lambda: None, lambda error: None)
+    return LogFollower(Kafka(), NAMES, clock, {}, fingerprint, lambda: None, lambda error: None)
 
 
 def test_a_worker_with_another_key_stops_before_it_has_used_a_record():

@@ -11,25 +11,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import hushstream.agents.worker.shard as shard_module
-import hushstream.agents.worker.shard_state as local_state
 import pytest
 from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
+from rocksdict import Cache
+
+import hushstream.agents.worker.local_state as local_state
+import hushstream.agents.worker.shard as shard_module
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.kafka.transport import Interval
 from hushstream.agents.stages.step import Out, Step
-from hushstream.agents.state.store import MARKER, POSITION, RocksStore
+from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.worker.local_state import STALE_SECONDS, Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.shard import Shard
-from hushstream.agents.worker.shard_state import STALE_SECONDS, Shared
+from hushstream.agents.worker.shard import Shard, ShardSpec
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Marker, encode
-from rocksdict import Cache
 
 
 class Tally:
@@ -67,7 +69,7 @@ class Bench:
     folder: Path
     genesis: str = "abcdef"
     seeks: list[int] = field(default_factory=list)
-    flow: list[bool] = field(default_factory=list)
+    flows: list[bool] = field(default_factory=list)
     failures: list[BaseException] = field(default_factory=list)
     cache: Any = field(default_factory=lambda: Cache(1 << 20))
     executor: Any = field(default_factory=lambda: ThreadPoolExecutor(2))
@@ -77,17 +79,24 @@ class Bench:
         return f"{self.name}-out"
 
     def shard(self, worker: str = "one", begin: int = 0) -> Shard:
-        async def seek(tp: TP, position: int) -> None:
-            self.seeks.append(position)
-
         shared = Shared(
             self.kafka, self.genesis, self.folder / worker, self.cache, 1 << 20, self.executor,
             OperatorMetrics(), 10_000,
         )  # fmt: skip
-        return Shard(
-            shared, TP(self.name, 0), Tally(self.out), f"{self.name}.id", f"{self.name}-log",
-            lambda tp, open_: self.flow.append(open_), seek, self.failures.append, begin,
-        )  # fmt: skip
+        spec = ShardSpec(TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", begin)
+        return Shard(shared, spec, Tally(self.out), self)
+
+    def flow(self, tp: TP, open_: bool) -> None:
+        self.flows.append(open_)
+
+    async def seek(self, tp: TP, position: int) -> None:
+        self.seeks.append(position)
+
+    async def before_open(self, tp: TP, marker: Marker) -> None:
+        """Nothing is needed beforehand."""
+
+    def fail(self, error: BaseException) -> None:
+        self.failures.append(error)
 
     def path(self, worker: str = "one") -> Path:
         return self.folder / worker / self.genesis / f"{self.name}-log" / "0"
@@ -167,13 +176,13 @@ def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
         bench = unopened(tmp_path)
         shard = bench.shard()
         shard.deliver(interval(0, 8))
-        assert bench.flow == []
+        assert bench.flows == []
         shard.deliver(interval(8, 20))
         shard.deliver(interval(20, 22))
-        assert bench.flow == [False]  # once
+        assert bench.flows == [False]  # once
         shard._stage.position = 18  # the stage has taken them
         shard._release_records()
-        assert bench.flow == [False, True] and held(shard) == [18, 19, 20, 21]
+        assert bench.flows == [False, True] and held(shard) == [18, 19, 20, 21]
 
     asyncio.run(run())
 

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.key_selection import Exposure, first_crossing, shares, thresholds
 

@@ -4,10 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.errors import ParameterError
-from hushstream.mechanisms.parts.sketch import Sketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from hushstream.errors import ParameterError
+from hushstream.mechanisms.parts.sketch import Sketch
 
 from ...oracles.privhp import keyed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
 

@@ -6,6 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
 from hushstream.mechanisms.phdstream.tree import (
     GRID,
     NODE,
@@ -19,9 +23,6 @@ from hushstream.mechanisms.phdstream.tree import (
     project,
 )
 from hushstream.mechanisms.spatial.domain import Domain
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
 BIG = 2**40
 

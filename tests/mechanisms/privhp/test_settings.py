@@ -3,6 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.privhp.noise import MatrixNoise, TreeNoise

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hushstream.topics.config.lines import Path as Setting
-from hushstream.topics.config.lines import line_index
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hushstream.topics.config.lines import Path as Setting
+from hushstream.topics.config.lines import line_index
 
 ODD = '''\
 # comment = 1

@@ -7,36 +7,36 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import hushstream.agents.stages.aggregate.stage as aggregate
-import hushstream.topics.frames as frames
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hushstream.topics.frames as frames
+from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.offline.engine import Engine
+from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.held_release import (
-    HELD,
     Pending,
     held,
     hold,
     kept_manifest,
     published,
 )
-from hushstream.agents.stages.aggregate.key_rows import ROW, derived
-from hushstream.agents.stages.aggregate.stage import Aggregate, Frame
-from hushstream.agents.stages.feedback import STATUS
-from hushstream.agents.stages.step import Out, Step
-from hushstream.agents.state.store import Changes, MemoryStore, scan_prefix
+from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.step import Frame, Out, Step
+from hushstream.agents.state.layout import HELD, ROW, STATUS, index_entries
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.agents.state.store import Changes, scan_prefix
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import derive
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Marker
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ....support import NAMES, ORIGIN, SECRET, deployment, event, start, trigger
 
+AGGREGATE = "hushstream.agents.stages.aggregate"
 RELEASED = 4
 PLAIN = ", adaptive_weight = 0"
 
@@ -52,10 +52,10 @@ def steps_of(made: Deployment, log: Sequence[Raw], triggers: int = 1) -> list[St
     """Committed steps of all aggregate shards."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [len(log)]) for n in range(1, triggers + 1))]
-    run = Engine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
+    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
     found: list[Step] = []
     for shard in run._shards:
-        if isinstance(shard.stage.__dict__.get("_stage"), Aggregate):
+        if isinstance(shard.stage, AggregateStage):
             shard.advance = _noting(shard.advance, found)  # type: ignore[method-assign]
     run.run()
     return found
@@ -75,8 +75,8 @@ def published_by(steps: Sequence[Step], topic: str = "hush.p.releases.v1") -> li
 
 
 def small(monkeypatch: pytest.MonkeyPatch, chunk: int, released: int = RELEASED) -> None:
-    monkeypatch.setattr(aggregate, "CHUNK", chunk)
-    monkeypatch.setattr(aggregate, "RELEASED", released)
+    monkeypatch.setattr(f"{AGGREGATE}.computation.CHUNK", chunk)
+    monkeypatch.setattr(f"{AGGREGATE}.stage.RELEASED", released)
     monkeypatch.setattr(frames, "LIMIT", 600)
 
 
@@ -164,7 +164,7 @@ def cells_of(made: Deployment, log: Sequence[Raw], triggers: int) -> list[Frame]
     """The only cells partition, as the stages before it write it."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [len(log) * n // triggers]) for n in (1, 2, 3))]
-    run = Engine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
+    run = OfflineEngine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
     run.run()
     return list(run._logs[NAMES.cells("p"), 0].records)
 
@@ -176,7 +176,7 @@ def aggregated(made: Deployment, log: Sequence[Frame], faults: random.Random | N
     stage = None
     while True:
         if stage is None:
-            stage = Aggregate(p, 0, NAMES, derive(SECRET, "noise"), 1)
+            stage = AggregateStage(p, 0, NAMES, SECRET, 1, ClockLog({"p": 4}))
             stage.open(store, marker)
         place = stage.position
         read = log[place : place + (faults.randrange(1, 60) if faults else len(log))]
@@ -189,7 +189,7 @@ def aggregated(made: Deployment, log: Sequence[Frame], faults: random.Random | N
             stage = None
             continue
         for key, value in step.rows.items():
-            step.local.update(derived(key, value))
+            step.local.update(index_entries(key, value))
         store.write({**step.rows, **step.local})
         marker = step.marker
         outs += step.out

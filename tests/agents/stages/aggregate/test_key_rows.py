@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
-from hushstream.agents.stages.aggregate.key_rows import (
-    DUE,
-    ROW,
-    RowTable,
-    derived,
-    due_entries,
-    due_keys,
-)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushstream.agents.stages.aggregate.key_rows import KeyRows, due_entries, due_keys
 from hushstream.agents.stages.step import Step
-from hushstream.agents.state.store import MemoryStore, Overlay
+from hushstream.agents.state.layout import DUE, ROW, index_entries
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.agents.state.store import Overlay
 from hushstream.mechanisms.contract import Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ....support import deployment
 
 MECHANISM = deployment().pipelines[0].mechanism
-TABLE = RowTable(MECHANISM)
+TABLE = KeyRows(MECHANISM)
 KEY = st.lists(st.sampled_from([b"\0", b"a", b"\xff"]), max_size=4).map(b"".join)
 WINDOW = st.integers(-3, 3)
 
@@ -111,10 +107,10 @@ def test_the_index_is_rebuilt_from_the_rows_alone(keys, window, seed):
     TABLE.store(window, random_rows(keys, seed), done)
     rebuilt: dict[bytes, bytes | None] = {}
     for key, value in done.rows.items():
-        rebuilt |= derived(key, value)
+        rebuilt |= index_entries(key, value)
     assert rebuilt == done.local
     assert all(key[:1] == ROW for key in done.rows) and all(key[:1] == DUE for key in done.local)
-    assert derived(b"uother", b"\1\0\0\0") == {} and derived(ROW + bytes(8), None) == {}
+    assert index_entries(b"uother", b"\1\0\0\0") == {} and index_entries(ROW + bytes(8), None) == {}
 
 
 def test_rows_of_this_step_are_seen_before_they_are_committed():

@@ -11,17 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from hushstream.agents.stages.aggregate.release_records import (
     Writer,
     plain,
     release_id,
     significant,
 )
-from hushstream.agents.stages.bound.stage import route
+from hushstream.agents.stages.routing import route
 from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.keys import Keys
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ....support import deployment, trigger
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import hushstream.topics.frames as frames
 import numpy as np
 import pytest
-from hushstream.agents.stages.aggregate.sorted_runs import RUN, Runs
-from hushstream.agents.state.store import MemoryStore
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hushstream.topics.frames as frames
+from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
+from hushstream.agents.state.layout import RUN
+from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Part, empty_part, merge
 from hushstream.mechanisms.keys import Keys
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 KEY = st.binary(max_size=2)
 PLACE = (-2, 3)
@@ -37,14 +39,14 @@ def test_ranges_add_up_to_the_whole(listed, limit, reload, frame_bytes):
     before = frames.LIMIT
     frames.LIMIT = frame_bytes  # several chunks in a run
     try:
-        store, runs = MemoryStore(), Runs()
+        store, runs = MemoryStore(), SortedRuns()
         for numbers in listed:
             store.write(runs.add(PLACE, part(numbers)))
         store.write(runs.add((0, 1), part({b"other": 5})))
     finally:
         frames.LIMIT = before
     if reload:
-        runs = Runs.load(store)
+        runs = SortedRuns.load(store)
     expected: dict[bytes, int] = {}
     for numbers in listed:
         for key, number in numbers.items():
@@ -70,16 +72,16 @@ def test_ranges_add_up_to_the_whole(listed, limit, reload, frame_bytes):
 
 
 def test_numbers_of_runs_go_on_after_a_restart():
-    store, runs = MemoryStore(), Runs()
+    store, runs = MemoryStore(), SortedRuns()
     store.write(runs.add(PLACE, part({b"a": 1})))
-    again = Runs.load(store)
+    again = SortedRuns.load(store)
     store.write(again.add(PLACE, part({b"a": 2})))
     assert totals(again.parts(store, PLACE)) == {b"a": 3}
     assert len(list(store.scan(RUN, b"g"))) == 2
 
 
 def test_a_run_that_has_disappeared_stops_the_stage():
-    runs = Runs()
+    runs = SortedRuns()
     runs.add(PLACE, part({b"a": 1}))
     with pytest.raises(EngineError, match="delete the data folder"):
         runs.parts(MemoryStore(), PLACE)

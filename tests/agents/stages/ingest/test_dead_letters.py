@@ -9,7 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hushstream.agents.offline.engine import Engine
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.ingest.dead_letters import (
     ROOM,
     copy,
@@ -23,8 +26,6 @@ from hushstream.errors import EngineError
 from hushstream.mechanisms.noise import derive
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Marker
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ....support import NAMES as TOPICS
 from ....support import ORIGIN, SECRET, deployment, event, start, trigger
@@ -98,7 +99,7 @@ def dead_hashes(secret: bytes) -> list[Any]:
     p = made.pipelines[0]
     log = [Raw(0, 9, b"k", b"{bad"), event(1, "u", "p", ORIGIN - 1), Raw(2, 9, b"k", b"{bad")]
     clock = [start(p), trigger(p, 1, [3])]
-    run = Engine(made, TOPICS, secret, {("events", 0): log}, list(enumerate(clock)))
+    run = OfflineEngine(made, TOPICS, secret, {("events", 0): log}, list(enumerate(clock)))
     run.run()
     return [o.value for topic in ("hush.p.dlq", "hush.p.late") for o in run.outs[topic]]
 

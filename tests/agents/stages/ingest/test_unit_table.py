@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from hushstream.agents.stages.ingest.unit_table import UnitTable, crc32, encode_unit, murmur2
-from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st
+
+from hushstream.agents.stages.ingest.unit_digests import UnitDigests, crc32, encode_unit, murmur2
+from hushstream.mechanisms.keys import Keys
 
 KEY = b"k" * 32
 UNIT = (
@@ -24,7 +25,7 @@ def digest(unit: object) -> bytes:
 
 @given(st.lists(st.lists(UNIT | st.none(), max_size=12), max_size=6), st.integers(1, 9))
 def test_each_unit_has_its_own_digest_and_home_whatever_was_forgotten(lists, most):
-    table = UnitTable(KEY, "murmur2", 3, 1, most)
+    table = UnitDigests(KEY, "murmur2", 3, 1, most)
     for units in lists:
         digests, stray = table.look(units)
         assert [row.tobytes() for row in digests] == [digest(unit) for unit in units]
@@ -33,15 +34,15 @@ def test_each_unit_has_its_own_digest_and_home_whatever_was_forgotten(lists, mos
 
 
 def test_without_a_declared_partitioner_a_unit_may_be_anywhere():
-    _, stray = UnitTable(KEY, "none", 3, 1).look(["a", "b", "c", 4])
+    _, stray = UnitDigests(KEY, "none", 3, 1).look(["a", "b", "c", 4])
     assert stray.dtype == bool and not stray.any()
 
 
 def test_a_stray_is_a_stray_again_the_next_time():
     home = int(crc32(Keys.of([b"a"]))[0] % 2)
-    table = UnitTable(KEY, "crc32", 2, 1 - home)
+    table = UnitDigests(KEY, "crc32", 2, 1 - home)
     assert all(bool(table.look(["a"])[1][0]) for _ in range(3))
-    assert np.array_equal(UnitTable(KEY, "crc32", 2, home).look(["a"])[1], [False])
+    assert np.array_equal(UnitDigests(KEY, "crc32", 2, home).look(["a"])[1], [False])
 
 
 def test_units_are_encoded_injectively():

@@ -7,19 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import Clock
 from hushstream.agents.clock.timeline import Timeline
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.offline.engine import Engine
+from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.offline.simulate import simulate
 from hushstream.agents.stages.ingest.windowing import placed
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import ClockRecord, Request, Skipped, Start, Trigger
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ....support import (
     DAY,
@@ -57,7 +58,7 @@ def test_events_count_where_they_arrive_and_none_is_late_or_in_the_future():
     d = made()
     p = d.pipelines[0]
     clock, _ = clock_log(d, [10 * n for n in range(1, 9)])
-    run = Engine(d, NAMES, SECRET, {("events", 0): log(80)}, list(enumerate(clock)))
+    run = OfflineEngine(d, NAMES, SECRET, {("events", 0): log(80)}, list(enumerate(clock)))
     run.run()
     assert run.counts["p", "seen"] == 80
     assert not run.counts["p", "late"] and not run.counts["p", "future"]
@@ -101,7 +102,7 @@ def test_each_window_has_its_own_charge_and_its_own_bound():
     clock, ledger = clock_log(d, [10 * n for n in range(1, 9)])
     assert sorted(epoch for _, epoch in ledger.charges) == [0, 1]
     raw = {("events", 0): log(80, unit="same")}
-    run = Engine(d, NAMES, SECRET, raw, list(enumerate(clock)))
+    run = OfflineEngine(d, NAMES, SECRET, raw, list(enumerate(clock)))
     run.run()
     assert run.counts["p", "seen"] == 80 and run.counts["p", "accepted"] == 4
 
@@ -110,7 +111,9 @@ def test_windows_that_share_an_epoch_share_the_bound():
     d = made('public_keys = ["x"]\nepoch = "2d"')
     clock, ledger = clock_log(d, [10 * n for n in range(1, 9)])
     assert len(ledger.charges) == 1
-    run = Engine(d, NAMES, SECRET, {("events", 0): log(80, unit="same")}, list(enumerate(clock)))
+    run = OfflineEngine(
+        d, NAMES, SECRET, {("events", 0): log(80, unit="same")}, list(enumerate(clock))
+    )
     run.run()
     # A pair is a key in a window: two records in the first use up all there is.
     assert run.counts["p", "accepted"] == 2
@@ -127,7 +130,7 @@ def test_what_is_released_depends_on_places_in_the_log_alone(steps, seed):
     found = []
     for times in (np.full(cuts[-1], ORIGIN), rng.choice(np.array(TIMES), cuts[-1])):
         raw = [event(n, f"u{n % 50}", "x", int(t)) for n, t in enumerate(times)]
-        run = Engine(d, NAMES, SECRET, {("events", 0): raw}, list(enumerate(clock)))
+        run = OfflineEngine(d, NAMES, SECRET, {("events", 0): raw}, list(enumerate(clock)))
         run.run()
         found.append([(o.key, o.value) for o in run.outs["hush.p.releases.v1"]])
     assert found[0] == found[1] and len(found[0]) == 16

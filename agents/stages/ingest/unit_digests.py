@@ -15,7 +15,7 @@ from ....mechanisms.keys import Keys
 KNOWN = 150_000  # units whose digest is remembered by one shard
 
 
-class UnitTable(dict[Any, int]):
+class UnitDigests(dict[Any, int]):
     """Numbers of the units that a shard met lately; a cache of bounded size, not state.
 
     Args:

@@ -17,8 +17,9 @@ from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
 from ..kafka.clients import read_to_end
-from ..stages.aggregate.key_rows import derived
-from ..state.store import MARKER, POSITION, Changes, RocksStore, discard
+from ..state.layout import MARKER, POSITION, index_entries
+from ..state.rocks import RocksStore, discard
+from ..state.store import Changes
 from .metrics import OperatorMetrics
 
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
@@ -138,7 +139,7 @@ def _apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
     changes: Changes = {}
     for record in records:
         changes[record.key] = record.value
-        changes.update(derived(record.key, record.value))
+        changes.update(index_entries(record.key, record.value))
     if records:
         changes[POSITION] = _position(position)
         store.write(changes)

@@ -1,21 +1,34 @@
-"""The stages in memory: same logs, same bytes, whatever the sharding and the cuts of steps."""
+"""The stages in memory: same logs, same bytes, whatever the sharding and the cuts of steps.
+
+Covers: agents/stages/step.py
+Covers: agents/stages/ingest/stage.py
+Covers: agents/stages/ingest/slicer.py
+Covers: agents/stages/bound/stage.py
+Covers: agents/stages/bound/bounder.py
+Covers: agents/stages/aggregate/stage.py
+Covers: agents/stages/aggregate/computation.py
+Covers: agents/stages/aggregate/partial_sums.py
+Covers: topics/events/frames.py
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 
-import hushstream.agents.stages.aggregate.stage as aggregate
-import hushstream.agents.stages.gates as stages
 import numpy as np
 import pytest
-from hushstream.agents.stages.ingest.unit_table import crc32, murmur2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hushstream.agents.stages.topology as topology
+from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.events.frames import encode as encode_frame
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hushstream.topics.frames import Cells
 
 from ...support import (
     DAY,
@@ -30,6 +43,8 @@ from ...support import (
     start,
     trigger,
 )
+
+STAGES = "hushstream.agents.stages"
 
 
 def workload(n: int, seed: int, spread: int = DAY) -> list[tuple[str, str, int]]:
@@ -94,18 +109,18 @@ def test_direct_and_repartitioned_streams_release_the_same_values():
 @pytest.mark.parametrize("size", [7, 333])
 def test_the_size_of_steps_changes_nothing(monkeypatch, size):
     whole = released(run(BASE))
-    monkeypatch.setattr(stages.IngestShard.__init__, "__defaults__", (size,))
-    monkeypatch.setattr(stages, "FRAMES", 3)
+    monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", size)
+    monkeypatch.setattr(f"{STAGES}.bound.stage.FRAMES", 3)
     assert released(run(BASE)) == whole
 
 
 @pytest.mark.parametrize("chunk,spill", [(2, 1), (3, 5), (100, 2)])
 def test_spilling_and_releasing_in_chunks_change_nothing(monkeypatch, chunk, spill):
     whole = released(run(BASE))
-    monkeypatch.setattr(aggregate, "CHUNK", chunk)
-    monkeypatch.setattr(aggregate, "SPILL", spill)
-    monkeypatch.setattr(stages, "FRAMES", 2)
-    monkeypatch.setattr(stages.IngestShard.__init__, "__defaults__", (200,))
+    monkeypatch.setattr(f"{STAGES}.aggregate.computation.CHUNK", chunk)
+    monkeypatch.setattr(f"{STAGES}.aggregate.partial_sums.SPILL", spill)
+    monkeypatch.setattr(f"{STAGES}.bound.stage.FRAMES", 2)
+    monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 200)
     assert released(run(BASE)) == whole
 
 
@@ -272,19 +287,18 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
         log.append(event(len(log), "only", page))
     total: dict[bytes, int] = defaultdict(int)
 
-    class Spy(aggregate.Aggregate):
+    class Spy(AggregateStage):
         def _take(self, frame, marker):
-            if isinstance(frame, aggregate.Cells):
+            if isinstance(frame, Cells):
                 for key, count in zip(frame.part.key, frame.part.sums[:, 0].tolist(), strict=True):
                     total[key] += count
             return super()._take(frame, marker)
 
-    original = stages.Aggregate
-    stages.Aggregate = Spy
+    topology.AggregateStage = Spy
     try:
         engine(made, logs, [start(p), trigger(p, 1, [len(log) for log in logs])])
     finally:
-        stages.Aggregate = original
+        topology.AggregateStage = AggregateStage
     assert 0 < sum(m * m for m in total.values()) <= 4
 
 

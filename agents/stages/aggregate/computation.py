@@ -1,0 +1,122 @@
+"""A release computed from closed state: which rows it reads, the mechanism, the rows it changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....mechanisms.contract import Closed, Part, Releases
+from ....mechanisms.keys import Keys
+from ....mechanisms.noise import KeyedNoise
+from ....topics.names import Names
+from ....topics.records import Trigger
+from ...deployment.model import Pipeline
+from ...state.store import Reader
+from ..feedback import changed_statuses
+from ..step import Step
+from .due_keys import DueKeys
+from .key_rows import KeyRows, due_entries, due_keys
+from .partial_sums import PartialSums
+
+CHUNK = 50_000  # keys read in one step
+_EVERY = 1 << 62
+SHARED = b""  # the row that belongs to a whole shard
+
+
+class Chosen(NamedTuple):
+    """What one computation reads.
+
+    Attributes:
+        keys: of the rows, in canonical order.
+        part: exact sums of the micro-batch for some of them.
+        end: the last key of this chunk; None: everything has been read.
+    """
+
+    keys: Keys
+    part: Part
+    end: bytes | None = None
+
+
+class Computation:
+    """The mechanism of one pipeline at one aggregate shard.
+
+    Args:
+        pipeline: whose mechanism.
+        partition: of the cells topic.
+        names: of the topic that released keys are fed back to.
+        secret: the noise key.
+    """
+
+    def __init__(self, pipeline: Pipeline, partition: int, names: Names, secret: bytes) -> None:
+        self._pipeline = pipeline
+        self._partition = partition
+        self._names = names
+        self._secret = secret
+        self._mechanism = pipeline.mechanism
+        # Where rows depend on each other, a part of them under the noise of the whole would be
+        # another content: only a release that is row by row may be computed in chunks.
+        self._indivisible = self._mechanism.load == "all" or self._mechanism.routing == "single"
+        self._rows = KeyRows(pipeline.mechanism)
+        self._due = DueKeys(pipeline, partition)
+
+    def whole(self, reader: Reader, trigger: Trigger, sums: PartialSums) -> Chosen | None:
+        """Everything that a release reads; None if it is too much for one step."""
+        place = (trigger.window, trigger.index)
+        if not (sums.small(place, CHUNK) or self._indivisible):
+            return None
+        part = sums.whole(reader, place)
+        most = _EVERY if self._indivisible else CHUNK
+        keys = self._due.keys(reader, trigger, part.key, most)
+        if keys is None:
+            return None
+        return Chosen(keys, part._replace(totals=sums.totals(trigger.ordinal)))
+
+    def chunk(
+        self, reader: Reader, trigger: Trigger, begun: bytes | None, sums: PartialSums
+    ) -> Chosen:
+        """The next chunk of a large micro-batch, in key order after ``begun``."""
+        place = (trigger.window, trigger.index)
+        due = self._due.due(reader, trigger, begun, CHUNK)
+        seeds = self._due.seeds(trigger, begun)
+        ends = [sums.end(place, begun, CHUNK)]
+        ends += [source[CHUNK - 1] for source in (due, seeds) if len(source) > CHUNK]
+        end = min((e for e in ends if e is not None), default=None)
+        part = sums.chunk(reader, place, begun, end)
+        keys = {k for k in (*due, *seeds) if end is None or k <= end} | set(part.key.tolist())
+        totals = sums.totals(trigger.ordinal)
+        if begun is not None and len(totals):
+            # Every chunk reads the shared row; the first one has added the totals to it. Another
+            # content under the same noise labels would let their difference be read off.
+            keys.add(SHARED)
+            totals = np.zeros_like(totals)
+        return Chosen(Keys.of(sorted(keys)), part._replace(totals=totals), end)
+
+    def run(self, reader: Reader, trigger: Trigger, chosen: Chosen, step: Step) -> Releases:
+        """Run the mechanism on closed state; changed rows and feedback go into the step."""
+        rows = self._rows.load(reader, trigger.window, chosen.keys)
+        rows, seeded = self._due.seeded(trigger, rows)
+        self._rows.store(trigger.window, seeded, step)
+        live = self._due.live(trigger, rows, chosen.part)
+        closed = Closed(live, chosen.part, trigger.index)
+        changed, releases = self._mechanism.release(closed, self._noise(trigger))
+        self._rows.store(trigger.window, changed, step)
+        if self._mechanism.feedback:
+            topic, shard = self._names.selected(self._pipeline.name), self._partition
+            step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
+        passed = due_keys(reader, trigger.window, trigger.index, None, 10 * CHUNK)
+        gone = set(chosen.keys.tolist())
+        step.local |= due_entries(trigger.window, trigger.index, [k for k in passed if k in gone])
+        return releases
+
+    def _noise(self, trigger: Trigger) -> KeyedNoise:
+        """The noise of one release: bound to the charge that paid for it."""
+        pipeline = self._pipeline
+        return KeyedNoise(
+            self._secret,
+            charge=bytes.fromhex(trigger.charge),
+            mechanism=pipeline.config["mechanism"]["kind"],
+            config=pipeline.config_hash.encode(),
+            pipeline=pipeline.name,
+            window=str(trigger.window),
+        )

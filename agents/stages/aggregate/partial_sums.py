@@ -1,0 +1,113 @@
+"""Exact sums of micro-batches that are still open: in memory, spilled as sorted runs as they grow.
+
+Partial sums are linear, so they are kept as they came and merged only when their micro-batch is
+closed. The cells log is their durable copy until then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from ....mechanisms.contract import I64, Mechanism, Part, empty_part, merge
+from ...state.layout import TOTAL, trigger_of, trigger_total
+from ...state.store import Changes, Reader, scan_prefix
+from .sorted_runs import Place, SortedRuns
+
+SPILL = 400_000  # rows of partial sums held in memory
+
+
+class PartialSums:
+    """What one aggregate shard has been sent and has not released yet.
+
+    Args:
+        mechanism: says how many columns and totals a sum has.
+    """
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self._mechanism = mechanism
+        self._buffer: dict[Place, list[Part]] = defaultdict(list)
+        self._rows = 0
+        self._totals: dict[int, I64] = {}
+        self._runs = SortedRuns()
+
+    def open(self, reader: Reader) -> None:
+        """Take up what is stored; what was only in memory comes again from the log."""
+        self._runs = SortedRuns.load(reader)
+        self._buffer.clear()
+        self._rows = 0
+        self._totals = {
+            trigger_of(key): np.frombuffer(value, np.int64)
+            for key, value in scan_prefix(reader, TOTAL)
+        }
+
+    def add(self, place: Place, part: Part) -> None:
+        """Take one frame's sums."""
+        self._buffer[place].append(part)
+        self._rows += len(part.key)
+
+    def add_totals(self, ordinal: int, totals: I64) -> None:
+        """Take what a barrier brings of one trigger's totals."""
+        if len(totals):
+            self._totals[ordinal] = self._totals.get(ordinal, np.zeros_like(totals)) + totals
+
+    @property
+    def full(self) -> bool:
+        """Whether more is in memory than should be."""
+        return self._rows > SPILL
+
+    def spill(self, rows: Changes, leave: Place | None = None) -> None:
+        """Put everything that is in memory into ``rows``, but for one micro-batch."""
+        for place in [p for p in self._buffer if p != leave]:
+            rows.update(self._runs.add(place, merge(self._buffer.pop(place))))
+        self._recount()
+        for ordinal, totals in self._totals.items():
+            rows[trigger_total(ordinal)] = totals.tobytes()
+
+    def small(self, place: Place, most: int) -> bool:
+        """Whether a micro-batch is in memory as a whole, in at most so many rows."""
+        held = sum(len(p.key) for p in self._buffer.get(place, ()))
+        return held <= most and not self._runs.rows(place)
+
+    def whole(self, reader: Reader, place: Place) -> Part:
+        """All sums of a micro-batch, merged; its totals are still 0."""
+        parts = [*self._buffer.get(place, ()), *self._runs.parts(reader, place)]
+        return merge([self._empty, *parts])
+
+    def chunk(self, reader: Reader, place: Place, begun: bytes | None, end: bytes | None) -> Part:
+        """Spilled sums of the keys in (begun, end], merged; their totals are still 0."""
+        return merge([self._empty, *self._runs.range(reader, place, begun, end)])
+
+    def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
+        """The last key of about ``limit`` spilled rows after ``begun``; None: there are no more."""
+        return self._runs.end(place, begun, limit)
+
+    def totals(self, ordinal: int) -> I64:
+        """The totals of one trigger."""
+        return self._totals.get(ordinal, np.zeros(self._mechanism.totals, np.int64))
+
+    def drop(self, place: Place, ordinal: int, rows: Changes) -> None:
+        """The end of a micro-batch: all of it is in key rows now."""
+        rows.update(self._runs.drop(place))
+        self._buffer.pop(place, None)
+        self._recount()
+        if self._totals.pop(ordinal, None) is not None:
+            rows[trigger_total(ordinal)] = None
+
+    def forget(self, floor: int, rows: Changes) -> int:
+        """Delete what is left of windows before ``floor``; how many micro-batches were stored."""
+        places = self._runs.below(floor)
+        for place in places:
+            rows.update(self._runs.drop(place))
+        for place in [p for p in self._buffer if p[0] < floor]:
+            del self._buffer[place]
+        self._recount()
+        return len(places)
+
+    @property
+    def _empty(self) -> Part:
+        return empty_part(self._mechanism.columns, self._mechanism.totals)
+
+    def _recount(self) -> None:
+        self._rows = sum(len(p.key) for parts in self._buffer.values() for p in parts)

@@ -1,0 +1,120 @@
+"""Apply each unit's contribution bound, and send exact partial sums by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....mechanisms.contract import Batch, Part
+from ....topics.frames import Barrier, Slice, encode_barrier, encode_cells, take_part
+from ....topics.names import Names
+from ....topics.records import Trigger
+from ...deployment.model import Pipeline
+from ...state.layout import below, bound_total, sortable, totals_of, units_of
+from ...state.store import Changes, Overlay, Reader
+from ..feedback import Statuses
+from ..routing import route
+from ..step import Out, Step
+from .codec import UnitCodec, distinct
+
+
+class Bounder:
+    """Applies the bound of one pipeline at one shard; pure given its reader and statuses.
+
+    Args:
+        pipeline: whose bound.
+        names: of the topics that partial sums go to.
+        origin: number of this shard among those that send to the same cells topic.
+        statuses: what was released of each key, for mechanisms that adapt to it.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, names: Names, origin: int, statuses: Statuses | None
+    ) -> None:
+        self.pipeline = pipeline
+        self._names = names
+        self._origin = origin
+        self._statuses = statuses
+        self._codec = UnitCodec(pipeline.mechanism)
+        self._prefix = units_of(pipeline.number)
+        self._cells = names.cells(pipeline.name)
+        # There a record is in one sum of every level.
+        self._counted = pipeline.config["mechanism"]["kind"] != "privhp"
+
+    def absorb(self, reader: Reader, events: Iterable[Slice], step: Step) -> None:
+        """Bound a run of slices in log order; frames and rows go into ``step``."""
+        for one in events:
+            part = self._absorb(reader, one, step.rows)
+            self._send(one.window, one.batch, part, step)
+            step.counts[self.pipeline.name, "seen"] += len(one.unit)
+            if self._counted:
+                step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
+
+    def _absorb(self, reader: Reader, one: Slice, changes: Changes) -> Part:
+        epoch = sortable(self.pipeline.windows.epoch(one.window))
+        keys, unit = distinct(one.unit, self._prefix + epoch)
+        units = self._codec.decode(Overlay(reader, changes).get_many(keys))
+        batch = Batch(
+            one.keys,
+            one.key,
+            unit,
+            one.value,
+            one.sign,
+            self._status(one),
+            self.pipeline.windows.ordinal(one.window),
+        )
+        units, part = self.pipeline.mechanism.absorb(units, batch)
+        changes.update(zip(keys, self._codec.encode(units), strict=True))
+        if self.pipeline.mechanism.totals:
+            self._count(reader, one, part, changes)
+        return part
+
+    def _status(self, one: Slice) -> NDArray[np.int32]:
+        if not self.pipeline.mechanism.feedback or self._statuses is None:
+            return np.zeros(len(one.keys), np.int32)
+        as_of = one.batch - 1 - self.pipeline.delay
+        return self._statuses(self.pipeline.name, one.window, one.keys, as_of)
+
+    def _count(self, reader: Reader, one: Slice, part: Part, changes: Changes) -> None:
+        row = bound_total(self.pipeline.number, one.window, one.batch)
+        (stored,) = Overlay(reader, changes).get_many([row])
+        before = np.frombuffer(stored, np.int64) if stored else np.zeros_like(part.totals)
+        changes[row] = (before + part.totals).tobytes()
+
+    def _send(self, window: int, batch: int, part: Part, step: Step) -> None:
+        part = part._replace(totals=np.zeros_like(part.totals))  # they ride on the barrier
+        home = route(part.key, self.pipeline.cells_partitions)
+        for partition in np.unique(home).tolist():
+            mine = take_part(part, np.flatnonzero(home == partition))
+            for frame in encode_cells(self._origin, window, batch, mine):
+                step.out.append(Out(self._cells, partition, None, frame))
+
+    def barrier(self, reader: Reader, trigger: Trigger, step: Step) -> None:
+        """Tell every aggregate shard that this micro-batch is complete here."""
+        totals = np.zeros(self.pipeline.mechanism.totals, np.int64)
+        row = bound_total(self.pipeline.number, trigger.window, trigger.index)
+        (stored,) = Overlay(reader, step.rows).get_many([row])
+        if stored:
+            totals = np.frombuffer(stored, np.int64)
+            step.rows[row] = None
+        frame = encode_barrier(Barrier(self._origin, trigger, totals))
+        for partition in range(self.pipeline.cells_partitions):
+            step.out.append(Out(self._cells, partition, None, frame))
+
+    def forget(self, reader: Reader, floor: int, step: Step, limit: int) -> bool:
+        """Delete up to ``limit`` unit rows of epochs before window ``floor``; True if any."""
+        number = self.pipeline.number
+        ranges = [
+            below(units_of(number), self.pipeline.windows.epoch(floor)),
+            below(totals_of(number), floor),  # left by windows that were refused
+        ]
+        found = 0
+        for begin, end in ranges:
+            for key, _ in islice(reader.scan(begin, end), limit - found):
+                step.rows.setdefault(key, None)
+                found += 1
+        step.more = step.more or found == limit
+        return found > 0

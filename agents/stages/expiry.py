@@ -1,0 +1,87 @@
+"""The end of a window at a stage: what still comes for it is dropped, and its rows are deleted.
+
+Written once for all three stages. A stage says how its own rows are deleted; when they may be, and
+how many at a time, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...topics.records import Marker
+from ..clock.timeline import Over
+from ..state.store import Reader
+from .step import Step
+
+GARBAGE = 2_000  # expired rows deleted in one step
+_IDLE = 10  # times as many in a step that does nothing else
+
+Delete = Callable[[Reader, int, Step, int], bool]
+"""Put deletions of up to a number of rows of windows below another into a step; True if any."""
+
+
+class Expiry:
+    """Windows of one pipeline that are over at one stage.
+
+    A window is over when it has been released to the end, or when the clock has refused it. The
+    former must follow from what is *committed*: were a row deleted for a step that is then
+    repeated, its unit would get a second bound.
+
+    Args:
+        delete: how the stage deletes rows.
+
+    Attributes:
+        floor: every window below it is over; None: nothing is known yet.
+    """
+
+    def __init__(self, delete: Delete) -> None:
+        self._delete = delete
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Forget which windows are over: the step that said so may not have been committed."""
+        self.floor: int | None = None
+        self._seen: tuple[int, int] | None = None
+        self._left = False  # rows may be left below the floor
+        self._moved = False  # the floor has moved in the step that is being computed
+
+    def past(self, window: int) -> bool:
+        """Whether a window is over: what was on its way when it was refused is dropped."""
+        return self.floor is not None and window < self.floor
+
+    def advance(self, floor: int) -> None:
+        """Say that windows below ``floor`` are over."""
+        if floor != self.floor:
+            self.floor = floor
+            self._left = self._moved = True
+
+    def consult(self, over: Over, marker: Marker, pipeline: str) -> None:
+        """Before a step: see what marker and clock say.
+
+        A refused window is over at once, wherever this stage stands: nothing of it will ever be
+        released.
+        """
+        closed = marker.closed.get(pipeline, 0)
+        if (closed, over.version) == self._seen:
+            return
+        self._seen = closed, over.version
+        floor = over.floor(closed, self.floor)
+        if floor is not None:
+            self.advance(floor)
+
+    def sweep(self, reader: Reader, step: Step, limit: int | None = None) -> bool:
+        """Delete up to ``limit`` rows with a step; True if there were any."""
+        if not self._left or self.floor is None:
+            return False
+        found = self._delete(reader, self.floor, step, GARBAGE if limit is None else limit)
+        # The step that ends a window may write rows of it: look again once it is committed.
+        self._left, self._moved = found or self._moved, False
+        return found
+
+    def swept(self, reader: Reader, marker: Marker, step: Step | None) -> Step | None:
+        """A step with some deletions; they make a step of their own if there is nothing else."""
+        if step is not None:
+            self.sweep(reader, step)
+            return step
+        alone = Step(marker)
+        return alone if self.sweep(reader, alone, _IDLE * GARBAGE) else None

@@ -1,0 +1,285 @@
+"""Raw records and the clock log to slices of micro-batches, or straight to their bounds.
+
+A record may be used only once a clock entry has passed it; the first entry that does decides
+its micro-batch, and that entry's time decides what is in the far future. Never the wall clock
+of this process: the same two logs always give the same slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import EngineError
+from ....mechanisms.contract import I64, compact
+from ....mechanisms.noise import derive
+from ....topics.events.decode import Bad, Decoded, Raw, View
+from ....topics.frames import Barrier, Slice, encode_barrier, encode_events
+from ....topics.names import Names
+from ....topics.records import ClockRecord, Marker, Skipped, Start, Trigger
+from ...clock.timeline import Timeline, advance
+from ...deployment.model import Input, Pipeline
+from ...state.store import Reader
+from ..bound.bounder import Bounder
+from ..expiry import Expiry
+from ..feedback import Statuses
+from ..routing import route_units
+from ..step import Out, Step
+from .dead_letters import dead_letters, late_records
+from .unit_digests import UnitDigests
+from .windowing import by_window, placed
+
+_OFFSET = attrgetter("offset")
+Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
+
+
+class Segment(NamedTuple):
+    """Records [low, high) of a list and what the clock said of them, then one clock record."""
+
+    low: int
+    high: int
+    then: ClockRecord | None
+
+
+class Slicer:
+    """Cuts one raw partition into slices of windows and micro-batches, as the clock log says.
+
+    Its only state is the marker, and the unit rows of direct pipelines.
+
+    Args:
+        source: the input; each record is decoded once for all of its pipelines.
+        partition: of the raw topic.
+        names: of the topics that slices or partial sums go to.
+        unit_key: 32 secret bytes, for digests of units.
+        statuses: what was released of each key, for direct pipelines that adapt to it.
+    """
+
+    def __init__(
+        self,
+        source: Input,
+        partition: int,
+        names: Names,
+        unit_key: bytes,
+        statuses: Statuses | None = None,
+    ) -> None:
+        self.source = source
+        self.partition = partition
+        self._names = names
+        self._dead_key = derive(unit_key, "dead letters")
+        self._decoder = source.decoder
+        self._bounds = {
+            p.name: Bounder(p, names, partition, statuses) for p in source.pipelines if p.direct
+        }
+        self._expiry = {name: Expiry(bound.forget) for name, bound in self._bounds.items()}
+        self._units = UnitDigests(unit_key, source.partitioner, source.partitions, partition)
+
+    def step(
+        self,
+        reader: Reader,
+        marker: Marker,
+        timelines: dict[str, Timeline],
+        records: Sequence[Raw],
+        fetched: int,
+        entries: Sequence[Entry],
+    ) -> Step:
+        """Use what the clock allows.
+
+        Args:
+            timelines: as of ``marker.clock``; advanced in place with the entries handled.
+            records: those at or above ``marker.applied``, in order.
+            fetched: offset before which ``records`` is complete.
+            entries: clock log from ``marker.clock`` on.
+        """
+        segments, times, applied, clock = self._plan(marker, records, fetched, entries)
+        used = segments[-1].high if segments else 0
+        last = max((getattr(e, "time", 0) for place, e in entries if place < clock), default=0)
+        step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
+        step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
+        decoded = self._decoder.decode(records[:used]) if used else None
+        if decoded is not None:
+            digests, stray = self._units.look(decoded.unit)
+            decoded = self._reject(records, decoded, stray, step)
+        for segment in segments:
+            if decoded is not None and segment.high > segment.low:
+                self._use(reader, timelines, records, decoded, digests, times, segment, step)
+            if segment.then is not None:
+                self._handle(reader, timelines, segment.then, step)
+        return step
+
+    def _plan(
+        self, marker: Marker, records: Sequence[Raw], fetched: int, entries: Sequence[Entry]
+    ) -> tuple[list[Segment], I64, int, int]:
+        """Cut the list at clock records that change a timeline; beats only set times."""
+        offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
+        times = np.zeros(len(records), np.int64)
+        segments: list[Segment] = []
+        low, row, applied, clock = 0, 0, marker.applied, marker.clock
+        mine = {p.name for p in self.source.pipelines}
+        for place, record in entries:
+            allowed = self._allowed(record, applied)
+            take = min(allowed, fetched)
+            end = int(np.searchsorted(offsets, take))
+            times[row:end] = getattr(record, "time", 0)
+            row, applied = end, max(applied, take)
+            if allowed > fetched:
+                break
+            clock = place + 1
+            if getattr(record, "pipeline", None) in mine:
+                segments.append(Segment(low, row, record))
+                low = row
+        if row > low:
+            segments.append(Segment(low, row, None))
+        return segments, times, applied, clock
+
+    def _allowed(self, record: ClockRecord, applied: int) -> int:
+        if isinstance(record, Start | Skipped):
+            return applied  # no offsets of its own: it stands between two beats
+        ends = record.offsets.get(self.source.topic)
+        return applied if ends is None else ends[self.partition]
+
+    def _handle(
+        self, reader: Reader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
+    ) -> None:
+        advance(timelines, record)
+        if isinstance(record, Skipped) or (isinstance(record, Trigger) and record.final):
+            name = record.pipeline
+            if name in self._expiry:
+                self._expiry[name].advance(timelines[name].floor)
+        if isinstance(record, Trigger):
+            self._barrier(reader, record, step)
+
+    def _barrier(self, reader: Reader, record: Trigger, step: Step) -> None:
+        """Tell the next stage that everything of a micro-batch has been sent."""
+        pipeline = next(p for p in self.source.pipelines if p.name == record.pipeline)
+        if pipeline.config_hash != record.config_hash:
+            raise EngineError(
+                f"pipeline {pipeline.name!r}: the clock charged another configuration; "
+                "run the configuration that the ledger holds"
+            )
+        if pipeline.direct:
+            self._bounds[pipeline.name].barrier(reader, record, step)
+            return
+        frame = encode_barrier(Barrier(self.partition, record, np.zeros(0, np.int64)))
+        topic = self._names.units(pipeline.name)
+        step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
+
+    def reopen(self) -> None:
+        """Forget which epochs are over, until the clock log says so again."""
+        for expiry in self._expiry.values():
+            expiry.reopen()
+
+    def sweep(self, reader: Reader, step: Step) -> None:
+        """Delete some unit rows of epochs that are over with a step."""
+        for expiry in self._expiry.values():
+            expiry.sweep(reader, step)
+
+    def _use(
+        self,
+        reader: Reader,
+        timelines: dict[str, Timeline],
+        records: Sequence[Raw],
+        decoded: Decoded,
+        digests: NDArray[np.uint8],
+        times: I64,
+        segment: Segment,
+        step: Step,
+    ) -> None:
+        for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
+            low, high = np.searchsorted(view.rows, (segment.low, segment.high))
+            if low == high:
+                continue
+            rows = np.arange(low, high)
+            slices, late, future = self._slices(
+                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests
+            )
+            self._leave(pipeline, records, late, future, step)
+            if pipeline.direct:
+                self._bounds[pipeline.name].absorb(reader, slices, step)
+            else:
+                self._forward(pipeline, slices, step)
+
+    def _slices(
+        self,
+        pipeline: Pipeline,
+        timeline: Timeline,
+        view: View,
+        rows: NDArray[np.intp],
+        time: I64,
+        beat: I64,
+        digests: NDArray[np.uint8],
+    ) -> tuple[list[Slice], NDArray[np.intp], NDArray[np.intp]]:
+        """Group the view's rows by window; return late and far-future record rows too."""
+        at = view.rows[rows]
+        windows, future = placed(pipeline, timeline, time[at], beat[at])
+        late = np.zeros(len(at), bool)
+        slices = []
+        for here in by_window(pipeline, windows, digests[at], ~future):
+            window = int(windows[here[0]])
+            batch = timeline.batch(window)
+            if batch == 0:
+                late[here] = True
+                continue
+            used, key = compact(view.key[rows[here]], len(view.keys))
+            slices.append(
+                Slice(
+                    window,
+                    batch,
+                    digests[at[here]],
+                    view.keys.take(used) if len(used) < len(view.keys) else view.keys,
+                    key,
+                    view.value[rows[here]],
+                    view.sign[rows[here]],
+                )
+            )
+        return slices, at[late], at[future]
+
+    def _forward(self, pipeline: Pipeline, slices: list[Slice], step: Step) -> None:
+        topic = self._names.units(pipeline.name)
+        for one in slices:
+            step.counts[pipeline.name, "routed"] += len(one.unit)
+            home = route_units(one.unit, pipeline.units_partitions)
+            for partition in np.unique(home).tolist():
+                mine = one.part(np.flatnonzero(home == partition))
+                for frame in encode_events(self.partition, mine):
+                    step.out.append(Out(topic, partition, None, frame))
+
+    def _reject(
+        self, records: Sequence[Raw], decoded: Decoded, stray: NDArray[np.bool_], step: Step
+    ) -> Decoded:
+        rows = np.flatnonzero(stray).tolist()
+        wrong = {row: "wrong_partition" for row in rows if row not in decoded.bad}
+        for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
+            bad = decoded.bad | view.bad | wrong
+            if bad:
+                place = (self.source.topic, self.partition)
+                dead_letters(pipeline, place, records, bad, step, self._dead_key)
+        return _without(decoded, wrong) if wrong else decoded
+
+    def _leave(
+        self,
+        pipeline: Pipeline,
+        records: Sequence[Raw],
+        late: NDArray[np.intp],
+        future: NDArray[np.intp],
+        step: Step,
+    ) -> None:
+        for rows, outcome in ((late, "late"), (future, "future")):
+            step.counts[pipeline.name, outcome] += len(rows)
+            if pipeline.late_topic and len(rows):
+                place = (self.source.topic, self.partition)
+                kept = [records[r] for r in rows]
+                late_records(pipeline, place, kept, outcome, step, self._dead_key)
+
+
+def _without(decoded: Decoded, wrong: Bad) -> Decoded:
+    """The same records without some rows."""
+    views = []
+    for view in decoded.views:
+        keep = np.flatnonzero(~np.isin(view.rows, list(wrong)))
+        columns = {name: getattr(view, name)[keep] for name in ("rows", "key", "value", "sign")}
+        views.append(view._replace(**columns))
+    return decoded._replace(views=tuple(views))

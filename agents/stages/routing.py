@@ -1,0 +1,36 @@
+"""Where a key or a unit belongs: hashes that every worker, restart and replay computes alike."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.contract import pair_hash
+from ...mechanisms.keys import Keys
+
+
+def route(keys: Keys, partitions: int) -> NDArray[np.intp]:
+    """The cells partition of each key: a stable public hash.
+
+    Args:
+        keys: k of them.
+        partitions: of the topic.
+
+    Returns:
+        (k,) partitions.
+    """
+    return (pair_hash(keys, 0) % np.uint32(partitions)).astype(np.intp)
+
+
+def route_units(digests: NDArray[np.uint8], partitions: int) -> NDArray[np.intp]:
+    """The units partition of each keyed digest.
+
+    Args:
+        digests: (n, 16), uniform: the first four bytes decide.
+        partitions: of the topic.
+
+    Returns:
+        (n,) partitions.
+    """
+    head = np.ascontiguousarray(digests[:, :4]).view(">u4").reshape(-1)
+    return (head % np.uint32(partitions)).astype(np.intp)

@@ -1,0 +1,141 @@
+"""What runs where: the stages of a deployment, their topics, and how a stage is made.
+
+Worker, replay and simulation build their stages here and nowhere else.
+
+::
+
+    raw ─▶ ingest ─▶ units ─▶ bound ─▶ cells ─▶ aggregate ─▶ releases
+
+A direct pipeline has no units topic: its ingest shards send to the cells topic themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...topics.names import Names
+from ..clock.log import ClockLog
+from ..deployment.model import Deployment, Input, Pipeline
+from .aggregate.stage import AggregateStage
+from .bound.stage import BoundStage
+from .feedback import Feedback, feedback_of
+from .ingest.stage import IngestStage
+from .step import Stage
+
+INGEST, BOUND, AGGREGATE = "ingest", "bound", "aggregate"
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """One stage of an input or of one of its pipelines; it has a shard for each partition.
+
+    Attributes:
+        stage: "ingest", "bound" or "aggregate".
+        source: the input that its events come from.
+        pipeline: None for ingest, which serves all pipelines of its input.
+        topic: what it reads.
+        partitions: of that topic.
+        upstreams: shards that send barriers to each of its shards; 0 for ingest.
+        changelog: the topic of its state, with as many partitions.
+    """
+
+    stage: str
+    source: Input
+    pipeline: Pipeline | None
+    topic: str
+    partitions: int
+    upstreams: int
+    changelog: str
+
+
+class Topology:
+    """All stages of a deployment.
+
+    Attributes:
+        specs: stage by stage, in the order in which an event meets them.
+    """
+
+    def __init__(self, deployment: Deployment, names: Names) -> None:
+        self._names = names
+        self.specs = tuple(_specs(deployment, names))
+        self._by_topic = {spec.topic: spec for spec in self.specs}
+
+    def of(self, topic: str) -> StageSpec:
+        """The stage that reads a topic."""
+        return self._by_topic[topic]
+
+    def topics(self, stage: str) -> list[str]:
+        """What all stages of one kind read."""
+        return [spec.topic for spec in self.specs if spec.stage == stage]
+
+    def transactional_id(self, spec: StageSpec, partition: int) -> str:
+        """The id that fences every other owner of a shard."""
+        return self._names.transactional_id(spec.stage, spec.topic, partition)
+
+
+def _specs(deployment: Deployment, names: Names) -> Iterator[StageSpec]:
+    for source in deployment.inputs:
+        log = names.changelog(INGEST, source.name)
+        yield StageSpec(INGEST, source, None, source.topic, source.partitions, 0, log)
+        for p in source.pipelines:
+            upstreams = source.partitions
+            if not p.direct:
+                topic, log = names.units(p.name), names.changelog(BOUND, p.name)
+                yield StageSpec(BOUND, source, p, topic, p.units_partitions, upstreams, log)
+                upstreams = p.units_partitions
+            topic, log = names.cells(p.name), names.changelog(AGGREGATE, p.name)
+            yield StageSpec(AGGREGATE, source, p, topic, p.cells_partitions, upstreams, log)
+
+
+class StageFactory:
+    """Makes the stages of one process; they share its clock log and its feedback.
+
+    Args:
+        deployment: compiled pipelines.
+        names: of all topics.
+        secret: the root key.
+        clock: the clock log as this process knows it.
+        step_records: raw records of one ingest step; None: the default.
+
+    Attributes:
+        feedback: by pipeline; fed by whoever reads the selected topics.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        names: Names,
+        secret: bytes,
+        clock: ClockLog,
+        step_records: int | None = None,
+    ) -> None:
+        self._names = names
+        self._secret = secret
+        self._clock = clock
+        self._step_records = step_records
+        self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
+
+    def make(self, spec: StageSpec, partition: int) -> Stage:
+        """The stage of one shard."""
+        if spec.pipeline is None:
+            return self.ingest(spec, partition)
+        if spec.stage == BOUND:
+            return BoundStage(
+                spec.pipeline, partition, self._names, spec.upstreams, self._clock, self.feedback
+            )
+        return AggregateStage(
+            spec.pipeline, partition, self._names, self._secret, spec.upstreams, self._clock
+        )
+
+    def ingest(self, spec: StageSpec, partition: int) -> IngestStage:
+        """The ingest stage of one shard, which also says how far it is in the clock log."""
+        return IngestStage(
+            spec.source,
+            partition,
+            self._names,
+            self._secret,
+            self._clock,
+            self.feedback,
+            self._step_records,
+        )

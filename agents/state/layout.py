@@ -1,0 +1,164 @@
+"""Every row that a shard keeps: tags, sortable numbers and fixed-width layouts.
+
+A key begins with the tag of its row. Numbers in keys are big-endian, signed ones shifted
+(`sortable`), so that the byte order of keys is the order of windows, and all windows below some
+number are one range (`below`).
+
+=========  =========  ===========================================  ==========================
+tag        stage      key after the tag                            value
+=========  =========  ===========================================  ==========================
+UNIT       bound      pipeline number, epoch, digest of the unit   what the unit has left
+TOTAL      bound      pipeline number, window, micro-batch         shard-wide totals, int64
+TOTAL      aggregate  ordinal of the trigger                       sum of all barriers' totals
+RUN        aggregate  window, micro-batch, run, chunk              a frame of partial sums
+ROW        aggregate  window, key                                  due trigger, cell
+DUE        aggregate  window, due trigger, key                     empty: a local index
+STATUS     aggregate  window, key                                  public status, int32
+OPEN       aggregate  (none)                                       the release in progress
+HELD       aggregate  key                                          a computed row
+MANIFEST   aggregate  (none)                                       the held release's manifest
+MARKER     all        (none)                                       what has been applied
+POSITION   all        (none)                                       next changelog offset: local
+=========  =========  ===========================================  ==========================
+
+Rows of bound under direct pipelines are kept by the ingest shard that does both. Rows marked
+*local* follow from others: they never travel to the changelog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+UNIT, TOTAL, RUN, ROW, DUE, STATUS = b"u", b"t", b"f", b"r", b"d", b"s"
+OPEN, HELD, MANIFEST = b"o", b"h", b"m"
+MARKER, POSITION = b"\x00marker", b"\x00position"
+
+_HEAD = 1 + 8  # tag and window before a key
+Range = tuple[bytes, bytes]  # start ≤ key < end
+
+
+def sortable(number: int) -> bytes:
+    """A signed integer as eight bytes whose order is the order of the integers."""
+    return (number + (1 << 63)).to_bytes(8, "big")
+
+
+def unsortable(data: bytes) -> int:
+    """The integer behind `sortable`."""
+    return int.from_bytes(data, "big") - (1 << 63)
+
+
+def after(prefix: bytes) -> bytes:
+    """The least key greater than every key that begins with ``prefix``."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b"\xff" * 40
+
+
+def below(prefix: bytes, number: int) -> Range:
+    """The range of keys whose number after ``prefix`` (window or epoch) is less than ``number``."""
+    return prefix, prefix + sortable(number)
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def units_of(pipeline: int) -> bytes:
+    """Prefix of a pipeline's unit rows; ``pipeline`` is its number in the ledger."""
+    return UNIT + pipeline.to_bytes(2, "big")
+
+
+def totals_of(pipeline: int) -> bytes:
+    """Prefix of a pipeline's totals at a bound shard."""
+    return TOTAL + pipeline.to_bytes(2, "big")
+
+
+def bound_total(pipeline: int, window: int, batch: int) -> bytes:
+    """Key of what one bound shard counted in a micro-batch."""
+    return totals_of(pipeline) + sortable(window) + batch.to_bytes(4, "big")
+
+
+def trigger_total(ordinal: int) -> bytes:
+    """Key of what the barriers of one trigger have brought to an aggregate shard."""
+    return TOTAL + ordinal.to_bytes(8, "big")
+
+
+def trigger_of(key: bytes) -> int:
+    """The ordinal in a key of `trigger_total`."""
+    return int.from_bytes(key[1:9], "big")
+
+
+def run_prefix(window: int, batch: int, run: int) -> bytes:
+    """Prefix of the chunks of one sorted run."""
+    return RUN + sortable(window) + batch.to_bytes(4, "big") + run.to_bytes(4, "big")
+
+
+def run_chunk(prefix: bytes, chunk: int) -> bytes:
+    """Key of one chunk of a run."""
+    return prefix + chunk.to_bytes(4, "big")
+
+
+def run_of(key: bytes) -> tuple[int, int, int]:
+    """Window, micro-batch and run of a chunk's key."""
+    batch, run = int.from_bytes(key[9:13], "big"), int.from_bytes(key[13:17], "big")
+    return unsortable(key[1:9]), batch, run
+
+
+def rows_of(window: int) -> bytes:
+    """Prefix of a window's key rows."""
+    return ROW + sortable(window)
+
+
+def key_of(row: bytes) -> bytes:
+    """The key in the name of a key row."""
+    return row[_HEAD:]
+
+
+def statuses_of(window: int) -> bytes:
+    """Prefix of a window's public statuses."""
+    return STATUS + sortable(window)
+
+
+def due_at(window: int, due: int) -> bytes:
+    """Prefix of the index of keys that are due at a trigger; -1 means every trigger."""
+    return DUE + sortable(window) + (due & 0xFFFFFFFF).to_bytes(4, "big")
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def key_row(cell: DTypeLike) -> np.dtype[Any]:
+    """The layout of a key row: its due trigger, then the mechanism's cell."""
+    return np.dtype([("due", "<i4"), ("cell", cell)])
+
+
+def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
+    """Local index entries of a row that was stored or restored.
+
+    An entry is only ever a hint: a row whose due trigger has moved on leaves a stale one
+    behind, which is skipped when its trigger comes.
+    """
+    if key[:1] != ROW or value is None:
+        return {}
+    due = int.from_bytes(value[:4], "little", signed=True)
+    return {} if due == 0 else {due_at(unsortable(key[1:_HEAD]), due) + key[_HEAD:]: b""}
+
+
+def pack_held(value: NDArray[np.int64], variance: NDArray[np.float64]) -> list[bytes]:
+    """Computed rows as bytes: (n, c) values on their grids, then (n, c) variances."""
+    table = [value.astype("<i8").view("<u8"), variance.astype("<f8").view("<u8")]
+    blob = np.ascontiguousarray(np.concatenate(table, axis=1)).tobytes()
+    width = 16 * value.shape[1]
+    return [blob[place * width : (place + 1) * width] for place in range(len(value))]
+
+
+def unpack_held(rows: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The values and variances behind `pack_held`."""
+    table = np.frombuffer(b"".join(rows), "<u8")
+    table = table.reshape(len(rows), -1) if rows else table.reshape(0, 0)
+    columns = table.shape[1] // 2
+    value = np.ascontiguousarray(table[:, :columns]).view("<i8").astype(np.int64)
+    variance = np.ascontiguousarray(table[:, columns:]).view("<f8").astype(np.float64)
+    return value, variance

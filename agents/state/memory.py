@@ -1,0 +1,46 @@
+"""State in memory, for simulation, replay and tests."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+
+class MemoryStore:
+    """State in a dictionary; implements `Store`."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, dict[bytes, bytes]] = {}  # by tag
+        self._sorted: dict[bytes, list[bytes]] = {}
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Rows of ``keys``, in their order."""
+        rows = self._rows
+        return [rows.get(key[:1], {}).get(key) for key in keys]
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with start ≤ key < end, in key order; both share their tag."""
+        tag = start[:1]
+        rows = self._rows.get(tag, {})
+        if tag not in self._sorted:
+            self._sorted[tag] = sorted(rows)
+        ordered = self._sorted[tag]
+        for key in ordered[bisect_left(ordered, start) : bisect_left(ordered, end)]:
+            value = rows.get(key)
+            if value is not None:
+                yield key, value
+
+    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Apply a batch of changes."""
+        for key, value in changes.items():
+            tag = key[:1]
+            rows = self._rows.setdefault(tag, {})
+            if value is not None and key not in rows:
+                self._sorted.pop(tag, None)  # deleted keys may stay in it, new ones may not lack
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+
+    def close(self) -> None:
+        """Nothing to close."""

@@ -1,0 +1,146 @@
+"""State in RocksDB: a folder for each shard, written after the Kafka transaction has committed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rocksdict import (
+    BlockBasedOptions,
+    BottommostLevelCompaction,
+    Cache,
+    CompactOptions,
+    DBCompressionType,
+    Options,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+    WriteOptions,
+)
+
+from ...errors import EngineError
+
+READ = 1_000  # keys of one lookup: each pins the block that it lies in
+_ASK: Any = object()  # not in memory
+
+
+class RocksStore:
+    """State in a RocksDB folder; one writer per folder.
+
+    With ``hold``, written rows stay in memory until there are that many, and a row that changes
+    again meanwhile is written once. They go to disk in one batch, with the marker and the position
+    that came with the last of them: what is on disk is always the state of some earlier step,
+    and a restart reads the changelog from there.
+    """
+
+    def __init__(
+        self, path: Path, cache: Cache | None, write_buffer_bytes: int, hold: int = 0
+    ) -> None:
+        self.path = path
+        self._hold = hold
+        self._held: dict[bytes, bytes | None] = {}  # not on disk yet
+        self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
+        except Exception as error:
+            if "lock" in str(error).lower():
+                raise EngineError(
+                    f"the state folder {path} is in use by another process: "
+                    "give each worker a data_dir of its own, never a shared volume"
+                ) from None
+            raise EngineError(f"the state folder {path} cannot be opened: {error}") from None
+        self._quick = WriteOptions()
+        self._quick.disable_wal = False
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Rows of ``keys``, in their order."""
+        if not self._recent:
+            return self._read(keys)
+        recent = self._recent.get
+        found: list[Any] = [recent(key, _ASK) for key in keys]
+        places = [place for place, row in enumerate(found) if row is _ASK]
+        for place, row in zip(places, self._read([keys[p] for p in places]), strict=True):
+            found[place] = row
+        return found
+
+    def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        for begun in range(0, len(keys), READ):
+            found += self._db.get(list(keys[begun : begun + READ]))
+        return found
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Rows with start ≤ key < end, in key order."""
+        self.flush()
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        yield from self._db.items(from_key=start, read_opt=options)
+
+    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        """Apply a batch of changes atomically."""
+        if not self._hold:
+            self._put(changes)
+            return
+        self._held.update(changes)
+        self._recent.update(changes)
+        if len(self._held) > self._hold:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand what is held to RocksDB."""
+        if self._held:
+            self._put(self._held)
+            self._recent, self._held = self._held, {}
+
+    def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        for key, value in changes.items():
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+        self._db.write(batch, write_opt=self._quick)
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file())
+
+    def compact(self) -> None:
+        """Rewrite everything into the last level, even a table that could be moved as it is."""
+        self.flush()
+        self._db.flush()
+        options = CompactOptions()
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
+        self._db.compact_range(None, None, options)
+
+    def close(self) -> None:
+        """Write what is held, and release the folder."""
+        self.flush()
+        self._db.close()
+
+
+def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(write_buffer_bytes)
+    options.set_max_write_buffer_number(3)
+    options.set_keep_log_file_num(2)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_bottommost_compression_type(DBCompressionType.zstd())
+    table = BlockBasedOptions()
+    table.set_block_size(16 * 1024)
+    table.set_bloom_filter(10, False)
+    if cache is not None:
+        table.set_block_cache(cache)
+        table.set_cache_index_and_filter_blocks(True)
+    options.set_block_based_table_factory(table)
+    return options
+
+
+def discard(path: Path) -> None:
+    """Delete a shard's local state; the changelog has it all."""
+    shutil.rmtree(path, ignore_errors=True)

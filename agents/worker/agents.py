@@ -1,0 +1,103 @@
+"""The Faust application of a worker: one agent for each stage, and one for the clock.
+
+An event is an `Interval`: a whole fetched list of one partition, with the offsets that it covers.
+An agent hands it to the shard of that partition and asks for the next at once. Shards commit in
+transactions of their own, so Faust's tables, its acknowledgements and its producer are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable
+from typing import Any
+
+import faust
+
+from ..kafka import transport
+from ..kafka.transport import Interval
+from ..stages.topology import AGGREGATE, BOUND, INGEST, Topology
+from .setup import WorkerSetup
+
+Deliver = Callable[[Interval], None]
+
+
+def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust.App:
+    """The application of one worker, without its agents.
+
+    Args:
+        setup: what the worker was started with.
+        fail: told what an agent raised; Faust would acknowledge the event and lose it.
+    """
+    transport.register()
+    engine, kafka = setup.config.engine, setup.config.kafka
+    session = engine.session_timeout / 1e6
+    setup.data_dir.mkdir(parents=True, exist_ok=True)
+    app = transport.App(
+        setup.names.group,
+        broker=[f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")],
+        broker_credentials=transport.credentials(kafka),
+        store="memory://",
+        datadir=str(setup.data_dir / "faust"),
+        web_enabled=False,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        stream_buffer_maxsize=16,
+        stream_wait_empty=False,
+        broker_session_timeout=session,
+        broker_heartbeat_interval=max(session / 5, 0.3),
+        broker_request_timeout=max(60.0, session + 1),
+        broker_rebalance_timeout=60.0,
+        broker_max_poll_interval=3600.0,
+        broker_commit_interval=5.0,
+        consumer_auto_offset_reset="none",
+        consumer_max_fetch_size=engine.step_bytes,
+        consumer_group_instance_id=setup.member or None,
+        loghandlers=[],
+    )
+    app.conf.web_tables_enabled = False
+    app.on_agent_failure = fail
+    return app
+
+
+def declare_agents(app: faust.App, topology: Topology, clock: str, deliver: Deliver) -> None:
+    """Subscribe the worker to everything that stages read, and to the clock.
+
+    Args:
+        app: as made by `make_app`.
+        topology: which stage reads which topic.
+        clock: the clock topic.
+        deliver: hands an interval to the shard of its partition; never waits.
+    """
+
+    @app.agent(_topic(app, topology.topics(INGEST)), name=INGEST)
+    async def ingest(intervals: AsyncIterable[Interval]) -> None:
+        """Raw records, to ingest shards."""
+        async for interval in intervals:
+            deliver(interval)
+
+    if repartitioned := topology.topics(BOUND):
+
+        @app.agent(_topic(app, repartitioned), name=BOUND)
+        async def bound(intervals: AsyncIterable[Interval]) -> None:
+            """Frames of units topics, to bound shards; only where a pipeline is re-partitioned."""
+            async for interval in intervals:
+                deliver(interval)
+
+    @app.agent(_topic(app, topology.topics(AGGREGATE)), name=AGGREGATE)
+    async def aggregate(intervals: AsyncIterable[Interval]) -> None:
+        """Frames of cells topics, to aggregate shards."""
+        async for interval in intervals:
+            deliver(interval)
+
+    @app.agent(_topic(app, [clock]), name="clock")
+    async def own_clock(intervals: AsyncIterable[Interval]) -> None:
+        """Nothing to do: whoever is assigned this partition owns the clock.
+
+        Every worker reads the clock log, not only its owner, so none of them reads it here.
+        """
+        async for _ in intervals:
+            pass
+
+
+def _topic(app: faust.App, names: list[str]) -> Any:
+    """Topics whose events are intervals, passed through without decoding."""
+    return app.topic(*names, key_serializer="raw", value_serializer="raw", internal=False)

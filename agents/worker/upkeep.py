@@ -1,0 +1,118 @@
+"""What a worker does beside its shards: measure, let go of old feedback, trim internal topics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+from faust.types import TP
+
+from ...topics.records import Marker
+from ..clock.log import ClockLog
+from ..kafka.trim import Trimmer
+from ..stages.feedback import Feedback, needed_from
+from ..stages.topology import BOUND, INGEST, Topology
+from .setup import WorkerSetup
+from .shard import Shard
+
+MEASURE_SECONDS = 30.0
+LOOK_SECONDS = 0.5
+
+
+class Upkeep:
+    """Periodic work of one worker.
+
+    Args:
+        setup: what the worker was started with.
+        topology: which stage reads which topic.
+        shards: those that are open here; changes as partitions come and go.
+        clock: the clock log, whose old beats are dropped.
+        feedback: by pipeline; what all shards here have left behind is dropped.
+        opening: held while shards open: they may need what would be dropped.
+    """
+
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        topology: Topology,
+        shards: Mapping[TP, Shard],
+        clock: ClockLog,
+        feedback: Mapping[str, Feedback],
+        opening: asyncio.Lock,
+    ) -> None:
+        self._topology = topology
+        self._shards = shards
+        self._clock = clock
+        self._feedback = feedback
+        self._opening = opening
+        self._trimmer = Trimmer(setup.config.kafka)
+        self._trim_seconds = setup.config.engine.trim_interval / 1e6
+        self._keep_units = setup.config.engine.keep_units
+
+    async def run(
+        self, crash: Callable[[], BaseException | None], fail: Callable[[BaseException], None]
+    ) -> None:
+        """Look after the worker until cancelled.
+
+        Args:
+            crash: why Faust's own services have stopped, if they have: they tell nobody.
+            fail: stops the worker.
+        """
+        measured = trimmed = time.monotonic()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = time.monotonic()
+            if now - measured > MEASURE_SECONDS:
+                measured = now
+                await asyncio.gather(*(s.measure() for s in self._shards.values()))
+                self.forget_feedback()
+            if self._trim_seconds and now - trimmed > self._trim_seconds:
+                trimmed = now
+                await self._trim()
+            if (error := crash()) is not None:
+                fail(error)
+
+    def prune_clock(self) -> None:
+        """Drop beats that all ingest shards here have passed."""
+        if self._opening.locked():
+            return  # a shard that is about to open may need older beats than all others
+        if passed := [marker.clock for marker in self._markers(INGEST)]:
+            self._clock.prune(min(passed))
+
+    def forget_feedback(self) -> None:
+        """Drop feedback of windows that all shards here have left behind."""
+        if self._opening.locked():
+            return  # a shard that is about to open may need it
+        raw = [marker.clock for marker in self._markers(INGEST)]
+        for name, feedback in self._feedback.items():
+            closed = [marker.closed.get(name, 0) for marker in self._markers(BOUND, name)]
+            below = needed_from(self._clock, name, raw, closed)
+            if below is not None:
+                feedback.forget(below)
+
+    def _markers(self, stage: str, pipeline: str | None = None) -> list[Marker]:
+        """Markers of the shards of one stage, and of one pipeline where it is named."""
+        found = []
+        for shard in self._shards.values():
+            spec = self._topology.of(shard.tp.topic)
+            mine = pipeline is None or (
+                spec.pipeline is not None and spec.pipeline.name == pipeline
+            )
+            if spec.stage == stage and mine:
+                found.append(shard.marker)
+        return found
+
+    async def _trim(self) -> None:
+        """Delete what is in the state from the internal topics, off the event loop."""
+        done = {
+            tp: shard.applied
+            for tp, shard in self._shards.items()
+            if shard.applied > 0 and self._passing(tp)
+        }
+        await asyncio.get_running_loop().run_in_executor(None, self._trimmer.round, done)
+
+    def _passing(self, tp: TP) -> bool:
+        """Whether a topic only carries something from one shard to the next."""
+        stage = self._topology.of(tp.topic).stage
+        return stage != INGEST and not (stage == BOUND and self._keep_units)
