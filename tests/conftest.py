@@ -6,9 +6,8 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import settings
-
 from hushstream.deploy.broker import Broker
+from hypothesis import settings
 
 # The same examples every time, and no deadline: the machine may be busy.
 settings.register_profile("suite", deadline=None, derandomize=True)

@@ -10,12 +10,11 @@ from urllib.parse import urlparse
 
 import click
 import pytest
-from prometheus_client import CollectorRegistry
-
 from hushstream.agents.cli.group import hush
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.mechanisms.registry import entries
 from hushstream.topics.config.load import loads
+from prometheus_client import CollectorRegistry
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+import hushstream.mechanisms.histogram.rounds as rounds_module
 import numpy as np
 import pytest
-from scipy.stats import beta
-
-import hushstream.mechanisms.histogram.rounds as rounds_module
 from hushstream.mechanisms.contract import Batch, Closed, Part, Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
 from hushstream.mechanisms.histogram.dense_units import DenseRows, DenseUnits
@@ -27,6 +25,7 @@ from hushstream.mechanisms.histogram.settings import HistogramParameters, build,
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise
 from hushstream.mechanisms.parts import key_selection as selection
+from scipy.stats import beta
 
 TRIALS = 20_000
 T = 4

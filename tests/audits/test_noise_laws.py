@@ -14,10 +14,9 @@ from fractions import Fraction
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from hushstream.mechanisms.noise import statistical_distance
 from numpy.typing import NDArray
 from scipy import stats
-
-from hushstream.mechanisms.noise import statistical_distance
 
 from ..mechanisms.noise.test_keyed import I64, NOISE, ONE, many
 from ..oracles.noise import Law, gaussian_law, laplace_law, variance_of

@@ -6,16 +6,15 @@ import math
 from fractions import Fraction
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import beta
-
 from hushstream.mechanisms.phdstream.events import INSERT, Events
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.tree import GRID, NODE, Nodes
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.privtree import STEPS, Selection
 from hushstream.mechanisms.testing import Trace
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta
 
 from ..mechanisms.phdstream.test_mechanism import keyed, made, released, trace
 

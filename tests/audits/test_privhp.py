@@ -11,13 +11,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import beta
-
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.layout import Shape
 from hushstream.mechanisms.privhp.noise import TreeNoise
 from hushstream.mechanisms.privhp.tree import Pruning, Reading, grow
+from scipy.stats import beta
 
 from ..oracles.privhp import keyed
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Run, Workload

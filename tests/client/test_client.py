@@ -14,11 +14,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 import hushstream.client as client_package
+import pytest
 from hushstream.client import (
     Budget,
     Client,
@@ -30,6 +27,8 @@ from hushstream.client import (
     published_threshold,
 )
 from hushstream.client.survey import RANGE, VALUE
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SURVEY = Survey(Fraction(1, 2), Fraction(100), "s", reports=3, buckets=32, levels=16)
 BUDGET = Budget(Fraction(50))

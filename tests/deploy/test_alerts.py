@@ -6,12 +6,11 @@ import re
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.cli.alerts import gaps
 from hushstream.deploy.alerts import limit, rules, text
 from hushstream.topics.config.load import loads
+from hypothesis import given
+from hypothesis import strategies as st
 
 CONFIG = """
 [[input]]

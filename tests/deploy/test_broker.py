@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-
 from hushstream.deploy.broker import Broker, serves
 from hushstream.deploy.process import command_of
 from hushstream.errors import BrokerError

@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-
 from hushstream.deploy import daemon
 from hushstream.deploy.process import command_of
 from hushstream.deploy.settings import free_port

@@ -6,7 +6,6 @@ import hashlib
 from pathlib import Path
 
 import pytest
-
 from hushstream.deploy import jars
 from hushstream.errors import BrokerError
 

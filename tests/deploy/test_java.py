@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from hushstream.deploy import java
 from hushstream.errors import BrokerError
 

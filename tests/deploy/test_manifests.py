@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
-
 from hushstream.agents.cli.alerts import gaps
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.jars import kafka_version, read_lock
 from hushstream.topics.config.load import load
+from prometheus_client import CollectorRegistry
 
 from ..tree import PACKAGES, ROOT
 

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from hushstream.deploy.process import KERNEL, Child, command_of, end_process
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from hushstream.deploy.broker import Broker
 
 from .local import BROKER, run_chaos

@@ -18,9 +18,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.deploy.broker import Broker
@@ -28,6 +25,8 @@ from hushstream.topics.config.load import load
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.names import Names
 from hushstream.topics.records import Request, encode
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ..support import DAY, ORIGIN, beat, deployment, engine, start, trigger
 

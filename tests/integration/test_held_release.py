@@ -9,7 +9,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker

@@ -14,7 +14,6 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic

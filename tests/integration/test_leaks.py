@@ -19,8 +19,6 @@ from urllib.error import HTTPError
 
 import pytest
 from click.testing import CliRunner
-from prometheus_client import generate_latest
-
 from hushstream.agents.cli.group import hush, main
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.offline.engine import OfflineEngine
@@ -35,6 +33,7 @@ from hushstream.topics.config.secret import write_new_key
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.frames import Cells, decode
 from hushstream.topics.records import Marker
+from prometheus_client import generate_latest
 
 from ..support import HOUR, NAMES, ORIGIN, SECRET, deployment, engine, event, start, trigger
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from unittest.mock import Mock
 
 import pytest
-
 from hushstream.agents.cli.group import main
 from hushstream.agents.worker import redaction
 from hushstream.agents.worker.metrics import PublicMetrics

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hushstream.agents.cli.group import hush
 from hushstream.agents.cli.plan import describe
 from hushstream.agents.clock.genesis import read_ledger

@@ -9,9 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.owner import Clock
@@ -24,6 +21,8 @@ from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Beat, ClockRecord, Marker, Skipped, Start, Trigger
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ..support import DAY, HOUR, NAMES, ORIGIN, SECRET, beat, deployment, event, start, trigger
 

@@ -8,10 +8,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import hushstream.agents.stages.aggregate.computation as computation
 import numpy as np
 import pytest
-
-import hushstream.agents.stages.aggregate.computation as computation
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import Ledger, Record
 from hushstream.agents.deployment import topic_specs as specs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.offline.engine import Log, OfflineEngine
 from hushstream.agents.stages.aggregate.stage import AggregateStage

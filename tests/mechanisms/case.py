@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-
 from hushstream.mechanisms.contract import Mechanism, Part, Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.testing import Trace

@@ -11,14 +11,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.mechanisms.contract import Mechanism, Part, Releases, empty_part, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
 from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.testing import Memory, Trace, run, seed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from . import cases as cases_package
 from .case import Case

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError
 from hushstream.mechanisms.keys import Keys, concat
+from hypothesis import given
+from hypothesis import strategies as st
 
 # Narrow alphabets make prefixes, zero bytes and repeats common.
 NARROW = st.lists(st.sampled_from([b"\0", b"a", b"\xff"]), max_size=5).map(b"".join)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 import numpy as np
-
 from hushstream.mechanisms.noise import KeyedNoise
 from hushstream.mechanisms.privhp.layout import Shape
 from hushstream.mechanisms.testing import Trace

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from hushstream.agents.offline.simulate import simulate
 from hushstream.topics.config.load import loads
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import hushstream.topics.frames as frames
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import hushstream.topics.frames as frames
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Part, merge
 from hushstream.mechanisms.keys import Keys, concat
 from hushstream.topics.frames import Barrier, Cells, Events, Slice
 from hushstream.topics.records import Trigger
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 RAW = st.binary(max_size=20)

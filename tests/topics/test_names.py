@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.topics.names import (
     Names,
     dead_letter_topic,
@@ -14,6 +11,8 @@ from hushstream.topics.names import (
     ledger_topic,
     releases_topic,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 WORD = st.from_regex(r"[a-z][a-z0-9-]{0,12}", fullmatch=True)
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")

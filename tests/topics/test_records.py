@@ -6,9 +6,6 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.topics.records import (
     Beat,
     Marker,
@@ -19,6 +16,8 @@ from hushstream.topics.records import (
     decode_clock,
     encode,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 NUMBER = st.integers(-(1 << 53), 1 << 53)
 OFFSETS = st.dictionaries(st.text(max_size=8), st.lists(st.integers(0, 1 << 62), max_size=4))

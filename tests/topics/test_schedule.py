@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.errors import ConfigError
 from hushstream.topics.config.values import format_duration, parse_duration, parse_instant
 from hushstream.topics.schedule import Due, Schedule
+from hypothesis import given
+from hypothesis import strategies as st
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR

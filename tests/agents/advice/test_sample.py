@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hushstream.agents.advice.sample import WINDOWS, Sample, sample_of
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Input, Pipeline

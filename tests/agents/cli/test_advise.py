@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hushstream.agents.cli import advise as cli_advise
 from hushstream.mechanisms.histogram import advise as histogram_propose
 from hushstream.mechanisms.histogram.stated_shape import Shape

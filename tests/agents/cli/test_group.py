@@ -13,7 +13,6 @@ import click
 import pytest
 import yaml
 from click.testing import CliRunner
-
 from hushstream.agents.cli import group as cli
 from hushstream.agents.cli.group import exit_code, hush, main
 from hushstream.agents.cli.topics import moment

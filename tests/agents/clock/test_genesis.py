@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import charge_body

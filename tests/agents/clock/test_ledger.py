@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-
 from hushstream.agents.clock.ledger import ZERO, Ledger, Record, charge_body, number, text, totals
 from hushstream.errors import LedgerError
 

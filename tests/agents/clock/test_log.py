@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.clock.log import ClockLog, entries_of
 from hushstream.errors import EngineError
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Beat, ClockRecord, Skipped, encode, is_beat
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ...support import beat, deployment, start, trigger
 

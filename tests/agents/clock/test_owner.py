@@ -7,11 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
+import hushstream.agents.clock.wall_time as clock_module
 import pytest
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
-
-import hushstream.agents.clock.wall_time as clock_module
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import Clock, ClockOwner
 from hushstream.agents.clock.timeline import Timeline, fold

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.clock.timeline import Timeline, advance, fold
 from hushstream.errors import EngineError
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Start
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ...support import deployment, trigger
 

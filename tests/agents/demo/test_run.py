@@ -13,7 +13,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.ledger import totals
 from hushstream.agents.demo.workload import DAY, HOUR, START, clicks, trips

@@ -6,12 +6,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.agents.deployment.compile import compile_config, pinned_hash
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ...support import INPUT, PIPELINE, deployment
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hushstream.agents.cli.releases import line
 from hushstream.agents.deployment.compile import pinned_hash
 from hushstream.agents.deployment.statement import bounds, key_threshold

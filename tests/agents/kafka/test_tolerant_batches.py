@@ -12,11 +12,10 @@ from aiokafka.record.default_records import (
 )
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.kafka import tolerant_batches as batches
 from hushstream.agents.kafka.tolerant_batches import Batches, patiently
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 class Name(str):

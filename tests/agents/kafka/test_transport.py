@@ -8,14 +8,13 @@ from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
 
+import hushstream.agents.kafka.transport as transport
 import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
-
-import hushstream.agents.kafka.transport as transport
 from hushstream.agents.kafka.clients import consumer
 from hushstream.agents.kafka.transport import Interval, credentials, register
 from hushstream.deploy.broker import Broker

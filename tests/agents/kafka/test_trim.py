@@ -10,7 +10,6 @@ from aiokafka.errors import OffsetOutOfRangeError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
-
 from hushstream.agents.kafka import transport
 from hushstream.agents.kafka.trim import Trimmer
 from hushstream.deploy.broker import Broker

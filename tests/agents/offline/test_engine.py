@@ -6,15 +6,14 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.state.layout import after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, discard
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import EngineError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ...support import NAMES, SECRET, beat, deployment, event, released, start, trigger
 

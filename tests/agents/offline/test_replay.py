@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-
 from hushstream.agents.clock.ledger import Ledger, charge_body
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.offline.compare import Outcome, ReleaseCheck, compare_dead_letters

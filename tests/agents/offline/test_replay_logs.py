@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.compare import Outcome
 from hushstream.agents.offline.compare_units import Comparison

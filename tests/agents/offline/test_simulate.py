@@ -10,9 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.agents.cli.group import hush
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.offline import devices
@@ -22,6 +19,8 @@ from hushstream.client.survey import RANGE
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.topics.config.load import Config, loads
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ...support import DAY, HOUR, INPUT, ORIGIN, PIPELINE, SECRET
 

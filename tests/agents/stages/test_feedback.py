@@ -7,15 +7,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.feedback import Feedback, changed_statuses, finished, needed_from
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Selected
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ...support import deployment, start, trigger
 

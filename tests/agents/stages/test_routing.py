@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.stages.routing import route, route_units
 from hushstream.mechanisms.keys import Keys
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @given(st.lists(st.binary(max_size=9), max_size=40), st.integers(1, 7))

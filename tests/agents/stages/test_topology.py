@@ -16,12 +16,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
+import hushstream.agents.stages.topology as topology
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import hushstream.agents.stages.topology as topology
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
 from hushstream.errors import EngineError
@@ -29,6 +26,8 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.events.frames import encode as encode_frame
 from hushstream.topics.frames import Cells
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ...support import (
     DAY,

@@ -10,14 +10,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.agents.state.layout import MARKER, after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, discard
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import EngineError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 KEY = st.lists(st.sampled_from([b"\0", b"k", b"\xff"]), max_size=4).map(
     lambda p: b"t" + b"".join(p)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.errors import EngineError

@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
+from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
 from hypothesis import given
 from hypothesis import strategies as st
-
-from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
 
 from ...support import deployment, trigger
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hushstream.agents.worker.local_state as local_state
+import hushstream.agents.worker.shard as shard_module
 import pytest
 from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
-from rocksdict import Cache
-
-import hushstream.agents.worker.local_state as local_state
-import hushstream.agents.worker.shard as shard_module
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.kafka.transport import Interval
 from hushstream.agents.stages.step import Out, Step
@@ -32,6 +30,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Marker, encode
+from rocksdict import Cache
 
 
 class Tally:

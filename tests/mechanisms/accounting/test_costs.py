@@ -13,13 +13,12 @@ import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import BudgetError, ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.accounting import Filter, normal, total
 from hushstream.mechanisms.contract import Cost
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 EPSILONS = st.floats(1e-3, 50)
 DELTAS = st.floats(1e-15, 0.2)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds

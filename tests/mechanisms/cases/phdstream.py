@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream.mechanism import PHDStream

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-
 from hushstream.mechanisms.accounting import tree_levels
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.keys import Keys

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-
 from hushstream.client.survey import RANGE, VALUE, Survey
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.registry import find

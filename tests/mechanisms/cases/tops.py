@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-
 from hushstream.mechanisms.contract import Part, Releases, Setting
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.slots import Slots

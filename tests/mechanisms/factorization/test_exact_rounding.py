@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import I64
 from hushstream.mechanisms.factorization import NAMES, Factorization, build
 from hushstream.mechanisms.factorization import exact_rounding as grid
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def exact(f: Factorization, t: int, z: list[int]) -> Fraction:

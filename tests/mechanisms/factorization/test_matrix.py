@@ -10,9 +10,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.factorization import (
     BITS,
@@ -26,6 +23,8 @@ from hushstream.mechanisms.factorization import (
     toeplitz,
     tree,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 HORIZONS = (1, 2, 3, 7, 8, 9, 31, 64, 100)
 ACCURACY = [

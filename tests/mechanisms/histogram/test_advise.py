@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram import advise as histogram_propose

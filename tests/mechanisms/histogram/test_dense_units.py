@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.mechanisms.contract import Batch, Closed, Setting, Units, merge
 from hushstream.mechanisms.histogram.dense_units import DenseRows, DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Batch, Closed, Setting, empty_part

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.play import Run, Workload, numbered, play

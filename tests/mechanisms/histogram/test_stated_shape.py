@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.histogram.stated_shape import Shape
 

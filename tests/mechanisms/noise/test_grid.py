@@ -6,7 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import _grid as grid
 from hushstream.mechanisms.noise._prf import Prf

@@ -17,11 +17,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-from scipy import stats
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.keys import Keys
@@ -37,6 +32,10 @@ from hushstream.mechanisms.noise import (
 )
 from hushstream.mechanisms.noise import _grid as grid
 from hushstream.mechanisms.noise import keyed as module
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
 
 from ...oracles.noise import gaussian_law
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise._prf import Prf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SECRET = bytes(range(32))
 byte_keys = st.lists(st.binary(max_size=60), min_size=1, max_size=12)

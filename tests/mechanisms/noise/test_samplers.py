@@ -8,15 +8,14 @@ from math import isqrt
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
 from hushstream.mechanisms.noise import _samplers as samplers
 from hushstream.mechanisms.noise import _tables as tables
 from hushstream.mechanisms.noise import keyed as noise
 from hushstream.mechanisms.noise._samplers import Sampler
 from hushstream.mechanisms.noise._tables import Table
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ...oracles.noise import gaussian_law, laplace_law, total_variation
 

@@ -9,10 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
 from hushstream.mechanisms.noise._tables import (
     BITS,
     GRID,
@@ -22,6 +18,9 @@ from hushstream.mechanisms.noise._tables import (
     gaussian_weights,
     powers,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ...oracles.noise import exp_decimal
 

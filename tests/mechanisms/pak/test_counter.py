@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.mechanisms.noise import KeyedNoise, zero
 from hushstream.mechanisms.pak.counter import (
     HierarchyPrefix,

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting, factorization
 from hushstream.mechanisms.contract import Setting

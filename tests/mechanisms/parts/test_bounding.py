@@ -6,13 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Batch, Units, empty_units, pair_hash
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.bounding import MOST, Bound
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 KEYS = Keys.of([b"k%d" % i for i in range(5)])
 

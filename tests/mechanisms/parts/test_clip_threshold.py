@@ -8,9 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.noise import KeyedNoise, zero
 from hushstream.mechanisms.parts.clip_threshold import (
@@ -23,6 +20,8 @@ from hushstream.mechanisms.parts.clip_threshold import (
     quantile_rank,
     rank_scores,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 HISTOGRAMS = st.lists(st.integers(0, 30), min_size=2, max_size=8).map(np.array)
 

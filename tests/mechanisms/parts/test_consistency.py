@@ -7,9 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError
 from hushstream.mechanisms.parts.consistency import (
     covariance_weights,
@@ -18,6 +15,8 @@ from hushstream.mechanisms.parts.consistency import (
     repunits,
     span_variance,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SHAPES = st.sampled_from([(2, 1), (2, 2), (2, 4), (3, 3), (4, 2), (5, 2), (16, 1), (16, 2)])
 

@@ -6,9 +6,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import I64, Noise
@@ -24,6 +21,8 @@ from hushstream.mechanisms.parts.counters import (
     Tree,
     labelled,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 LAPLACE = Law("laplace", Fraction(1, 2))
 GAUSS = Law("gauss", Fraction(1, 400))

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.mechanisms.contract import I64
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, zero

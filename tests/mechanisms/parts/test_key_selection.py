@@ -9,7 +9,6 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.key_selection import Exposure, first_crossing, shares, thresholds
 

@@ -4,12 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.mechanisms.contract import Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.point_bound import insertions, signed
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 3), st.sampled_from([1, 1, -1])), max_size=40

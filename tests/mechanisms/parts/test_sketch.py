@@ -4,11 +4,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.sketch import Sketch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ...oracles.privhp import keyed
 

@@ -9,9 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.accounting import normal
 from hushstream.mechanisms.noise import KeyedNoise, zero
@@ -21,6 +18,8 @@ from hushstream.mechanisms.parts.smooth_quantile import (
     smooth_bound,
     sorted_runs,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 DELTA = Fraction(1, 2**20)
 RATES = st.sampled_from([Fraction(1, 100), Fraction(1, 7), Fraction(1), Fraction(3)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
 

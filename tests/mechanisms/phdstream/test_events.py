@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from hushstream.mechanisms.contract import Closed, Part, Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream.events import Events, Plan, plan, split_rows

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ContractError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Closed, Noise, Part, Releases, Rows, Setting, merge

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Noise

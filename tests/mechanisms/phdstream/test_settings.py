@@ -5,7 +5,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.phdstream.mechanism import PHDStream, ReleasedSelection

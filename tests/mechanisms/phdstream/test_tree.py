@@ -6,10 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
-
 from hushstream.mechanisms.phdstream.tree import (
     GRID,
     NODE,
@@ -23,6 +19,9 @@ from hushstream.mechanisms.phdstream.tree import (
     project,
 )
 from hushstream.mechanisms.spatial.domain import Domain
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 BIG = 2**40
 

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.decode import Parents, decode
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def level(seed: int, parents: int, sketch: Sketch) -> tuple[Parents, np.ndarray, np.ndarray]:

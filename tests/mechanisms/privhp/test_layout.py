@@ -4,12 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.layout import Shape, split_gauss, split_pure
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SHAPES = st.builds(
     lambda d, r, exact, keep, j: Shape(d, r, min(exact, r), keep, Sketch(width=8, rows=j)),

@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Batch, Closed, Part, Releases, Rows, empty_part, merge
 from hushstream.mechanisms.keys import Keys

@@ -5,9 +5,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
-from scipy.stats import norm
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Setting
@@ -15,6 +12,8 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.layout import Shape
 from hushstream.mechanisms.privhp.noise import MatrixNoise, TreeNoise
+from scipy.optimize import linprog
+from scipy.stats import norm
 
 from ...oracles.privhp import keyed
 

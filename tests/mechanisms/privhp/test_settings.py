@@ -3,7 +3,6 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.privhp.noise import MatrixNoise, TreeNoise

@@ -4,14 +4,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.layout import Shape
 from hushstream.mechanisms.privhp.tree import Pruning, Reading, Tree, consistent, grow, pooled
 from hushstream.mechanisms.spatial.domain import bit_level
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ...oracles import privhp as oracle
 

@@ -7,13 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import Batch, Closed, Part, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import Slots, join, split, with_state
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SLOTS = Slots((1, 2, 4, 8, 16), horizon=6, warmup=2, per_trigger=3, origin=100, length=10, bound=3)
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(10**6), 10**6)

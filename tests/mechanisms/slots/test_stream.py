@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-
 from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Closed, Part, Rows, empty_part, no_releases
 from hushstream.mechanisms.keys import Keys

@@ -7,11 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.spatial.domain import Axis, Domain, bit_level, interleave
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SHAPES = [(1, 7), (1, 60), (2, 0), (2, 1), (2, 20), (2, 31), (3, 19), (5, 33), (20, 60)]
 

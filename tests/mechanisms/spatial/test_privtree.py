@@ -7,12 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.noise import KeyedNoise
 from hushstream.mechanisms.spatial.privtree import STEPS, Selection
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 QUARTER = Fraction(1, 4)
 

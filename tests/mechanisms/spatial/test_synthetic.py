@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.spatial.domain import Axis, Domain
 from hushstream.mechanisms.spatial.synthetic import range_counts, rounded, scatter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
 
 SQUARE = Domain.unit(2, 6)
 GRID = 1 << 16

@@ -7,13 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.client.channels import Hybrid, TwoPoint, Window, hybrid, square_wave
 from hushstream.client.survey import RANGE, VALUE, Survey
 from hushstream.errors import ContractError
 from hushstream.mechanisms.topl import fit as local
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SURVEY = Survey(Fraction(1), Fraction(100), "s", buckets=64, levels=32)
 

@@ -7,9 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import Cost, Setting
 from hushstream.mechanisms.keys import Keys
@@ -21,6 +18,8 @@ from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack
 from hushstream.mechanisms.tops.blocks import Memory as Past
 from hushstream.mechanisms.tops.mechanism import Tops
 from hushstream.mechanisms.tops.settings import TopsParameters, build
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 SETTING = Setting(Fraction(1), Fraction(1, 10**9), 20, columns=(("x", 0, 50),))
 SMALL = TopsParameters(warmup=4, fanout=2, height=3, skip=1)

@@ -12,7 +12,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
 from hushstream.errors import ConfigError
 from hushstream.topics.config.clients import aiokafka_options, librdkafka_options
 from hushstream.topics.config.load import Config, loads

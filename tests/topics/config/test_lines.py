@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.topics.config.lines import Path as Setting
 from hushstream.topics.config.lines import line_index
+from hypothesis import given
+from hypothesis import strategies as st
 
 ODD = '''\
 # comment = 1

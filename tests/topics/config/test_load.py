@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from hushstream.errors import ConfigError, ParameterError
 from hushstream.mechanisms import registry
 from hushstream.mechanisms.contract import as_given, no_objection

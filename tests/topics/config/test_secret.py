@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.config.secret import decode_key, noise_key, read_key, write_new_key

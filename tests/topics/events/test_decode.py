@@ -10,9 +10,6 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.errors import ConfigError
 from hushstream.topics.events.decode import (
     MAX_UNIT,
@@ -23,6 +20,8 @@ from hushstream.topics.events.decode import (
 )
 from hushstream.topics.events.fields import Column, InputFields, PipelineFields
 from hushstream.topics.events.keys import MAX_KEY, decode_key, encode_key
+from hypothesis import given
+from hypothesis import strategies as st
 
 FARE = Column("fare", Fraction(0), Fraction(50), Fraction(1, 100))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hushstream.topics.events.keys import MAX_KEY, decode_key, encode_key, numbered
 from hypothesis import given
 from hypothesis import strategies as st
-
-from hushstream.topics.events.keys import MAX_KEY, decode_key, encode_key, numbered
 
 PART = (
     st.none()

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import hushstream.topics.frames as frames
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-import hushstream.topics.frames as frames
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.offline.engine import OfflineEngine
@@ -33,6 +30,8 @@ from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Marker
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ....support import NAMES, ORIGIN, SECRET, deployment, event, start, trigger
 

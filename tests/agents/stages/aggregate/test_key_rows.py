@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.stages.aggregate.key_rows import KeyRows, due_entries, due_keys
 from hushstream.agents.stages.step import Step
 from hushstream.agents.state.layout import DUE, ROW, index_entries
@@ -14,6 +11,8 @@ from hushstream.agents.state.store import Overlay
 from hushstream.mechanisms.contract import Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ....support import deployment
 

@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.stages.aggregate.release_records import (
     Writer,
     plain,
@@ -23,6 +20,8 @@ from hushstream.agents.stages.aggregate.release_records import (
 from hushstream.agents.stages.routing import route
 from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.keys import Keys
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ....support import deployment, trigger
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import hushstream.topics.frames as frames
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import hushstream.topics.frames as frames
 from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
 from hushstream.agents.state.layout import RUN
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Part, empty_part, merge
 from hushstream.mechanisms.keys import Keys
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 KEY = st.binary(max_size=2)
 PLACE = (-2, 3)

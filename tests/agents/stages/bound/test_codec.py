@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Units, empty_units
+from hypothesis import given
+from hypothesis import strategies as st
 
 
 @dataclass(frozen=True)

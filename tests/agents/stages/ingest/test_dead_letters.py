@@ -9,9 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.ingest.dead_letters import (
     ROOM,
@@ -26,6 +23,8 @@ from hushstream.errors import EngineError
 from hushstream.mechanisms.noise import derive
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import Marker
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ....support import NAMES as TOPICS
 from ....support import ORIGIN, SECRET, deployment, event, start, trigger

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests, crc32, encode_unit, murmur2
 from hushstream.mechanisms.keys import Keys
+from hypothesis import given
+from hypothesis import strategies as st
 
 KEY = b"k" * 32
 UNIT = (

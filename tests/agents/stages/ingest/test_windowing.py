@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import Clock
 from hushstream.agents.clock.timeline import Timeline
@@ -21,6 +18,8 @@ from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
 from hushstream.topics.events.decode import Raw
 from hushstream.topics.records import ClockRecord, Request, Skipped, Start, Trigger
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ....support import (
     DAY,
