@@ -6,8 +6,6 @@ privacy however often it is repeated, and the same release gives the same points
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +13,8 @@ from ...errors import ContractError
 from ..contract import F64, I64
 from ..parts.sketch import U64
 from ..spatial.domain import Domain, bit_level
+from ..spatial.pieces import pieces
+from ..spatial.synthetic import Bits, columns, spread
 from ..validate import at_least
 
 
@@ -40,8 +40,9 @@ def pick(counts: I64, draws: I64) -> NDArray[np.intp]:
 def sample(domain: Domain, codes: U64, counts: I64, n: int, seed: int = 0) -> dict[str, F64]:
     """n independent points of the distribution that a released tree describes.
 
-    A leaf is chosen with probability proportional to its count, then a point uniformly in it. A
-    tree without any record gives points uniform in the domain.
+    A leaf is chosen with probability proportional to its count, then a point uniformly in the part
+    of it that lies in the domain's polygon or listed cells. A tree without any record gives points
+    uniform in the domain.
 
     Args:
         domain: public geometry.
@@ -61,31 +62,13 @@ def sample(domain: Domain, codes: U64, counts: I64, n: int, seed: int = 0) -> di
         raise ContractError("sampling needs leaves with counts of at least 0")
     order = left_to_right(codes)
     codes, counts = codes[order], counts[order]
-    if int(counts.sum()) == 0:
+    inside = np.bincount(pieces(domain, codes).cell, minlength=len(codes)) > 0
+    counts = np.where(inside, counts, 0)
+    if not counts.any():
         codes, counts = np.ones(1, np.uint64), np.ones(1, np.int64)
-    uniform = _uniform(codes, counts, seed, n, 1 + domain.dimensions)
+    width = 2 + domain.dimensions
+    uniform = Bits(b"privhp points 2", codes, counts, seed).uniform(0, n * width)
+    uniform = uniform.reshape(n, width)
     total = int(counts.sum())
     draws = np.minimum((uniform[:, 0] * total).astype(np.int64), total - 1)
-    used, row = np.unique(pick(counts, draws), return_inverse=True)
-    low, high = domain.fractions(codes[used])
-    return _columns(domain, low[row] + uniform[:, 1:] * (high - low)[row])
-
-
-def _uniform(codes: U64, counts: I64, seed: int, n: int, width: int) -> F64:
-    """(n, width) multiples of 2^-53 in [0, 1)."""
-    state = hashlib.shake_256(b"hushstream privhp points 1")
-    state.update(at_least("seed", seed, 0).to_bytes(16))
-    state.update(codes.astype("<u8").tobytes())
-    state.update(counts.astype("<i8").tobytes())
-    words = np.frombuffer(state.digest(8 * n * width), "<u8").reshape(n, width)
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _columns(domain: Domain, fractions: F64) -> dict[str, F64]:
-    points = domain.scale(fractions)
-    return {
-        axis.name: np.minimum(np.floor(points[:, i]), axis.high)
-        if axis.kind == "integer"
-        else points[:, i]
-        for i, axis in enumerate(domain.axes)
-    }
+    return columns(domain, spread(domain, codes, pick(counts, draws), uniform[:, 1:]))

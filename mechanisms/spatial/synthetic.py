@@ -16,16 +16,16 @@ from ...errors import ContractError
 from ..contract import F64, I64
 from ..validate import at_least
 from .domain import U64, Domain
+from .pieces import pieces
 
-_TRIES = 64  # points per record that a public polygon may reject before its cell's last try stays
 _PAIRS = 1 << 22  # overlaps computed at a time
 
 
-class _Bits:
-    """Uniform numbers from a released state."""
+class Bits:
+    """Uniform numbers from a released state and a public seed; ``purpose`` keeps uses apart."""
 
-    def __init__(self, codes: U64, counts: I64, seed: int) -> None:
-        self._state = hashlib.shake_256(b"hushstream synthetic points 1")
+    def __init__(self, purpose: bytes, codes: U64, counts: I64, seed: int) -> None:
+        self._state = hashlib.shake_256(b"hushstream " + purpose)
         self._state.update(at_least("seed", seed, 0).to_bytes(16))
         self._state.update(codes.astype("<u8").tobytes())
         self._state.update(counts.astype("<i8").tobytes())
@@ -56,8 +56,11 @@ def scatter(
 ) -> dict[str, F64]:
     """One synthetic data set: as many points per released leaf as its count, uniform inside.
 
+    Points lie in the domain's polygon or listed cells, where there are any: a leaf that reaches
+    beyond them has its points in the part inside. A leaf without such a part has none.
+
     Args:
-        domain: public geometry; with a polygon, points outside it are drawn again.
+        domain: public geometry.
         codes, counts: (m,) released leaves and their counts in steps of ``1/grid``.
         grid: steps per record; counts are rounded at random, without bias.
         seed: another seed gives another data set of the same distribution.
@@ -71,32 +74,42 @@ def scatter(
     """
     if len(codes) != len(counts):
         raise ContractError("every leaf needs one count")
-    bits = _Bits(codes, counts, seed)
+    bits = Bits(b"synthetic points 2", codes, counts, seed)
     each = rounded(counts, at_least("grid", grid, 1), bits.uniform(0, len(codes)))
     leaf = np.repeat(np.arange(len(codes)), each)
-    low, high = domain.fractions(codes)
-    points = np.empty((len(leaf), domain.dimensions))
-    open_ = np.arange(len(leaf))
-    for attempt in range(1, _TRIES if domain.polygon else 2):
-        uniform = bits.uniform(attempt, len(open_) * domain.dimensions)
-        place = uniform.reshape(len(open_), domain.dimensions)
-        row = leaf[open_]
-        points[open_] = low[row] + place * (high - low)[row]
-        open_ = open_[~_inside(domain, points[open_])]
-        if not len(open_):
-            break
-    return columns(domain, points)
+    width = 1 + domain.dimensions
+    uniform = bits.uniform(1, len(leaf) * width).reshape(len(leaf), width)
+    return columns(domain, spread(domain, codes, leaf, uniform))
 
 
-def _inside(domain: Domain, fractions: F64) -> NDArray[np.bool_]:
-    if not domain.polygon:
-        return np.ones(len(fractions), bool)
-    return domain.in_polygon(domain.scale(fractions))
+def spread(domain: Domain, codes: U64, leaf: NDArray[np.intp], uniform: F64) -> F64:
+    """Points uniform in the part of their leaf that lies in the domain's region.
+
+    Args:
+        codes: (m,) released leaves.
+        leaf: (n,) row of each point's leaf, in any order.
+        uniform: (n, 1 + d) numbers in [0, 1).
+
+    Returns:
+        (n', d) points in the axes' units; leaves without any part in the region have none.
+    """
+    used, row = np.unique(leaf, return_inverse=True)
+    parts = pieces(domain, codes[used])
+    some = np.zeros(len(used), bool)
+    some[parts.cell] = True
+    if not some.all():
+        row, uniform = row[some[row]], uniform[some[row]]
+    before = np.concatenate([np.zeros(1), np.cumsum(parts.volume)])
+    first = np.searchsorted(parts.cell, np.arange(len(used)))
+    last = np.searchsorted(parts.cell, np.arange(len(used)), side="right")
+    target = before[first][row] + uniform[:, 0] * (before[last] - before[first])[row]
+    chosen = np.searchsorted(before, target, side="right") - 1
+    chosen = np.clip(chosen, first[row], last[row] - 1)  # rounding may leave the leaf by one
+    return parts.take(chosen).points(uniform[:, 1:])
 
 
-def columns(domain: Domain, fractions: F64) -> dict[str, F64]:
-    """Columns of the axes from (n, d) points of [0, 1]^d; integer axes get whole numbers."""
-    points = domain.scale(fractions)
+def columns(domain: Domain, points: F64) -> dict[str, F64]:
+    """Columns of the axes from (n, d) points in their units; integer axes get whole numbers."""
     out = {}
     for i, axis in enumerate(domain.axes):
         whole = axis.kind == "integer"
@@ -107,7 +120,8 @@ def columns(domain: Domain, fractions: F64) -> dict[str, F64]:
 def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: F64) -> F64:
     """Estimated records in (q, d) boxes ``low ≤ x < high``, in the axes' units.
 
-    A leaf that a box cuts counts by the share of its volume.
+    A leaf that a box cuts counts by the share of its volume, of its part inside the domain's
+    polygon or listed cells where there are any: no record can lie outside.
 
     Args:
         domain: public geometry.
@@ -122,8 +136,10 @@ def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: 
     >>> range_counts(domain, leaves, counts, np.array([[0.25]]), np.array([[1.0]])).tolist()
     [35.0]
     """
-    start, end = domain.boxes(codes)
     weight = np.asarray(counts, np.float64)
+    if domain.polygon or domain.cells:
+        return _region_counts(domain, codes, weight, low, high)
+    start, end = domain.boxes(codes)
     out = np.empty(len(low))
     step = max(1, _PAIRS // max(len(codes), 1))
     for begin in range(0, len(low), step):
@@ -134,4 +150,15 @@ def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: 
             bottom = np.maximum(low[part, axis, None], start[:, axis])
             share *= np.maximum(top - bottom, 0) / (end[:, axis] - start[:, axis])
         out[part] = share @ weight
+    return out
+
+
+def _region_counts(domain: Domain, codes: U64, weight: F64, low: F64, high: F64) -> F64:
+    whole = pieces(domain, codes)
+    volume = np.bincount(whole.cell, whole.volume, len(codes))
+    each = np.divide(weight, volume, out=np.zeros(len(codes)), where=volume > 0)
+    out = np.empty(len(low))
+    for query in range(len(low)):
+        part = pieces(domain, codes, low[query], high[query])
+        out[query] = part.volume @ each[part.cell]
     return out

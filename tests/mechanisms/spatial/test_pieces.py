@@ -1,0 +1,106 @@
+"""Pieces of cells inside a public region: areas, and points that are uniform and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.privhp.sample import sample
+from hushstream.mechanisms.spatial.domain import Axis, Domain
+from hushstream.mechanisms.spatial.pieces import pieces, trapezoids
+from hushstream.mechanisms.spatial.region import in_polygon
+from hushstream.mechanisms.spatial.synthetic import range_counts, scatter
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+AXES = (Axis("x", -1.0, 3.0), Axis("y", 0.0, 2.0))
+STAR = ((-0.9, 0.1), (2.9, 0.4), (0.2, 1.9), (1.1, -0.5), (2.5, 1.7))  # crosses itself
+TRIANGLE = ((-0.5, 0.2), (2.4, 0.6), (0.3, 1.8))
+
+
+def inside(ring: tuple[tuple[float, float], ...], points: dict[str, np.ndarray]) -> np.ndarray:
+    return in_polygon(ring, points["x"], points["y"])
+
+
+def ring_of(seed: int, corners: int) -> tuple[tuple[float, float], ...]:
+    draw = np.random.default_rng(seed)
+    return tuple(map(tuple, (draw.random((corners, 2)) * [4.4, 2.4] - [1.2, 0.2]).tolist()))
+
+
+@given(st.integers(0, 10_000), st.integers(3, 9), st.integers(0, 4))
+def test_areas_are_those_of_a_fine_grid(seed: int, corners: int, level: int) -> None:
+    """Judged by counting midpoints of a grid with the even-odd rule."""
+    ring = ring_of(seed, corners)
+    domain = Domain(AXES, 8, "binary", ring)
+    codes = np.arange(1 << level, 2 << level, dtype=np.uint64)
+    found = pieces(domain, codes)
+    area = np.bincount(found.cell, found.volume, len(codes))
+    low, high = domain.boxes(codes)
+    middle = (np.arange(120) + 0.5) / 120
+    for row in range(len(codes)):
+        x, y = (low[row] + middle[:, None] * (high - low)[row]).T
+        gx, gy = (part.ravel() for part in np.meshgrid(x, y))
+        share = in_polygon(ring, gx, gy).mean()
+        size = np.prod((high - low)[row])
+        assert abs(area[row] / size - share) < 0.05
+
+
+def test_trapezoids_of_a_ring_that_crosses_itself_have_its_even_odd_area() -> None:
+    shape = trapezoids(STAR)
+    area = ((shape[:, 1] - shape[:, 0]) * (shape[:, 4:6] - shape[:, 2:4]).sum(axis=1) / 2).sum()
+    draw = np.random.default_rng(1).random((400_000, 2)) * [4, 3] + [-1, -1]
+    assert area == pytest.approx(in_polygon(STAR, *draw.T).mean() * 12, rel=0.01)
+
+
+@pytest.mark.parametrize("ring", [STAR, TRIANGLE])
+def test_no_synthetic_point_lies_outside_the_polygon(ring) -> None:
+    domain = Domain(AXES, 8, "binary", ring)
+    codes = np.arange(16, 32, dtype=np.uint64)
+    codes = codes[domain.touches(codes)]
+    counts = np.full(len(codes), 400)
+    assert inside(ring, scatter(domain, codes, counts)).all()
+    points = sample(domain, codes, counts, 20_000)
+    assert len(points["x"]) == 20_000 and inside(ring, points).all()
+
+
+def test_points_are_uniform_in_the_polygon() -> None:
+    """Against rejection from the whole box: both coordinates have one law."""
+    domain = Domain(AXES, 8, "binary", TRIANGLE)
+    ours = scatter(domain, np.ones(1, np.uint64), np.array([20_000]))
+    draw = np.random.default_rng(2).random((100_000, 2)) * [4, 2] + [-1, 0]
+    wanted = draw[in_polygon(TRIANGLE, *draw.T)]
+    assert stats.ks_2samp(ours["x"], wanted[:, 0]).pvalue > 1e-4
+    assert stats.ks_2samp(ours["y"], wanted[:, 1]).pvalue > 1e-4
+    skew = stats.ks_2samp(ours["x"] * ours["y"], wanted[:, 0] * wanted[:, 1])
+    assert skew.pvalue > 1e-4
+
+
+def test_a_range_outside_the_polygon_counts_nothing_and_inside_everything() -> None:
+    domain = Domain(AXES, 8, "binary", TRIANGLE)
+    low = np.array([[-1.0, 1.9], [-1.0, 0.0], [-1.0, 0.0]])
+    high = np.array([[3.0, 2.0], [3.0, 2.0], [3.0, 1.0]])
+    found = range_counts(domain, np.ones(1, np.uint64), np.array([1000]), low, high)
+    assert found[0] == 0 and found[1] == pytest.approx(1000)
+    draw = np.random.default_rng(3).random((400_000, 2)) * [4, 2] + [-1, 0]
+    kept = draw[in_polygon(TRIANGLE, *draw.T)]
+    assert found[2] == pytest.approx(1000 * (kept[:, 1] < 1).mean(), rel=0.02)
+
+
+def test_a_leaf_above_listed_cells_has_its_points_in_those_cells() -> None:
+    domain = Domain(AXES, 4, "binary", (), (0b10101, 0b1010, 0b11110))  # nested: counted once
+    points = scatter(domain, np.ones(1, np.uint64), np.array([9000]))
+    codes, keep = domain.locate(points)
+    assert keep.all()
+    share = np.mean(codes == 0b11110)
+    assert share == pytest.approx(1 / 3, abs=0.02)  # one finest cell beside one twice as large
+    everything = range_counts(domain, np.ones(1, np.uint64), np.array([9]),
+                              np.array([[-1.0, 0.0]]), np.array([[3.0, 2.0]]))  # fmt: skip
+    assert everything[0] == pytest.approx(9)
+
+
+def test_a_leaf_without_a_part_in_the_region_has_no_points() -> None:
+    domain = Domain(AXES, 8, "binary", TRIANGLE)
+    far = np.array([0b1_1111_1111], np.uint64)  # the upper right corner
+    assert len(scatter(domain, far, np.array([50]))["x"]) == 0
+    points = sample(domain, np.array([0b1_1111_1111, 1], np.uint64), np.array([50, 1]), 500)
+    assert inside(TRIANGLE, points).all()
