@@ -44,7 +44,7 @@ def describe(p: Pipeline) -> dict[str, Any]:
         "coupling_delta": float(cost.delta),
         "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
         "epsilon_every_window": float(p.epsilon),
-        "definition": m.definition,
+        "definition": statement.definition(p),
     }
     stated = {name: plain(value) for name, value in statement.stated(p).items()}
     return body | stated | m.plan()

@@ -17,7 +17,7 @@ import msgspec
 
 from ...errors import LedgerError
 from ..deployment.model import Pipeline
-from ..deployment.statement import stated
+from ..deployment.statement import definition, stated
 
 ZERO = "0" * 64
 
@@ -142,7 +142,7 @@ def charge_body(
         "mechanism": pipeline.config["mechanism"]["kind"],
         "unit": pipeline.unit_name,
         "neighbouring": pipeline.mechanism.neighbouring,
-        "definition": pipeline.mechanism.definition,
+        "definition": definition(pipeline),
         "mu2": text(cost.mu2),
         "pure_epsilon": text(cost.epsilon),
         "coupling_delta": text(cost.delta),

@@ -39,7 +39,7 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
         "unit": pipeline.unit_name,
         "neighbouring": pipeline.mechanism.neighbouring,
         "epoch": trigger.epoch,
-        "definition": pipeline.mechanism.definition,
+        "definition": definition(pipeline),
         "mu": significant(sqrt(cost.mu2)),
         "mu2": significant(float(cost.mu2)),
         "pure_epsilon": significant(float(cost.epsilon)),
@@ -54,6 +54,12 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
         "charge": trigger.charge,
         **{name: plain(value) for name, value in stated(pipeline).items()},
     }
+
+
+def definition(pipeline: Pipeline) -> str:
+    """The definition of privacy that the budget is stated in: without a δ it is the pure one."""
+    stated = pipeline.mechanism.definition
+    return "pure" if stated == "approximate" and not pipeline.delta else stated
 
 
 def _limit(text: str) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hushstream.agents.cli.releases import line
 from hushstream.agents.deployment.compile import pinned_hash
-from hushstream.agents.deployment.statement import bounds, key_threshold
+from hushstream.agents.deployment.statement import bounds, definition, key_threshold
 from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.mechanisms.contract import I64, Batch
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
@@ -209,3 +209,14 @@ def test_the_price_of_a_deletion_is_that_of_a_record():
         # Two records cost 4 = 2 * 2: all there is, whatever their signs.
         assert after.left.tolist() == [0] and after.used.tolist() == [[2]]
         assert part.sums.tolist() == [[sum(sign[:2])]]
+
+
+def test_a_budget_without_delta_is_stated_as_pure():
+    mechanism = next(case.mechanism for case in CASES if case.mechanism.distribution != LOCAL)
+    said = [
+        definition(replace(P, mechanism=mechanism, delta=delta))
+        for delta in (Fraction(0), Fraction(1, 10**9))
+    ]
+    assert said == ["pure", "approximate"]
+    local = next(case.mechanism for case in CASES if case.mechanism.distribution == LOCAL)
+    assert definition(replace(P, mechanism=local, delta=Fraction(0))) == "local"
