@@ -8,7 +8,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit bench lock clean
+.PHONY: help demo test lint types format unit bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,7 @@ lint: $(DEV) ## style and formatting
 types: $(DEV) ## strict type check under the one import name
 	@mkdir -p .build && ln -sfn .. .build/hushstream
 	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
+	@$(BIN)/mypy .ci/release.py
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
@@ -42,6 +43,9 @@ lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra dev $(LOCK_FLAGS) -o requirements-dev.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra local --extra plot -c requirements-dev.lock $(LOCK_FLAGS) -o requirements-demo.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
+
+release: test ## version, changelog, archives and signed tag: VERSION=1.2.3 [DRY=1]
+	@$(BIN)/python .ci/release.py "$(VERSION)" $(if $(DRY),--dry-run)
 
 LOCK_FLAGS := --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links

@@ -1,0 +1,68 @@
+"""What people and machines are told to run exists, and is the same everywhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from typing import Any
+
+import yaml
+
+from .tree import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+
+
+def _yaml(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text("utf-8"))
+
+
+def test_every_target_is_listed_and_explained() -> None:
+    done = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True)
+    assert {line.split()[1] for line in done.stdout.splitlines()} == TARGETS
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == TARGETS
+
+
+def test_one_gate_is_called_by_every_machine() -> None:
+    assert (
+        (ROOT / ".ci" / "run")
+        .read_text("utf-8")
+        .rstrip()
+        .endswith("make --no-print-directory test")
+    )
+    steps = _yaml(".github/workflows/ci.yml")["jobs"]["test"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make test"]
+
+
+def test_the_hosted_gate_runs_on_every_python_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [line.split(" :: ")[2] for line in project["classifiers"] if " :: Python :: " in line]
+    matrix = _yaml(".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    assert matrix == named
+    assert project["requires-python"] == f">={named[0]}"
+
+
+def test_hooks_are_local_and_call_what_the_gate_calls() -> None:
+    (repository,) = _yaml(".pre-commit-config.yaml")["repos"]
+    assert repository["repo"] == "local"
+    entries = [hook["entry"] for hook in repository["hooks"]]
+    assert all(hook["language"] == "system" for hook in repository["hooks"])
+    tools = {re.sub(r"^\.venv/bin/", "$(BIN)/", entry).split(" --")[0] for entry in entries[:2]}
+    assert all(f"@{tool}" in MAKEFILE for tool in tools)
+    assert entries[2].split()[-1] in TARGETS
+
+
+def test_commands_of_the_pages_are_targets() -> None:
+    for name in ("CONTRIBUTING.md", "README.md", ".pre-commit-config.yaml"):
+        text = (ROOT / name).read_text("utf-8")
+        blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        said = re.findall(r"`(make [a-z ]+)", text)
+        said += [line for block in blocks for line in block.splitlines() if line[:5] == "make "]
+        for line in said:
+            words = re.match(r"make ((?:[a-z]+ ?)*)", line)
+            assert words is not None
+            assert set(words[1].split()) <= TARGETS, line

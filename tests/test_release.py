@@ -1,0 +1,76 @@
+"""A release, rehearsed: both distributions are built, and the checkout stays as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from .tree import ROOT
+
+CHANGED = ("client/_version.py", "CHANGELOG.md")
+
+
+def _rehearse(version: str, out: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / ".ci" / "release.py"), version]
+    command += ["--dry-run", "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def _tracked() -> dict[str, str]:
+    return {name: (ROOT / name).read_text("utf-8") for name in CHANGED}
+
+
+def test_a_dry_run_builds_everything_and_changes_nothing(tmp_path: Path) -> None:
+    before = _tracked()
+    done = _rehearse("97.0.1", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert _tracked() == before
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {
+        "hushstream-97.0.1-py3-none-any.whl",
+        "hushstream-97.0.1.tar.gz",
+        "hushstream_client-97.0.1-py3-none-any.whl",
+        "hushstream_client-97.0.1.tar.gz",
+        "SHA256SUMS",
+    }
+    assert "-> 97.0.1" in done.stdout
+    sums = (tmp_path / "SHA256SUMS").read_text("utf-8")
+    assert all(name in sums for name in names - {"SHA256SUMS"})
+    assert sums in done.stdout
+
+
+def test_wheel_and_source_archive_hold_the_same_modules(tmp_path: Path) -> None:
+    assert _rehearse("97.0.1", tmp_path).returncode == 0
+    for name in ("hushstream", "hushstream_client"):
+        with zipfile.ZipFile(tmp_path / f"{name}-97.0.1-py3-none-any.whl") as wheel:
+            built = {entry.removeprefix(f"{name}/") for entry in wheel.namelist()}
+            version = wheel.read(f"{name}-97.0.1.dist-info/METADATA").decode()
+        with tarfile.open(tmp_path / f"{name}-97.0.1.tar.gz") as archive:
+            source = {entry.removeprefix(f"{name}-97.0.1/") for entry in archive.getnames()}
+        modules = {entry for entry in built if entry.endswith((".py", ".toml", ".lock"))}
+        assert len(modules) > 5
+        assert modules <= source
+        assert "\nVersion: 97.0.1\n" in version
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [("1.2", "three numbers"), ("v1.2.3", "three numbers"), ("0.0.9", "must not be below")],
+)
+def test_a_version_that_cannot_be_is_refused(version: str, said: str, tmp_path: Path) -> None:
+    done = _rehearse(version, tmp_path)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_archives_of_another_release_are_not_mixed_in(tmp_path: Path) -> None:
+    (tmp_path / "hushstream-0.0.1.tar.gz").touch()
+    done = _rehearse("97.0.1", tmp_path)
+    assert done.returncode == 1
+    assert "is not empty" in done.stderr
