@@ -1,30 +1,32 @@
 """Key selection with a sound threshold: when may a key that nobody knew become public?
 
-A key is tested at every trigger from the first that has data for it. With S the exact count of
-accepted records and W_t the noise of trigger t it becomes public at the first t with
-``S + W_t ≥ K_t``. The thresholds make it unlikely that a key appears which one privacy unit alone
-has touched, whatever that unit does.
+S is the exact count of a key: accepted records, deletions negative; with a least number of units
+μ > 1, distinct units. W_t is the noise of trigger t. A key passes the *gate* while S ≥ μ (μ = 1
+unless configured), and becomes public at the first trigger with an open gate and ``S + W_t ≥ K_t``.
+The thresholds make it unlikely that one privacy unit decides at a gate, whatever it does.
 
-*Statement.* Let a unit add m_k records to key k (over all triggers; at most ``most`` in one key)
-with Σ m_k² ≤ Q. Let β_t be positive with Σ β_t ≤ δ and
-``K_t = max over m = 1..most of m + x_t(β_t·m²/Q)``, where P(W_t ≥ x_t(β)) ≤ β. Then with
-probability at least 1 - δ none of the keys that only this unit has touched crosses at any trigger.
-*Proof.* S ≤ m_k for such a key, so it crosses at t only if W_t ≥ K_t - m_k ≥ x_t(β_t m_k²/Q);
-sum β_t m_k²/Q over keys and triggers. ∎
+*Statement.* Let a unit have m_k accepted records of either sign in key k, over all triggers, with
+m_k ≤ ``most`` and Σ m_k² ≤ Q. Let β_t be positive with Σ β_t ≤ δ and ``K_t = μ - 1 + max over m =
+1..most of m + x_t(β_t·m²/Q)``, where P(W_t ≥ x_t(β)) ≤ β. Write S' for the count without the unit.
+Call a trigger *decided by the unit* in key k if one of S and S' passes the gate, the other does
+not, and the one that passes reaches the threshold with S + W_t ≥ K_t. With probability at least
+1 - δ no trigger is decided by the unit in any key.
+*Proof.* (i) S passes, S' does not: S' ≤ μ - 1, hence S ≤ μ - 1 + m_k and W_t ≥ K_t - S ≥
+x_t(β_t m_k²/Q). A key that the unit alone has touched is of this kind: S' = 0. (ii) S' passes, S
+does not, because deletions of the unit lower it: S ≤ μ - 1 and W_t ≥ K_t - S ≥ x_t(β_t m_k²/Q).
+Both lie in one event of probability β_t m_k²/Q; sum over keys and triggers. ∎
 
-*Why that is all it costs.* Let D hold the unit and D' not. Consider the release in which every
-test is made only where another unit has contributed to the key, together with a flag that says
-whether some key of the unit crossed at an earlier time. Both are computed from the same Gaussian
-releases by the same function in both worlds, so they inherit (ε, δ_G). With D' the true release
-is this one; with D it differs only where the flag is up. The flag is up with probability at most
-δ in either world, so the whole is (ε, δ_G + δ). No factor e^ε arises, and records of the unit in
-keys of others are covered by the Gaussian releases. Because a released key stays public, every
-later trigger may use it. (The union over all triggers is what the guarantee needs: a threshold
-that holds at each trigger on its own fails up to T times as often.)
+*Why that is all it costs.* Let D hold the unit and D' not. Consider the release whose gates read S'
+in both worlds, while its thresholds read S + W_t, together with a flag that says whether a trigger
+was decided by the unit earlier. Others' records are treated alike in both worlds as long as the
+outputs agree, so S' is the same number in both; the release and the flag are one function of the
+same Gaussian releases, and inherit (ε, δ_G). With D' the true release is this one; with D it
+differs only where the flag is up. The flag is up with probability at most δ in either world, so the
+whole is (ε, δ_G + δ), without a factor e^ε. Because a released key stays public, every later
+trigger may use it. (The guarantee needs the union over all triggers: a threshold that holds at each
+trigger on its own fails up to T times as often.)
 
-*A least number of units* μ > 1 is no privacy guarantee but k-anonymity: S then counts distinct
-units, a key is tested only while S ≥ μ, and all K_t rise by μ - 1, since the outcome of the exact
-comparison depends on the unit only where S ≤ μ with it.
+*A least number of units* is not a privacy guarantee but k-anonymity.
 """
 
 from __future__ import annotations

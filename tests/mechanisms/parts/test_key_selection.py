@@ -83,3 +83,27 @@ def test_first_crossing_is_the_first() -> None:
         hits = [u for u in range(6) if count[row] + noise[row, u] >= bar[u]]
         assert got[row] == (hits[0] if hits else -1)
     assert first_crossing(count, noise[:, :0], bar[:0]).tolist() == [-1] * 200
+
+
+def decided(least: np.ndarray, gate: int, others: int, net: int) -> float:
+    """Chance that a unit's records, ``net`` in all, decide at a gate at some trigger."""
+    count = others + net
+    if (count >= gate) == (others >= gate):
+        return 0.0
+    margins = zip(LEVELS, least, strict=True)
+    return sum(crossing(level, bar - count) for level, bar in margins)
+
+
+@pytest.mark.parametrize("budget,gate", [(1, 1), (9, 1), (9, 3), (16, 6)])
+def test_a_unit_rarely_opens_or_closes_a_gate_whatever_others_hold(budget: int, gate: int) -> None:
+    """With deletions a gate depends on the unit in keys that others have touched as well."""
+    delta, most = Fraction(1, 1000), math.isqrt(budget)
+    exposure = Exposure(Fraction(budget), most)
+    least = thresholds(shares(4, delta), exposure, quantile, min_units=gate, steps=256) / 256
+    for m in range(1, most + 1):
+        nets = range(-m, m + 1)
+        worst = max(decided(least, gate, s, net) for s in range(-20, 40) for net in nets)
+        assert 0 < worst <= float(delta) * m * m / budget * (1 + 1e-6)
+    low = thresholds(shares(4, delta), exposure, quantile, min_units=1, steps=256) / 256
+    unmoved = max(decided(low, gate, s, most) for s in range(-20, 40))
+    assert gate == 1 or unmoved > float(delta)  # thresholds that do not follow the gate fail
