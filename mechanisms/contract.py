@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
+UNIT = "@unit"  # among a mechanism's inputs: the privacy unit itself, an object column
+
 
 class Batch(NamedTuple):
     """A slice of ONE micro-batch of ONE window at ONE bound shard, decoded, in log order."""
@@ -164,7 +166,7 @@ class Mechanism(Protocol):
     columns: int  # c
     totals: int  # g
     lanes: int  # width of Units.used
-    inputs: tuple[str, ...]  # numeric record columns that `encode` wants; () = grouped by key
+    inputs: tuple[str, ...]  # numeric record columns that `encode` wants, or `UNIT`; () = by key
     outputs: tuple[Output, ...]  # released columns, c' of them
 
     # What is said of it in public. Nothing here has a default: a mechanism that says nothing of

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ConfigError, ParameterError
 from ...mechanisms import registry
-from ...mechanisms.contract import Mechanism, Setting
+from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
 from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
@@ -21,6 +21,7 @@ from ...topics.events.keys import encode_key
 from ...topics.names import dead_letter_topic, late_topic
 from ...topics.schedule import Schedule
 from .model import Deployment, Input, Pipeline
+from .surveys import check_period
 
 SEMANTICS = "2"
 """What is released for the same logs: whatever changes it must change this."""
@@ -53,22 +54,20 @@ def compile_config(
 
 
 def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipeline]) -> Input:
-    fields = InputFields(
-        source.time.field,
-        source.time.format,
-        source.time.zone,
-        source.unit,
-        source.max_record_bytes,
-    )
     return Input(
         source.name,
         source.topic,
         partitions,
-        fields,
+        _input_fields(source),
         source.partitioner,
         source.format == "frame",
         tuple(pipelines),
     )
+
+
+def _input_fields(source: config_model.Input) -> InputFields:
+    time = source.time
+    return InputFields(time.field, time.format, time.zone, source.unit, source.max_record_bytes)
 
 
 def _pipeline(
@@ -84,12 +83,16 @@ def _pipeline(
             "window.length; with window.horizon events belong to the trigger at which they arrive"
         )
     _check_parts(p, mechanism)
+    fields = _fields(p, mechanism, columns, keys)
+    if mechanism.survey is not None:
+        slot = (fields.inputs or {})["slot"]
+        check_period(p.name, mechanism.survey, slot, _input_fields(source), schedule)
     engine, release = config.engine, p.release
     return Pipeline(
         name=p.name,
         number=number,
         mechanism=mechanism,
-        fields=_fields(p, mechanism, columns, keys),
+        fields=fields,
         windows=schedule,
         external=p.schedule == "external",
         unit_name=p.unit_name,
@@ -142,7 +145,7 @@ def input_paths(
     Raises:
         ConfigError: the mechanism has no such input, or does not group by key.
     """
-    kind, known = p.mechanism.kind, mechanism.inputs
+    kind, known = p.mechanism.kind, tuple(n for n in mechanism.inputs if n != UNIT)
     if strange := sorted(set(p.inputs) - set(known)):
         there_is = ", ".join(known) or "none, it groups by key"
         raise ConfigError(

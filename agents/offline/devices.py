@@ -22,6 +22,7 @@ from ...mechanisms.contract import F64, I64
 from ...mechanisms.keys import Keys
 from ...mechanisms.noise import KeyedNoise
 from ...mechanisms.topl import fit as local
+from ...mechanisms.topl.groups import user_of
 from ...topics.events.decode import Decoder, Raw
 from ..deployment.model import Input, Pipeline
 
@@ -32,18 +33,25 @@ REPORTED, UNTOLD, SPENT = "reported", "no threshold yet", "no report left"
 
 @dataclass(frozen=True)
 class Told:
-    """Thresholds as devices learn them: ``theta[i]`` from ``time[i]`` on, in order of time."""
+    """Thresholds as devices learn them: ``theta[i]`` of ``window[i]`` from ``time[i]`` on.
 
+    Windows are distinct and in order: a window has one threshold.
+    """
+
+    window: I64
     time: I64
     theta: I64
 
-    def at(self, time: I64) -> I64:
-        """(n,) the newest threshold at (n,) moments, 0 before there is any."""
-        place = np.searchsorted(self.time, time, side="right")
-        return np.concatenate([np.zeros(1, np.int64), self.theta])[place]
+    def at(self, window: I64, time: I64) -> I64:
+        """(n,) thresholds of (n,) windows at (n,) moments, 0 before there is any."""
+        if not len(self.window):
+            return np.zeros(len(time), np.int64)
+        place = np.minimum(np.searchsorted(self.window, window), len(self.window) - 1)
+        known = (self.window[place] == window) & (self.time[place] <= time)
+        return np.where(known, self.theta[place], 0)
 
 
-NOTHING = Told(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NOTHING = Told(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Crowd:
         value_path: where values stand in the file, and nothing stands in a report.
         row: (n,) place of each value in the file.
         user: (n,) texts.
-        time, slot, value, group: (n,) columns; times in microseconds.
+        window, time, slot, value, group: (n,) columns; times in microseconds.
         words: (n, 3) the randomness of devices.
     """
 
@@ -65,6 +73,7 @@ class Crowd:
     value_path: str
     row: NDArray[np.intp]
     user: list[str]
+    window: I64
     time: I64
     slot: I64
     value: F64
@@ -76,7 +85,7 @@ class Crowd:
 
         A row without a report stays, for it has a time, but no aggregator takes it.
         """
-        theta = np.where(self.group == RANGE, 0, told.at(self.time))
+        theta = np.where(self.group == RANGE, 0, told.at(self.window, self.time))
         silent = (self.group != RANGE) & (theta == 0)
         spent = self._spent(~silent)
         made = ~(silent | spent)
@@ -172,13 +181,14 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
     good[list(decoded.bad)] = False
     kept = np.flatnonzero(good)
     kept = kept[np.argsort(decoded.time[kept], kind="stable")]
-    user = [_text(decoded.unit[i]) for i in kept.tolist()]
+    user = [user_of(decoded.unit[i]) for i in kept.tolist()]
     slot = slot[kept]
     group = np.array([survey.group(u) for u in user], np.int64)
     words = _words(pipeline, survey, secret, zip(user, slot.tolist(), strict=True))
+    time = decoded.time[kept]
     return Crowd(
-        survey, paths, value_path(pipeline), kept, user, decoded.time[kept], slot, value[kept],
-        group, words,
+        survey, paths, value_path(pipeline), kept, user, pipeline.windows.windows(time), time, slot,
+        value[kept], group, words,
     )  # fmt: skip
 
 
@@ -226,7 +236,3 @@ def _slot(value: Any) -> int:
     """A whole number, -1 for anything else."""
     number = _number(value)
     return int(number) if 0 <= number < SLOTS and number == int(number) else -1
-
-
-def _text(unit: Any) -> str:
-    return str(unit) if isinstance(unit, str | int) else json.dumps(unit)

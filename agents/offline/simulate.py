@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -92,13 +93,19 @@ def _told(
     alone = replace(source, pipelines=(pipeline,))
     ranged, _ = crowd.report(rows, devices.NOTHING)
     _, engine = _run(alone, replace(deployment, inputs=(alone,)), ranged, secret, None)
-    found = {}
+    found: dict[int, tuple[int, int]] = {}
     for out in engine.outs[pipeline.release_topic]:
         theta = published_threshold(out.value or b"", crowd.survey)
         if theta is not None:
-            found[(out.timestamp or 0) * 1000] = theta
-    time = sorted(found)
-    return devices.Told(np.array(time, np.int64), np.array([found[t] for t in time], np.int64))
+            found.setdefault(_window_of(pipeline, out.value or b""), (out.timestamp or 0, theta))
+    window = sorted(found)
+    time, step = ([found[w][i] for w in window] for i in (0, 1))
+    return devices.Told(np.array(window, np.int64), np.array(time, np.int64) * 1000, np.array(step))
+
+
+def _window_of(p: Pipeline, manifest: bytes) -> int:
+    start = datetime.fromisoformat(json.loads(manifest)["window"]["start"])
+    return p.windows.window((start - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1))
 
 
 def _run(

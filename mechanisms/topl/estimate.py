@@ -45,6 +45,15 @@ def unpack(key: Keys, reports: I64) -> Buckets:
     return Buckets(group, codes >> _THETA & 0x1FFF, codes & _CODE, reports).where(codes < CHOSEN)
 
 
+def counted(seen: Buckets, theta: int) -> Buckets:
+    """The buckets that count: the range group's, and those of values clipped to ``theta``.
+
+    Another threshold is another question: a value clipped lower would pull the mean down, and with
+    the weight of its smaller variance, so that whoever chooses theta chooses his own weight.
+    """
+    return seen.where((seen.group == RANGE) | (seen.theta == theta))
+
+
 def integers(key: Keys) -> I64:
     """The integers behind eight-byte keys, of which there may be none."""
     return key.codes().astype(np.int64) if len(key) else np.empty(0, np.int64)

@@ -7,6 +7,10 @@ released. The *value* group is told theta and reports by Hybrid within [0, theta
 combine both groups by inverse variance. Nothing is noised here: whatever this mechanism computes
 is post-processing of reports.
 
+Anybody can send a report, so what a report says of itself is not believed: its group must be the
+one that the salted hash gives its unit, and its theta the one that was published for its window
+before it came. Two reports of one group therefore always weigh the same.
+
 Paper: Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha ("Continuous Release of Data Streams under both
 Centralized and Local Differential Privacy", CCS 2021), section 5.
 """
@@ -17,16 +21,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...client.survey import RANGE, VALUE, Survey
-from ...errors import ContractError
+from ...errors import ContractError, ParameterError
 from ..contract import (
     F64,
     I64,
+    UNIT,
     Batch,
     Closed,
     Cost,
@@ -44,12 +50,26 @@ from ..contract import (
 from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
 from ..validate import at_least, between, positive
-from .estimate import CHOSEN, Buckets, density, integers, mean, pack, threshold, unpack, variances
+from .estimate import (
+    CHOSEN,
+    Buckets,
+    counted,
+    density,
+    integers,
+    mean,
+    pack,
+    threshold,
+    unpack,
+    variances,
+)
+from .groups import Groups
 from .units import accept
 
 U64 = NDArray[np.uint64]
 
 _PPM = 1_000_000
+RULES = "topl/2"
+"""Which reports count: whatever changes it must change this, so that no charge covers both."""
 
 
 def _numbers(column: NDArray[Any]) -> NDArray[Any]:
@@ -75,13 +95,14 @@ class ToPL:
     of a report: that a unit reported at all, and how many reports there are, is not hidden, so
     the central relation that it implies is "replace a value", not "add or remove a unit".
 
-    A unit's second report about one slot is ignored (a retry), so is what exceeds its reports.
+    A unit's second report about one slot is ignored (a retry), so is what exceeds its reports, a
+    report of the other group, and a value report whose theta is not the window's published one.
 
     Attributes:
         survey: the public parameters that devices share.
         grid: size of one step of the released mean and sum, in the user's own units.
-        horizon: triggers per window.
-        warmup: trigger (1..horizon) at which theta is chosen, from the range group alone.
+        horizon: triggers per window, at least 2.
+        warmup: trigger (1..horizon-1) at which theta is chosen, from the range group alone.
         expected: reports expected per trigger; `error` forecasts with it, nothing else reads it.
         smooth: whether expectation maximisation filters its rounds.
     """
@@ -93,7 +114,7 @@ class ToPL:
     columns: ClassVar[int] = 0
     totals: ClassVar[int] = 0
     lanes: ClassVar[int] = 1
-    inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey")
+    inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey", UNIT)
     distribution: ClassVar[Literal["local_randomizer"]] = "local_randomizer"
     definition: ClassVar[Literal["local"]] = "local"
     neighbouring: ClassVar[Literal["replace_value"]] = "replace_value"
@@ -108,21 +129,27 @@ class ToPL:
 
     def __post_init__(self) -> None:
         positive("grid", self.grid)
-        at_least("horizon", self.horizon, 1)
+        if at_least("horizon", self.horizon, 1) == 1:
+            why = "topl needs two triggers per window: values are reported once theta is published"
+            raise ParameterError("horizon", self.horizon, why)
         at_least("expected", self.expected, 1)
-        between("warmup", at_least("warmup", self.warmup, 1), 1, self.horizon)
+        between("warmup", at_least("warmup", self.warmup, 1), 1, self.horizon - 1)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """``mean`` of all values so far in the window; ``sum`` of this micro-batch's values."""
         return (Output("mean", self.grid), Output("sum", self.grid))
 
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self.survey)
+
     # Bound shard
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         """Reports as eight-byte keys: slot, group, theta, output.
 
-        Dropped are reports that no client of this survey can have made.
+        Dropped are reports that no client of this survey can have made for their unit.
         """
         slot, group, theta, code = (_whole(columns[name]) for name in self.inputs[:4])
         own = _numbers(columns["survey"]) == self.survey.number
@@ -130,6 +157,7 @@ class ToPL:
         valued = (group == VALUE) & (theta >= 1) & (theta <= self.survey.buckets)
         valued &= code < self.survey.hybrid.outputs
         keep = own & (slot >= 0) & (code >= 0) & (ranged | valued)
+        keep &= group == self._groups.of(columns[UNIT])
         codes = np.where(keep, slot << 32 | pack(group, theta, code), 0).view(np.uint64)
         keys, key = Keys.of_codes(codes).unique()
         return Encoded(keys, key, np.empty((len(key), 0), np.int64), keep)
@@ -151,32 +179,41 @@ class ToPL:
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Mean so far and sum of this micro-batch; theta from the warm-up on."""
         rows = _added(closed)
-        seen = unpack(rows.key, rows.cell["count"])
+        theta = told = self._told(closed)
+        seen = counted(unpack(rows.key, rows.cell["count"]), told)
         public = {"survey": np.array([self.survey.number], np.int64)}
-        exact = None
         if closed.t in (self.warmup, self.horizon):
             exact = density(self.survey, seen, self.smooth)
             public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
-        if closed.t >= self.warmup:
-            rows, theta = self._chosen(rows, seen, exact)
+        if closed.t == self.warmup:
+            theta = threshold(self.survey, seen, exact)
+            rows = self._with(rows, theta)
+        if theta:
             public["theta"] = np.array([theta], np.int64)
-        batch = unpack(closed.part.key, closed.part.sums[:, 0])
-        return _changed(rows, closed), self._estimates(seen, batch, public)
+        batch = counted(unpack(closed.part.key, closed.part.sums[:, 0]), told)
+        return _changed(rows, closed, batch), self._estimates(seen, batch, public)
 
-    def _chosen(self, rows: Rows, seen: Buckets, exact: F64 | None) -> tuple[Rows, int]:
-        """The rows with theta among them, and theta itself: chosen once, then remembered."""
-        if len(rows.key) and integers(rows.key)[-1] == CHOSEN:
-            return rows, int(rows.cell["count"][-1])
-        if exact is None:
+    def _told(self, closed: Closed) -> int:
+        """The window's theta as published before this micro-batch; 0 up to the warm-up.
+
+        Raises:
+            ContractError: it was published and is missing: later reports are in the counts by now.
+        """
+        if closed.t <= self.warmup:
+            return 0
+        if not len(closed.rows.key) or integers(closed.rows.key)[-1] != CHOSEN:
             raise ContractError("the threshold of the warm-up is missing from the state")
+        return int(closed.rows.cell["count"][-1])
+
+    def _with(self, rows: Rows, theta: int) -> Rows:
+        """The rows with theta among them, to be remembered for the window."""
         last = self.init_rows(Keys.of_codes(np.array([CHOSEN], np.uint64)))
-        last.cell["count"] = theta = threshold(self.survey, seen, exact)
-        both = Rows(
+        last.cell["count"] = theta
+        return Rows(
             concat([rows.key, last.key]),
             np.append(rows.cell, last.cell),
             np.append(rows.due, last.due),
         )
-        return both, theta
 
     def _estimates(self, seen: Buckets, batch: Buckets, public: dict[str, I64]) -> Releases:
         so_far, variance = mean(self.survey, seen)
@@ -211,8 +248,8 @@ class ToPL:
         return None
 
     def digests(self) -> tuple[str, ...]:
-        """None: the aggregator draws nothing."""
-        return ()
+        """The version of the rules by which reports count; the aggregator computes nothing else."""
+        return (RULES,)
 
     def plan(self) -> dict[str, Any]:
         """The survey, for devices."""
@@ -250,10 +287,13 @@ def _added(closed: Closed) -> Rows:
     return closed.rows._replace(cell=cell)
 
 
-def _changed(rows: Rows, closed: Closed) -> Rows:
-    """The rows that differ from the stored ones: reported buckets and a theta just chosen."""
+def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
+    """The rows that differ from the stored ones: counted buckets and a theta just chosen.
+
+    What does not count is not kept: liars would otherwise fill the state of a window.
+    """
     codes = integers(rows.key)
-    changed = np.isin(codes, integers(closed.part.key))
+    changed = np.isin(codes, pack(batch.group, batch.theta, batch.code))
     changed |= (codes == CHOSEN) & (len(rows.key) > len(closed.rows.key))
     where = np.flatnonzero(changed)
     return Rows(rows.key.take(where), rows.cell[where], rows.due[where])

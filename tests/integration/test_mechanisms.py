@@ -342,7 +342,8 @@ def test_client_made_reports_become_means_and_a_retry_counts_once(quick_broker, 
 
 
 def foreign(devices: Devices) -> list[Any]:
-    """What no client of this survey can have made: another survey, other outputs, a raw value."""
+    """What no client of this survey can have made: another survey, other outputs, another group,
+    a threshold that was not published, a raw value."""
     base = devices.made[-1] | {"user": "nobody"}
     slot = base["slot"]
     return [

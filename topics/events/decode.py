@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.contract import I64, Mechanism, compact
+from ...mechanisms.contract import I64, UNIT, Mechanism, compact
 from ...mechanisms.keys import Keys
 from .fields import InputFields, PipelineFields
 from .keys import numbered
@@ -102,7 +102,7 @@ class Decoder:
         time = self._times(events, records, bad)
         unit = self._units(events, values, bad)
         views = tuple(
-            self._view(p, m, events, time, bad)
+            self._view(p, m, events, time, unit, bad)
             for p, m in zip(self._pipelines, self._mechanisms, strict=True)
         )
         return Decoded(time, unit, views, bad)
@@ -183,13 +183,20 @@ class Decoder:
         return units
 
     def _view(
-        self, p: PipelineFields, m: Mechanism, events: list[Any], time: I64, bad: Bad
+        self,
+        p: PipelineFields,
+        m: Mechanism,
+        events: list[Any],
+        time: I64,
+        unit: list[Any],
+        bad: Bad,
     ) -> View:
         own: Bad = {}
         value = self._values(p, events, bad, own)
         sign = self._signs(p, events, bad, own)
         if m.inputs:
-            return self._encoded(p, m, events, time, (bad, own), sign)
+            given = {UNIT: np.fromiter(unit, object, len(unit))} if UNIT in m.inputs else {}
+            return self._encoded(p, m, events, time, given, (bad, own), sign)
         keys, key = self._keys(p, events, bad, own)
         rows = _good(len(events), bad, own)
         if p.allowed is not None:
@@ -247,12 +254,15 @@ class Decoder:
         m: Mechanism,
         events: list[Any],
         time: I64,
+        given: dict[str, NDArray[Any]],
         faults: tuple[Bad, Bad],
         sign: NDArray[np.int8],
     ) -> View:
         bad, own = faults
-        columns: dict[str, NDArray[Any]] = {}
+        columns = dict(given)
         for name in m.inputs:
+            if name in given:
+                continue
             path = (p.inputs or {}).get(name, name)
             is_time = name == "time" and path not in self._get
             columns[name] = time if is_time else self._floats(path, events, bad, own)

@@ -14,8 +14,8 @@ from hushstream.agents.cli.group import hush
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.offline import devices
 from hushstream.agents.offline.simulate import read_file, simulate
-from hushstream.client import Budget, Client, ReportStore, Survey
-from hushstream.client.survey import RANGE
+from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
+from hushstream.client.survey import RANGE, VALUE
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.topics.config.load import Config, loads
@@ -180,8 +180,8 @@ def test_values_become_reports_and_it_says_so():
     counts = report.counts
     assert counts["reported"] + counts["no threshold yet"] == len(data)
     assert counts["accepted"] == counts["reported"]
-    # the value group of the first six hours, and nobody else
-    assert counts["no threshold yet"] == pytest.approx(len(data) / 8 * 3 / 4, rel=0.2)
+    # the value group of each window's first six hours, and nobody else
+    assert counts["no threshold yet"] == pytest.approx(len(data) / 4 * 3 / 4, rel=0.2)
     manifests = [json.loads(o.value or b"") for o in engine.outs["hush.p.releases.v1"]
                  if b"hush.manifest" in (o.value or b"")]  # fmt: skip
     assert len(manifests) == 8
@@ -196,13 +196,14 @@ def test_no_report_holds_a_value_and_none_is_made_without_a_threshold():
     config, data = survey_config(), values(300)
     source, pipeline = survey_pipeline(config)
     crowd = devices.crowd(source, pipeline, data, SECRET)
-    told = devices.Told(np.array([ORIGIN + 6 * HOUR]), np.array([9]))
+    told = devices.Told(np.arange(1), np.array([ORIGIN + 6 * HOUR]), np.array([9]))
     made, fates = crowd.report(data, told)
     assert fates["reported"] + fates["no threshold yet"] == 300
     for before, after in zip(data, made, strict=True):
         assert after["trip"] == {"minutes": None, "to": "x"} and before["trip"]["minutes"] > 0
         assert after["survey"] == crowd.survey.number and after["slot"] == before["slot"]
-        late = after["slot"] * 1_000_000 >= ORIGIN + 6 * HOUR
+        # told of the first window's threshold at six o'clock, and of no other window's
+        late = ORIGIN + 6 * HOUR <= after["slot"] * 1_000_000 < ORIGIN + DAY
         if after["group"] == RANGE:
             assert after["theta"] == 0 and 0 <= after["code"] < crowd.survey.square_wave.outputs
         elif late:
@@ -214,27 +215,62 @@ def test_no_report_holds_a_value_and_none_is_made_without_a_threshold():
     assert again == made and sum(a["code"] != b["code"] for a, b in zip(made, other, strict=True))
 
 
+def client_reports(
+    survey: Survey, group: int, slot: int, value: int, theta: int | None = None, salt: str = "s"
+) -> list[dict[str, Any]]:
+    """Reports of sixty users of one group, made by the client itself."""
+    users = [f"{salt}{i}" for i in range(999) if survey.group(f"{salt}{i}") == group][:60]
+    with ReportStore(":memory:", Budget(Fraction(1000))) as store:
+        client = Client(survey, store)
+        return [json.loads(client.report(user, slot, value, theta)) for user in users]
+
+
 def test_reports_are_aggregated_as_they_are():
-    """Made by the client itself; a repeated slot, another survey and excess count for nothing."""
+    """Made by the client itself; a repeated slot and another survey count for nothing."""
     config = survey_config()
     _, pipeline = survey_pipeline(config)
     survey = devices.survey_of(pipeline)
-    other = replace(survey, salt="another")
-    begin, sent = ORIGIN // 1_000_000, []
-    with ReportStore(":memory:", Budget(Fraction(1000))) as store:
-        for place, asked in enumerate((survey, other)):
-            for i in range(60):
-                payload = Client(asked, store).report(f"u{i}", begin + i, 10 + place, theta=20)
-                sent += [json.loads(payload)] * 2  # a retry: the same bytes
-    reports, engine = simulate(config, sent, "events", SECRET)
+    slot = ORIGIN // 1_000_000
+    own = client_reports(survey, RANGE, slot, 10)
+    foreign = client_reports(replace(survey, salt="another"), RANGE, slot, 400)
+    reports, engine = simulate(config, [*own, *own, *foreign], "events", SECRET)
     assert "aggregated as they are" in reports["p"].note
     assert reports["p"].counts["accepted"] == 60
     assert reports["p"].counts["seen"] == 120  # those of another survey are nobody's business
     first = json.loads(engine.outs["hush.p.releases.v1"][0].value or b"")
-    own = sent[0:120:2]
-    columns = [np.array([r[name] for r in own]) for name in ("group", "theta", "code")]
-    exact, _ = mean(survey, Buckets(*columns, np.ones(60, np.int64)))
-    assert first["values"]["mean"]["value"] == float(round((exact or 0) * 100) / Fraction(100))
+    assert first["values"]["mean"]["value"] == said(survey, own)
+
+
+def said(survey: Survey, reports: list[dict[str, Any]]) -> float:
+    """The mean of reports in exact arithmetic, on the grid."""
+    columns = [np.array([r[name] for r in reports]) for name in ("group", "theta", "code")]
+    exact, _ = mean(survey, Buckets(*columns, np.ones(len(reports), np.int64)))
+    return float(round((exact or 0) * 100) / Fraction(100))
+
+
+def test_reports_count_for_the_threshold_of_their_window_and_the_group_of_their_unit():
+    config = survey_config()
+    _, pipeline = survey_pipeline(config)
+    survey, slot = devices.survey_of(pipeline), ORIGIN // 1_000_000
+    ranged = client_reports(survey, RANGE, slot, 10)
+    _, engine = simulate(config, ranged, "events", SECRET)
+    (theta,) = {published_threshold(o.value or b"", survey, slot) or 0
+                for o in engine.outs["hush.p.releases.v1"]} - {0}  # fmt: skip
+    later = slot + 7 * 3600
+    good = client_reports(survey, VALUE, later, 10, theta)
+    lies = [
+        *client_reports(survey, VALUE, later, 400, theta % 64 + 1, "x"),
+        *client_reports(survey, VALUE, slot, 400, theta, "y"),  # before anybody could know it
+        *client_reports(survey, VALUE, slot, 400, theta, "z"),
+    ]
+    for report in lies[120:]:  # of the value group, but it speaks for the range group
+        report |= {"group": RANGE, "theta": 0, "code": survey.square_wave.outputs - 1}
+    clean, _ = simulate(config, ranged + good, "events", SECRET)
+    _, engine = simulate(config, ranged + good + lies, "events", SECRET)
+    rows = [json.loads(o.value or b"") for o in engine.outs["hush.p.releases.v1"]]
+    means = [row["values"]["mean"]["value"] for row in rows if "values" in row]
+    assert means == [said(survey, ranged)] + [said(survey, ranged + good)] * 3
+    assert clean["p"].counts["accepted"] == 120
 
 
 def test_a_device_makes_so_many_reports_in_a_period_and_no_more():
@@ -242,7 +278,7 @@ def test_a_device_makes_so_many_reports_in_a_period_and_no_more():
     data = [{"user": "u", "slot": begin + hour * 3600, "trip": {"minutes": 1.0}}
             for hour in (0, 30, 30, 40, 47, 48, 60, 70)]  # fmt: skip
     source, pipeline = survey_pipeline(survey_config())
-    told = devices.Told(np.zeros(1, np.int64), np.array([9]))
+    told = devices.Told(np.arange(-1, 3), np.full(4, ORIGIN - 9 * DAY), np.full(4, 9))
     _, fates = devices.crowd(source, pipeline, data, SECRET).report(data, told)
     assert fates == {"reported": 5, "no report left": 3}  # the second at hour 30 is a retry
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.client.survey import RANGE, VALUE, Survey
-from hushstream.mechanisms.contract import Part, Releases, Setting
+from hushstream.mechanisms.contract import UNIT, Part, Releases, Setting
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.testing import Trace
 from hushstream.mechanisms.topl import mechanism as topl
@@ -30,21 +30,27 @@ MECHANISM: topl.ToPL = find("topl").build(
 
 
 def trace(generator: np.random.Generator) -> Trace:
-    """Reports of 60 units about 6 slots in 5 micro-batches; some repeated, some impossible."""
-    n = 300
+    """Reports of 60 units about 6 slots in 5 micro-batches; some repeated, some impossible.
+
+    Every unit answers for a group of its own choice; theta is often not the published one.
+    """
+    n = 600
+    unit = generator.integers(0, 60, n)
     group = generator.integers(1, 3, n)
+    theta = generator.choice([1, 1, 1, 2, 16], n)  # so few reports make theta 1
     columns = {
         "slot": generator.integers(0, 6, n),
         "group": group,
-        "theta": np.where(group == RANGE, 0, generator.integers(1, 4, n) * 5),
+        "theta": np.where(group == RANGE, 0, theta),
         "code": generator.integers(0, 24, n),
         "survey": np.where(generator.random(n) < 0.05, 1, MECHANISM.survey.number),
+        UNIT: unit.astype(object),
     }
     coded = MECHANISM.encode(columns)
     rows = np.flatnonzero(coded.keep)
     return Trace(
         trigger=np.sort(generator.integers(1, SETTING.horizon + 1, n))[rows],
-        unit=generator.integers(0, 60, n)[rows],
+        unit=unit[rows],
         keys=coded.keys,
         key=coded.key[rows],
         value=coded.value[rows],
@@ -91,8 +97,9 @@ def mean(survey: Survey, counts: Counter[Bucket]) -> Fraction | None:
 
 def exact(events: Trace, releases: Sequence[Releases]) -> None:
     """Every release, recomputed from single reports."""
-    survey, so_far = MECHANISM.survey, Counter[Bucket]()
-    for t, (now, release) in enumerate(zip(accepted(events), releases, strict=True), 1):
+    survey, so_far, theta = MECHANISM.survey, Counter[Bucket](), 0
+    for t, (every, release) in enumerate(zip(accepted(events), releases, strict=True), 1):
+        now = Counter({b: k for b, k in every.items() if b[0] == RANGE or b[1] == theta})
         so_far += now
         whole, part = mean(survey, so_far), mean(survey, now) or Fraction(0)
         assert whole is not None

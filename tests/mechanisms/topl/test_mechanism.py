@@ -6,30 +6,42 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
 from hushstream.client import Budget, Client, ReportStore, Survey, parse
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.contract import Batch, Releases, Setting
+from hushstream.mechanisms.contract import UNIT, Batch, Releases, Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.testing import Memory, Trace, run
+from hushstream.mechanisms.topl.estimate import CHOSEN
 from hushstream.mechanisms.topl.fit import simulate
 from hushstream.mechanisms.topl.mechanism import ToPL
 from hushstream.mechanisms.topl.settings import ToPLParameters, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+TOLD = Keys.of_codes(np.array([CHOSEN], np.uint64)).tolist()[0]
 SURVEY = Survey(Fraction(1), Fraction(100), "s", reports=2, buckets=32, levels=16)
+
+
+@cache
+def somebody(survey: Survey, group: int) -> str:
+    """A user whom the survey's hash puts into a group; anybody if there is no such group."""
+    return next((u for u in map(str, range(5000)) if survey.group(u) == group), "nobody")
 
 
 def columns(
     rows: Sequence[tuple[int, int, int, int]], survey: Survey = SURVEY
 ) -> dict[str, np.ndarray]:
+    """Reports (slot, group, theta, code) as columns, each from a user of its group."""
     table = np.array(rows, np.int64).reshape(-1, 4).T
-    return dict(zip(ToPL.inputs, [*table, np.full(len(rows), survey.number)], strict=True))
+    users = np.array([somebody(survey, group) for group in table[1].tolist()], object)
+    every = [*table, np.full(len(rows), survey.number), users]
+    return dict(zip(ToPL.inputs, every, strict=True))
 
 
 def batch_of(mechanism: ToPL, given_: dict[str, np.ndarray], unit: np.ndarray) -> Batch:
@@ -133,16 +145,15 @@ def test_impossible_reports_are_dropped(row: tuple[int, int, int, int]) -> None:
 
 @pytest.mark.parametrize("bad", [0.5, np.nan, np.inf, -np.inf, 1e300])
 def test_numbers_that_are_not_whole_are_dropped(bad: float) -> None:
-    given_: dict[str, np.ndarray] = {name: np.zeros(1) for name in ToPL.inputs}
-    given_["group"][:], given_["survey"][:] = RANGE, SURVEY.number
+    given_ = columns([(0, RANGE, 0, 0)])
     assert ToPL(SURVEY).encode(given_).keep.all()
-    for name in ToPL.inputs:
+    for name in ToPL.inputs[:5]:
         spoilt = {**given_, name: np.array([bad])}
         assert not ToPL(SURVEY).encode(spoilt).keep.any()
 
 
 def test_text_is_refused() -> None:
-    given_ = {name: np.array(["1"]) for name in ToPL.inputs}
+    given_ = {name: np.array(["1"], object) for name in ToPL.inputs}
     with pytest.raises(ContractError, match="numeric"):
         ToPL(SURVEY).encode(given_)
 
@@ -173,6 +184,13 @@ def test_every_possible_report_has_a_key_of_its_own(slot: int, theta: int, code:
 # Releases
 
 
+@cache
+def crowd(survey: Survey, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) users and their groups."""
+    users = np.array([f"user {i}" for i in range(n)], object)
+    return users, np.array([survey.group(user) for user in users], np.int64)
+
+
 def survey_run(
     survey: Survey,
     value: np.ndarray,
@@ -186,22 +204,21 @@ def survey_run(
     generator = np.random.default_rng(seed)
     mechanism = ToPL(survey, Fraction(1, 1000), horizon, warmup, expected=n // horizon)
     memory = Memory(mechanism, ZeroNoise())
-    group = np.where(generator.random(n) < float(survey.share), RANGE, VALUE)
+    users, group = crowd(survey, n)
     trigger = np.where(
         group == RANGE,
         generator.integers(1, horizon + 1, n),
         generator.integers(warmup + 1, horizon + 1, n),
     )
-    out, theta = [], told or survey.buckets
+    out, theta = [], survey.buckets
     for t in range(1, horizon + 1):
         now = np.flatnonzero(trigger == t)
         words = generator.integers(0, 1 << 64, (len(now), 3), dtype=np.uint64)
         code = simulate(survey, value[now], group[now], theta, words)
         step = np.where(group[now] == RANGE, 0, theta)
         slot, own = np.zeros(len(now)), np.full(len(now), survey.number)
-        coded = mechanism.encode(
-            {"slot": slot, "group": group[now], "theta": step, "code": code, "survey": own}
-        )
+        each = [slot, group[now], step, code, own, users[now]]
+        coded = mechanism.encode(dict(zip(ToPL.inputs, each, strict=True)))
         batch = Trace(
             np.full(len(now), t),
             now,
@@ -212,7 +229,9 @@ def survey_run(
         )
         memory.absorb(batch)
         out.append(memory.trigger())
-        theta = told or int(out[-1].public.get("theta", [theta])[0])
+        if told and t == warmup:  # as if the range group had said so
+            memory.row_tables[0].cells[TOLD]["count"] = told
+        theta = int(out[-1].public.get("theta", [theta])[0]) if t != warmup or not told else told
     return mechanism, out
 
 
@@ -245,6 +264,7 @@ def test_the_forecast_error_is_reached_by_the_worst_case() -> None:
         mechanism, releases = survey_run(
             survey, np.full(3000, 50.0), seed, warmup=1, horizon=2, told=32
         )
+        assert releases[1].public["theta"][0] == 32
         misses.append(releases[-1].value[0, 0] / 1000 - 50)
     # all value reports come after the warm-up, in one trigger
     forecast = replace(mechanism, expected=3000).error(2)[0] / 1000
@@ -281,6 +301,7 @@ def test_threshold_and_distribution_come_from_the_range_group_alone() -> None:
             "theta": np.where(group == RANGE, 0, 1 + shift),
             "code": (code + shift * (group == VALUE)) % SURVEY.hybrid.outputs,
             "survey": np.full(n, SURVEY.number),
+            UNIT: np.array([somebody(SURVEY, one) for one in group.tolist()], object),
         }
         return feed(mechanism, given_, np.arange(n), np.ones(n, np.intp))[0].public
 
@@ -320,7 +341,8 @@ def test_a_lost_threshold_stops_the_release() -> None:
 def test_estimates_are_held_within_64_bits() -> None:
     survey = Survey(Fraction(1, 1000), Fraction(1 << 62), "s", buckets=2, levels=2)
     given_ = columns([(0, VALUE, 2, survey.hybrid.outputs - 1)], survey)
-    last = feed(ToPL(survey, horizon=1), given_, np.zeros(1, np.int64), np.ones(1, np.intp))[-1]
+    at = np.full(1, 2, np.intp)
+    last = feed(ToPL(survey, horizon=2), given_, np.zeros(1, np.int64), at)[-1]
     assert last.value[0, 0] == (1 << 63) - 1
 
 
@@ -336,16 +358,25 @@ def test_sums_of_micro_batches_add_up_over_a_range() -> None:
 
 def test_reports_of_real_clients_are_understood() -> None:
     survey = Survey(Fraction(4), Fraction(100), "s", buckets=32, levels=32)
-    reports = []
+    mechanism = ToPL(survey, Fraction(1, 100), horizon=2)
+    memory, theta = Memory(mechanism, ZeroNoise()), None
     with ReportStore(":memory:", Budget(Fraction(1_000_000))) as store:
         client = Client(survey, store)
-        for i in range(1500):
-            payload = client.report(f"user-{i}", 3, 30, theta=16)
-            assert json.loads(payload)["definition"] == ToPL.definition == "local"
-            reports.append(parse(payload, survey))
-    given_ = columns([tuple(report[1:]) for report in reports], survey)
-    mechanism = ToPL(survey, Fraction(1, 100), horizon=1)
-    last = feed(mechanism, given_, np.arange(1500), np.ones(1500, np.intp))[-1]
+        for group in (RANGE, VALUE):
+            users = [i for i in range(1500) if survey.group(f"user-{i}") == group]
+            sent = [client.report(f"user-{i}", 3, 30, theta) for i in users]
+            assert all(json.loads(one)["definition"] == ToPL.definition == "local" for one in sent)
+            reports = [parse(one, survey) for one in sent]
+            given_ = columns([tuple(report[1:]) for report in reports], survey)
+            given_[UNIT] = np.array([report.user for report in reports], object)
+            coded = mechanism.encode(given_)
+            assert coded.keep.all()
+            ones = np.ones(len(users), np.int8)
+            at = np.full(len(users), memory.t + 1)
+            memory.absorb(Trace(at, np.array(users), coded.keys, coded.key, coded.value, ones))
+            last = memory.trigger()
+            theta = int(last.public["theta"][0])
+    assert last.value[0, 1] / 100 == pytest.approx(30 * len(users), rel=0.2)
     assert last.value[0, 0] / 100 == pytest.approx(30, abs=6 * last.variance[0, 0] ** 0.5 / 100)
     assert last.variance[0, 0] ** 0.5 / 100 < 1.5
 
