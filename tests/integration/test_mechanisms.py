@@ -346,11 +346,13 @@ def foreign(devices: Devices) -> list[Any]:
     a threshold that was not published, a raw value."""
     base = devices.made[-1] | {"user": "nobody"}
     slot = base["slot"]
+    valued = next(f"x{i}" for i in range(99) if devices.survey.group(f"x{i}") == VALUE)
     return [
         base | {"survey": base["survey"] ^ 1},
         base | {"theta": 65},
+        base | {"user": valued, "theta": base["theta"] % 64 + 1},  # not what was published
         base | {"code": devices.survey.hybrid.outputs},
-        base | {"group": RANGE},
+        base | {"user": valued, "group": RANGE, "theta": 0, "code": 0},
         {"user": "nobody", "slot": slot, "minutes": 1e6},
         b"{bad",
     ]
