@@ -324,4 +324,4 @@ def test_the_command_says_what_was_done_to_the_values(tmp_path: Path, capsys):
     assert asked == devices.survey_of(survey_pipeline(survey_config())[1])
     hush.main(["plan", "-c", str(toml)], standalone_mode=False)
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "ε=4 per report, at most 2 reports of one user" in shown and "local: nobody" in shown
+    assert "ε=4 per report, at most 2 reports of one user" in shown and "never leave" in shown
