@@ -25,9 +25,12 @@ class Result:
     """The last complete release of one pipeline, with the true values.
 
     Attributes:
-        pipeline: the pipeline. place: window start and trigger. seen: everything that the demo has
-        seen of the pipeline. truth: key -> exact records of the window. kept: key -> records that
-        the contribution bound accepted. records: number of records of the whole stream.
+        pipeline: the pipeline.
+        place: window start and trigger.
+        seen: everything that the demo has seen of the pipeline.
+        truth: key -> exact records of the window.
+        kept: key -> records that the contribution bound accepted.
+        records: number of records of the whole stream.
     """
 
     pipeline: Pipeline

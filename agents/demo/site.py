@@ -36,9 +36,9 @@ class Site:
     """A folder, a broker and workers.
 
     Args:
-        folder: a new folder for configuration, key, tables and logs. bootstrap: an existing
-        cluster; by default one is started here. keep: leave everything running when this process
-        ends.
+        folder: a new folder for configuration, key, tables and logs.
+        bootstrap: an existing cluster; by default one is started here.
+        keep: leave everything running when this process ends.
     """
 
     def __init__(self, folder: Path, bootstrap: str | None, keep: bool) -> None:

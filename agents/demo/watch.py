@@ -25,8 +25,10 @@ class Seen:
     """Everything that has been seen of one pipeline.
 
     Attributes:
-        scheduled: scheduled time of the last trigger on the clock. triggers: triggers on the clock.
-        released: triggers that every shard has published. rows: (window start, trigger) -> rows.
+        scheduled: scheduled time of the last trigger on the clock.
+        triggers: triggers on the clock.
+        released: triggers that every shard has published.
+        rows: (window start, trigger) -> rows.
         dead, late: numbers of records set aside.
     """
 

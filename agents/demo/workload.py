@@ -39,9 +39,11 @@ class Replay:
     """One stream, cut at its pipelines' trigger times.
 
     Attributes:
-        topic: the raw topic. pipelines: the pipelines that read it. step: microseconds between
-        triggers. parts: records up to each trigger, in event-time order. truth: per pipeline and
-        window, exact number of records per key.
+        topic: the raw topic.
+        pipelines: the pipelines that read it.
+        step: microseconds between triggers.
+        parts: records up to each trigger, in event-time order.
+        truth: per pipeline and window, exact number of records per key.
     """
 
     topic: str

@@ -152,7 +152,7 @@ def input_paths(
             f"pipeline {p.name!r}: inputs: {kind} has no input {strange[0]!r}; there is {there_is}"
         )
     if known and p.key:
-        raise ConfigError(f"pipeline {p.name!r}: key has no meaning with {kind}: it has inputs")
+        raise ConfigError(f"pipeline {p.name!r}: key has no effect with {kind}: it has inputs")
     paths = {name: name for name in known if name != "time"}
     if "value" in paths and columns:
         paths["value"] = columns[0].field

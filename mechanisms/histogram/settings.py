@@ -346,9 +346,9 @@ def framed(parameters: HistogramParameters, frame: Frame) -> HistogramParameters
 def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Objection]:
     """An adaptive weight where no key becomes public, or no value is released of one."""
     if parameters.adaptive_weight and frame.public_keys:
-        yield "adaptive_weight", "has no meaning with a public list of keys"
+        yield "adaptive_weight", "has no effect with a public list of keys"
     elif parameters.adaptive_weight and frame.keys_only:
-        yield "adaptive_weight", 'has no meaning with aggregate = "keys"'
+        yield "adaptive_weight", 'has no effect with aggregate = "keys"'
 
 
 ENTRY = Entry(

@@ -1,1 +1,1 @@
-"""The configuration file: model, parsing with line numbers, merging, checks, canonical form."""
+"""The configuration file: model, parser with line numbers, overrides, checks, canonical form."""

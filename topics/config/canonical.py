@@ -1,8 +1,8 @@
 """The privacy configuration of a pipeline as canonical bytes, and their hash.
 
-Two configurations with the same bytes give the same releases from the same logs and key. What
-only says how workers run (addresses, partitions, memory, intervals, dead letters, limits) is left
-out, so that it may change while an epoch is open.
+Two configurations with the same bytes give the same releases from the same logs and key. Settings
+that only affect how workers run (addresses, partitions, memory, intervals, dead letters, limits)
+are left out, so that they may change while an epoch is open.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic", decimal_format="string")
 
 
 def canonical(config: Config, pipeline: Pipeline) -> bytes:
-    """Return canonical JSON of everything that decides what ``pipeline`` releases.
+    """Return canonical JSON of everything that determines the releases of ``pipeline``.
 
     Keys are sorted, fractions are texts such as ``"1/100"``, times integer microseconds. A list
     of public keys is represented by its number and digest.
@@ -37,7 +37,7 @@ def canonical(config: Config, pipeline: Pipeline) -> bytes:
 
 
 def privacy_settings(config: Config, pipeline: Pipeline) -> dict[str, Any]:
-    """Return what `canonical` encodes, as plain values."""
+    """Return the settings that `canonical` encodes, as plain values."""
     settings: dict[str, Any] = _plain(pipeline)
     del settings["public_keys_file"]
     keys = pipeline.public_keys

@@ -1,4 +1,4 @@
-"""Settings that are fine one by one but contradict each other."""
+"""Checks for settings that are valid singly but contradict each other."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _engine(engine: Engine) -> Iterator[Problem]:
     if engine.public_port and public == (engine.operator_host, engine.operator_port):
         yield Problem(("engine", "operator_port"), "must differ from public_port")
     if engine.replication_factor == 0:
-        yield Problem(("engine", "replication_factor"), "0 must be -1 or at least 1")
+        yield Problem(("engine", "replication_factor"), "must be -1 or at least 1, not 0")
 
 
 def _distinct(names: Sequence[Hashable], table: str) -> Iterator[Problem]:
@@ -81,21 +81,21 @@ def _input(source: Input) -> _Found:
         found.append(("partitioner", f"{source.partitioner} needs a unit of one field"))
     if source.dlq_payload != "raw" and source.on_error != "dlq" and source.late != "topic":
         nothing = f'on_error = "{source.on_error}" and late = "{source.late}"'
-        found.append(("dlq_payload", f"has no meaning with {nothing}"))
+        found.append(("dlq_payload", f"has no effect with {nothing}"))
     return found
 
 
 def _time(time: Time) -> Iterator[tuple[str, str]]:
     if time.format == "record" and time.field is not None:
-        yield "time.field", 'has no meaning with format = "record"'
+        yield "time.field", 'has no effect with format = "record"'
     if time.format != "record" and time.field is None:
         yield "time", f'format = "{time.format}" needs field'
     try:
         ZoneInfo(time.zone)
     except (ValueError, OSError, KeyError):
-        yield "time.zone", f'"{time.zone}" is no time zone'
+        yield "time.zone", f'"{time.zone}" is not a time zone'
     if time.zone != "UTC" and time.format != "iso":
-        yield "time.zone", 'has a meaning with format = "iso" only'
+        yield "time.zone", 'has an effect only with format = "iso"'
 
 
 def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
@@ -103,8 +103,10 @@ def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
     inputs = [i.name for i in config.input]
     if pipeline.input not in inputs:
         near = difflib.get_close_matches(pipeline.input, inputs, 1, 0.6)
-        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(inputs) or 'none'}"
-        found.append(("input", f'"{pipeline.input}" is no input; {hint}'))
+        hint = (
+            f"did you mean {near[0]!r}?" if near else f"known inputs: {', '.join(inputs) or 'none'}"
+        )
+        found.append(("input", f'"{pipeline.input}" is not an input; {hint}'))
     found += _schedule(pipeline)
     found += _budget(pipeline.budget)
     found += _keys(pipeline)
@@ -118,7 +120,7 @@ def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     if pipeline.schedule == "external" and window.origin == UNIX_EPOCH:
         yield "window", "an external schedule needs an origin: the start of its first window"
     if (window.length is None) == (window.horizon is None):
-        yield "window", "needs either length, or horizon"
+        yield "window", "needs either length or horizon"
         return
     if (rule.every is None) == (rule.cron is None):
         yield "triggers", "needs either every, or cron and count"
@@ -129,10 +131,10 @@ def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     else:
         yield from _regular(pipeline, rule.every)
     if window.horizon is not None and pipeline.lateness:
-        yield "lateness", "has no meaning with window.horizon, where no event is late"
+        yield "lateness", "has no effect with window.horizon, where events are never late"
     length = pipeline.window_length
     if epoch is not None and length and epoch % length:
-        whole = f"{format_duration(epoch)} is no multiple of the window's"
+        whole = f"{format_duration(epoch)} is not a multiple of the window's"
         yield "epoch", f"{whole} length, {format_duration(length)}"
 
 
@@ -160,7 +162,7 @@ def _cron(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     try:
         CronSim(rule.cron or "", datetime(2000, 1, 1))
     except CronSimError as error:
-        yield "triggers.cron", f'"{rule.cron}" is no cron rule ({error})'
+        yield "triggers.cron", f'"{rule.cron}" is not a cron rule ({error})'
         return
     schedule = Schedule.of(pipeline)
     samples = max(1, min(32, 10_000 // rule.count))  # windows begin at different phases of it
@@ -175,15 +177,15 @@ def _cron(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
 
 def _budget(budget: Budget) -> Iterator[tuple[str, str]]:
     if budget.limit_epsilon is not None and budget.limit_epsilon < budget.epsilon:
-        yield "budget.limit_epsilon", "is less than epsilon: no epoch could ever be paid for"
+        yield "budget.limit_epsilon", "is less than epsilon, so no epoch could be charged"
     if budget.limit_delta is not None and budget.limit_delta < budget.delta:
-        yield "budget.limit_delta", "is less than delta: no epoch could ever be paid for"
+        yield "budget.limit_delta", "is less than delta, so no epoch could be charged"
 
 
 def _keys(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     by_key = find(pipeline.mechanism.kind).grouped
     if by_key and not pipeline.key and not pipeline.inputs:
-        yield "", "needs key (columns to group by), or a mechanism with inputs of its own"
+        yield "", "needs key (columns to group by), or a mechanism with its own inputs"
     if pipeline.key and pipeline.inputs:
         yield "inputs", "and key exclude each other"
     if pipeline.public_keys is None:
@@ -204,13 +206,13 @@ def _aggregates(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     labels = [aggregate.label for aggregate in pipeline.aggregate]
     for place, aggregate in enumerate(pipeline.aggregate):
         if labels[place] in labels[:place]:
-            yield f"aggregate.{place}", f'"{labels[place]}" is there already: give it a name'
+            yield f"aggregate.{place}", f'"{labels[place]}" exists already: set another name'
         for setting, message in aggregate.objections():
             yield f"aggregate.{place}.{setting}", message
 
 
 def _mechanism(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
-    """Settings that a mechanism knows and would not use in this pipeline."""
+    """Settings of a mechanism that would have no effect in this pipeline."""
     given = pipeline.mechanism
     for setting, message in find(given.kind).objections(given.parameters, pipeline.frame):
         yield f"mechanism.{setting}", message

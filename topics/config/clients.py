@@ -1,4 +1,4 @@
-"""One table of connection settings as the options of each Kafka client."""
+"""Connection settings as options of the two Kafka clients."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def password(kafka: Kafka) -> str:
     """Return the SASL password from the environment or its file.
 
     Raises:
-        ConfigError: there is none, or the file cannot be read.
+        ConfigError: there is no password, or its file cannot be read.
     """
     if kafka.sasl_password is not None:
         return str(kafka.sasl_password)

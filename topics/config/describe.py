@@ -1,4 +1,4 @@
-"""The reference of all settings as Markdown, made from the model's own docstrings and types.
+"""The reference of all settings as Markdown, generated from the model's docstrings and types.
 
 ``python -m hushstream.topics.config.describe docs/configuration.md`` rewrites the generated part
 of that page, which begins at a marker.
@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from .merge import tables
 from .values import Duration, Instant, Secret, format_duration
 
-MARKER = "<!-- Everything below is generated from topics/config_model.py. -->"
+MARKER = "<!-- Everything below is generated from topics/config/model.py. -->"
 
-IMPLIED = {"parameters"}  # of a mechanism: they stand beside its kind
+IMPLIED = {"parameters"}  # a mechanism's settings stand beside its kind
 
 _TYPES: dict[Any, str] = {
     str: "text",
@@ -45,7 +45,7 @@ def documented(kind: type[Any]) -> dict[str, str]:
 
     >>> from hushstream.topics.config.pipeline import Window
     >>> documented(Window)["origin"]
-    'a moment at which a window begins.'
+    'a time at which a window begins.'
     """
     _, _, block = (inspect.getdoc(kind) or "").partition("Attributes:\n")
     entries = re.split(r"^    (?=\w+: )", block, flags=re.MULTILINE)[1:]
@@ -108,7 +108,7 @@ def _hashable(hint: Any) -> bool:
 
 
 def rewrite(page: str) -> str:
-    """Return a page with everything below the marker made anew."""
+    """Return a page with everything below the marker regenerated."""
     return page.partition(MARKER)[0] + MARKER + "\n\n" + reference()
 
 

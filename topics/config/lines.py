@@ -1,7 +1,7 @@
-"""On which line of a TOML file a setting stands.
+"""Line numbers of the settings of a TOML file.
 
-The standard parser checks the file but forgets its lines. The scanner here runs after it, on text
-that is known to be valid, and only finds where each key, table and array element begins.
+The standard parser checks the file but does not keep line numbers. So this scanner runs after it,
+on text that is known to be valid, and only finds where each key, table and array element begins.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Scanner:
         return resolved
 
     def _resolve(self, path: Path, appends: bool) -> Path:
-        """Put the places of the current elements of arrays of tables into a header's names."""
+        """Insert the positions of the current array elements into a header's names."""
         resolved: Path = ()
         for depth, name in enumerate(path):
             resolved += (name,)
@@ -131,7 +131,7 @@ class _Scanner:
             self._pair(path)
 
     def _closes(self, bracket: str) -> bool:
-        """Skip a separator; consume the closing bracket if that is what follows."""
+        """Skip a separator; consume the closing bracket if it follows."""
         self._skip(_GAP)
         if self._text[self._at] == ",":
             self._at += 1

@@ -1,8 +1,8 @@
 """The configuration of a deployment: one TOML file, overridden by environment and flags.
 
-A flag goes before an environment variable, which goes before the file, which goes before the
-default. Whatever is unknown, of a wrong type, out of range or contradictory is refused, all of it
-at once, each with its line.
+A flag overrides an environment variable, which overrides the file, which overrides the default.
+Unknown, ill-typed, out-of-range and contradictory settings are all refused at once, each with its
+line.
 
     >>> config = loads('''
     ... [[input]]
@@ -47,21 +47,22 @@ def load(
 ) -> Config:
     """Return the configuration in file ``path`` with its overrides.
 
-    Paths of other files in it are relative to its folder; they come out absolute.
+    Paths of other files are relative to the folder of ``path``; they are returned as absolute
+    paths.
 
     Args:
         path: the TOML file.
         environ: environment; by default that of this process.
-        flags: dotted settings and their values; ``None`` counts as not given.
+        flags: dotted settings and their values; ``None`` means not given.
 
     Raises:
-        ConfigError: the file cannot be read or something in it is wrong.
+        ConfigError: the file cannot be read, or a setting is wrong.
     """
     file = FilePath(path)
     try:
         text = file.read_text("utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(f"{file}: there is no such file; `hush init` writes one") from error
+        raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read ({error})") from error
     return loads(text, name=str(path), folder=file.parent, environ=environ, flags=flags)
@@ -75,7 +76,7 @@ def loads(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Config:
-    """Return the configuration in ``text``; see `load`. ``name`` stands for it in messages."""
+    """Return the configuration in ``text``; see `load`. ``name`` names it in messages."""
     try:
         data = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, ArithmeticError) as error:
@@ -97,7 +98,7 @@ def loads(
 
 
 def _take_out(data: dict[str, Any], path: Path) -> bool:
-    """Remove a setting from the tables of a file; return whether it was there."""
+    """Remove a setting from the tables of a file; return whether it was present."""
     table, name = path
     inner = data.get(str(table))
     return isinstance(inner, dict) and inner.pop(name, None) is not None

@@ -1,4 +1,4 @@
-"""Environment variables and flags put over the tables of a file, and where each value came from."""
+"""Overrides of a file's tables by environment variables and flags, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from .values import Loose
 
 PREFIX = "HUSH_"
 
-# Settings that must never stand in the file, and what to do instead.
+# Settings that must never be in the file, and the alternative for each.
 SECRETS: dict[Path, str] = {
     ("secret", "noise_key"): (
-        "the noise key never stands in this file: set HUSH_NOISE_KEY or noise_key_file"
+        "the noise key must not be in this file: set HUSH_NOISE_KEY or noise_key_file"
     ),
     ("kafka", "sasl_password"): (
-        "passwords never stand in this file: set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file"
+        "passwords must not be in this file: set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file"
     ),
     ("kafka", "ssl_key_password"): (
-        "passwords never stand in this file: set HUSH_KAFKA__SSL_KEY_PASSWORD"
+        "passwords must not be in this file: set HUSH_KAFKA__SSL_KEY_PASSWORD"
     ),
 }
 
 
 @dataclass
 class Origins:
-    """Where values came from: a line of the file, a variable, a flag."""
+    """Origins of values: a line of the file, a variable or a flag."""
 
     name: str
     lines: dict[Path, int]
     overrides: dict[Path, str] = field(default_factory=dict)
 
     def describe(self, problem: Problem) -> str:
-        """One line for people: place, setting, what is wrong."""
+        """Return one line for people: place, setting and mistake."""
         setting = dotted(problem.path)
         return f"{self.place(problem.path)}: {setting}: {problem.message}".replace(": : ", ": ")
 
     def place(self, path: Path) -> str:
-        """The variable, flag or line that set ``path`` or, failing that, its nearest table."""
+        """Return the variable, flag or line that set ``path``, or else its nearest table."""
         for depth in range(len(path), 0, -1):
             if path[:depth] in self.overrides:
                 return self.overrides[path[:depth]]
@@ -60,10 +60,10 @@ def dotted(path: Path) -> str:
 def merge(
     data: dict[str, Any], environ: Mapping[str, str], flags: Mapping[str, Any], origins: Origins
 ) -> list[Problem]:
-    """Put variables, then flags into ``data``; return those that fit nowhere.
+    """Put variables, then flags, into ``data``; return a problem for each that fits nowhere.
 
     A variable counts if it begins with ``HUSH_`` and contains ``__``, which separates steps:
-    ``HUSH_ENGINE__BEAT_INTERVAL``; elements of lists of tables go by name or place:
+    ``HUSH_ENGINE__BEAT_INTERVAL``. Elements of lists of tables are identified by name or position:
     ``HUSH_PIPELINE__ZONES__BUDGET__EPSILON``.
     """
     problems: list[Problem] = []
@@ -97,7 +97,7 @@ def _put(
         path += (name,)
     if not isinstance(node, dict):
         origins.overrides[path] = origin
-        yield Problem(path, "is no table")
+        yield Problem(path, "is not a table")
         return
     node[steps[-1]] = value
     origins.overrides[(*path, steps[-1])] = origin
@@ -123,7 +123,7 @@ def _nowhere(node: Any, step: str) -> str:
 
 
 def tables_of_names() -> dict[str, str]:
-    """For each setting that occurs in one kind of table only: that table."""
+    """Map each setting that occurs in only one kind of table to that table."""
     seen: dict[str, list[str]] = {}
     for table, kind in tables():
         for name in (f.name for f in fields(kind)):
@@ -132,7 +132,7 @@ def tables_of_names() -> dict[str, str]:
 
 
 def tables() -> list[tuple[str, type[Any]]]:
-    """Every kind of table with its name as a header in a file, outer ones first."""
+    """Return every kind of table with its header in a file, outer tables first."""
     found: list[tuple[str, type[Any]]] = []
     _collect(Config, "", found)
     return found

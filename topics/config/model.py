@@ -32,7 +32,7 @@ from .values import (
 
 
 def _read_format(reader: Reader, raw: Any, path: Path) -> str:
-    """The format of an input; what other engines read is refused in plain words."""
+    """Read the format of an input; refuse unsupported formats with advice."""
     if raw in ("avro", "protobuf"):
         advice = "is not supported: publish JSON records, or columnar frames"
         raise reader.fail(path, f'"{raw}" {advice}')
@@ -41,7 +41,7 @@ def _read_format(reader: Reader, raw: Any, path: Path) -> str:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Who this is.
+    """The identity of the deployment.
 
     Attributes:
         name: prefix of the ledger topic, `<name>.ledger.v1`, and of internal topics.
@@ -52,16 +52,16 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Kafka:
-    """How to reach the cluster; one table for every client.
+    """Connection to the cluster; one table for all clients.
 
     Attributes:
-        bootstrap: brokers, as `host:port` with commas between.
-        security_protocol: encryption and kind of login.
-        sasl_mechanism: how to log in, with a `SASL_…` protocol.
-        sasl_username: user to log in as.
+        bootstrap: brokers as `host:port`, separated by commas.
+        security_protocol: encryption and authentication.
+        sasl_mechanism: authentication method, with a `SASL_…` protocol.
+        sasl_username: user name for SASL.
         sasl_password: never in the file: set `HUSH_KAFKA__SASL_PASSWORD`.
         sasl_password_file: file that holds the password, if the variable is not set.
-        ssl_cafile: certificates of the authorities to trust, PEM; default: the system's.
+        ssl_cafile: certificates of trusted authorities, PEM; default: the system's.
         ssl_certfile: certificate of this client (mutual TLS), PEM.
         ssl_keyfile: private key of that certificate, PEM.
         ssl_key_password: never in the file: set `HUSH_KAFKA__SSL_KEY_PASSWORD`.
@@ -83,7 +83,7 @@ class Kafka:
 
 @dataclass(frozen=True)
 class SecretFiles:
-    """Where the noise key lies. `HUSH_NOISE_KEY` and `HUSH_NOISE_KEY_FILE` go before it.
+    """Location of the noise key. `HUSH_NOISE_KEY` and `HUSH_NOISE_KEY_FILE` override it.
 
     Attributes:
         noise_key_file: file with the 32-byte key in hexadecimal or base64, relative to this file.
@@ -94,31 +94,31 @@ class SecretFiles:
 
 @dataclass(frozen=True)
 class Engine:
-    """How workers run. None of it changes what a release contains, save `max_future_skew`.
+    """Settings of workers. Only `max_future_skew` affects the content of releases.
 
     Attributes:
-        data_dir: folder of the local tables; safe to delete, they are restored.
+        data_dir: folder of the local tables; safe to delete, as they are restored.
         units_partitions: partitions of the topic re-partitioned by privacy unit; fixed at genesis.
         cells_partitions: partitions of the topic of partial sums by key; fixed at genesis.
         release_partitions: partitions of each release topic; fixed at genesis.
-        replication_factor: of topics that Hushstream creates; -1 is the cluster's default.
-        beat_interval: how often new records are made available to processing.
+        replication_factor: replicas of topics that Hushstream creates; -1 is the cluster's default.
+        beat_interval: interval at which new records become available for processing.
         publish_delay: public pause between a trigger's time and its publication, to hide load.
-        max_clock_lead: a worker whose clock is further ahead of the broker's fires no trigger.
-        max_future_skew: records that are further ahead of the clock are set aside.
-        step_records: most records that one transaction covers.
-        step_bytes: most bytes that one fetch of a partition takes.
-        session_timeout: after this silence a worker counts as gone.
-        transaction_timeout: after this time the broker aborts an unfinished transaction.
-        trim_interval: how often applied partial sums are deleted from Kafka; "0s": never.
-        keep_units: whether re-partitioned events are kept, which `hush replay` needs.
+        max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
+        max_future_skew: records further ahead of the clock are set aside.
+        step_records: maximum records per transaction.
+        step_bytes: maximum bytes per fetch of a partition.
+        session_timeout: a worker that is silent for longer counts as dead.
+        transaction_timeout: time after which the broker aborts an unfinished transaction.
+        trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
+        keep_units: whether to keep re-partitioned events; `hush replay` needs them.
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
-        public_host: address on which public metrics, `/live` and `/ready` are served.
-        public_port: its port; 0 serves nothing.
+        public_host: address of public metrics, `/live` and `/ready`.
+        public_port: port of `public_host`; 0 disables it.
         operator_host: address of operator metrics, which are functions of raw data.
-        operator_port: its port; 0 serves nothing.
-        log_level: detail of the worker's log.
+        operator_port: port of `operator_host`; 0 disables it.
+        log_level: level of the worker's log.
     """
 
     data_dir: str = "hush-data"
@@ -147,12 +147,13 @@ class Engine:
 
 @dataclass(frozen=True)
 class Time:
-    """Where the event time of a record is.
+    """Location of a record's event time.
 
     Attributes:
-        format: `iso` text, a number (`epoch_s`, `epoch_ms`, `epoch_us`), or the Kafka `record`'s.
+        format: `iso` text, a number (`epoch_s`, `epoch_ms`, `epoch_us`), or the Kafka timestamp
+            (`record`).
         field: path of the field; none with `record`.
-        zone: time zone of ISO texts that name none.
+        zone: time zone of ISO texts without one.
     """
 
     format: Literal["iso", "epoch_s", "epoch_ms", "epoch_us", "record"]
@@ -162,21 +163,22 @@ class Time:
 
 @dataclass(frozen=True)
 class Input:
-    """One raw topic and how its records are read. Paths into nested records are written a.b.c.
+    """One raw topic, and how its records are read. Paths into nested records are written a.b.c.
 
     Attributes:
-        name: what pipelines call it.
+        name: name of the input in pipelines.
         topic: the raw topic.
-        unit: path, or list of paths, that names the privacy unit: whom or what is protected.
-        time: where the event time is.
+        unit: path, or list of paths, of the privacy unit: the protected person or thing.
+        time: location of the event time.
         format: one JSON object per record, or columnar `frame`s.
-        partitioner: how producers choose the partition by the unit as record key, if they do;
-            verified for each record, it saves re-partitioning.
-        on_error: what happens to a record that cannot be used: kept in the dead-letter topic,
-            dropped, or the worker stops.
-        dlq_payload: what copies of dead letters and late records hold: all, a keyed hash, nothing.
-        late: what happens to late and far-future records: dropped, or kept in a topic.
-        max_record_bytes: larger records count as bad.
+        partitioner: the producers' partitioner, if the unit is the record key; saves
+            re-partitioning, and every record is verified.
+        on_error: treatment of an unusable record: keep it in the dead-letter topic, drop it, or
+            stop the worker.
+        dlq_payload: content of copies of dead letters and late records: everything, a keyed hash,
+            or nothing.
+        late: treatment of late and far-future records: drop them, or keep them in a topic.
+        max_record_bytes: larger records are unusable.
     """
 
     name: Name
@@ -193,13 +195,13 @@ class Input:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole deployment.
+    """A complete deployment.
 
     Attributes:
-        deployment: who this is.
-        kafka: how to reach the cluster.
-        secret: where the noise key lies.
-        engine: how workers run.
+        deployment: identity.
+        kafka: connection to the cluster.
+        secret: location of the noise key.
+        engine: settings of workers.
         input: raw topics.
         pipeline: private releases.
     """

@@ -32,7 +32,7 @@ Scalar = str | int | bool
 
 
 def _read_paths(reader: Reader, raw: Any, path: Path) -> tuple[str, ...]:
-    """One path, or a list of distinct ones."""
+    """Read one path, or a list of distinct paths."""
     listed = [raw] if isinstance(raw, str) else raw
     paths: tuple[str, ...] = reader.read(tuple[FieldPath, ...], listed, path)
     if not paths or len(set(paths)) < len(paths):
@@ -44,7 +44,7 @@ Paths = Annotated[tuple[str, ...], Convert(_read_paths)]
 
 
 def _read_public_keys(reader: Reader, raw: Any, path: Path) -> tuple[tuple[Scalar, ...], ...]:
-    """A list of keys; a key of one column may stand without brackets."""
+    """Read a list of keys; brackets are optional for keys of one column."""
     listed = [[key] if isinstance(key, Scalar) else key for key in raw] if _is_list(raw) else raw
     keys: tuple[tuple[Scalar, ...], ...] = reader.read(tuple[tuple[Scalar, ...], ...], listed, path)
     return keys
@@ -55,7 +55,7 @@ def _is_list(raw: Any) -> bool:
 
 
 def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, ...]:
-    """A list of aggregates; none for the keys alone."""
+    """Read a list of aggregates; it is empty for keys alone."""
     if raw == "keys":
         return ()
     if not _is_list(raw) or not raw:
@@ -65,7 +65,7 @@ def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, .
 
 
 def _read_mechanism(reader: Reader, raw: Any, path: Path) -> Mechanism:
-    """A mechanism of the registry with its own settings."""
+    """Read a mechanism of the registry with its own settings."""
     if not isinstance(raw, dict):
         raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
     kind = raw.get("kind", DEFAULT_MECHANISM)
@@ -85,10 +85,10 @@ class Window:
     """Tumbling windows, of event time or of arrival.
 
     Attributes:
-        length: of one window of event time.
-        horizon: instead of `length`: events belong to the micro-batch in which they arrive, and
-            after so many triggers the next window begins.
-        origin: a moment at which a window begins.
+        length: length of a window of event time.
+        horizon: instead of `length`, triggers per window; events then belong to the micro-batch in
+            which they arrive.
+        origin: a time at which a window begins.
     """
 
     length: Annotated[Duration, span("1s", "3650d")] | None = None
@@ -98,12 +98,12 @@ class Window:
 
 @dataclass(frozen=True)
 class Triggers:
-    """When a window is released: the same number of times for every window.
+    """Times at which a window is released: the same number for every window.
 
     Attributes:
-        every: at equal steps of the window; must divide its `length`.
-        cron: at the times of a cron rule, UTC, counted from the window's start.
-        count: with `cron`, how many of them belong to a window.
+        every: interval between triggers; must divide the window's `length`.
+        cron: cron rule of the triggers, UTC, counted from the window's start.
+        count: with `cron`, number of triggers per window.
     """
 
     every: Annotated[Duration, span("1s", "3650d")] | None = None
@@ -113,13 +113,13 @@ class Triggers:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a privacy unit pays at most, by adding or removing all of it.
+    """Maximum cost of a privacy unit, for adding or removing all of it.
 
     Attributes:
-        epsilon: per unit and epoch.
-        delta: per unit and epoch.
-        limit_epsilon: over all epochs; further ones are refused.
-        limit_delta: over all epochs; further ones are refused.
+        epsilon: ε per unit and epoch.
+        delta: δ per unit and epoch.
+        limit_epsilon: total ε over all epochs; further epochs are refused.
+        limit_delta: total δ over all epochs; further epochs are refused.
     """
 
     epsilon: Epsilon
@@ -130,11 +130,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """Which mechanism makes the releases private.
+    """The mechanism that makes releases private.
 
     Attributes:
-        kind: its name; its other settings stand beside it, see the page of the mechanism.
-        parameters: those settings.
+        kind: name; other settings stand beside it, see the mechanism's page.
+        parameters: the mechanism's own settings.
     """
 
     kind: str
@@ -143,13 +143,13 @@ class Mechanism:
 
 @dataclass(frozen=True)
 class Release:
-    """What is written for each trigger.
+    """The records written for each trigger.
 
     Attributes:
-        topic: where to; default `hush.<pipeline>.releases.v1`.
+        topic: release topic; default `hush.<pipeline>.releases.v1`.
         format: `rows` and one manifest, or `full` rows that repeat the manifest.
         display: `non-negative` adds a field with negative values shown as 0.
-        confidence_level: of the error bars, which cover noise alone.
+        confidence_level: confidence level of the error bars, which cover only the noise.
     """
 
     topic: TopicName | None = None
@@ -163,27 +163,28 @@ class Pipeline:
     """One private release of one input.
 
     Attributes:
-        name: appears in topics and releases.
+        name: name in topics and releases.
         input: name of the input.
-        window: which events belong together.
-        triggers: when they are released.
-        budget: what a privacy unit pays.
+        window: events that belong together.
+        triggers: times of releases.
+        budget: cost of a privacy unit.
         key: paths of the columns that events are grouped by.
-        public_keys: list of all keys, if it is public; without it keys are found privately.
+        public_keys: list of all keys, if it is public; without it, keys are found privately.
         public_keys_file: file with that list: JSON, or one key per line.
-        aggregate: what is released per key: a list of counts, sums and means, or `"keys"` for
-            the keys alone.
+        aggregate: released values per key: a list of counts, sums and means, or `"keys"` for keys
+            alone.
         inputs: for mechanisms other than `histogram`, path of each number that they read; default:
-            called like it. `value` is the aggregate's field, `time` the event time.
+            the number's name. `value` is the aggregate's field, `time` the event time.
         sign: path of a field that marks deletions (true, -1 or "delete").
-        unit_name: what a privacy unit is called in releases and the ledger.
-        neighbouring: two data sets are neighbours if one has one unit more.
-        epoch: windows that share one charge and one contribution bound; default: one window.
-        schedule: triggers by the clock, or by `hush trigger`.
-        lateness: wait this long after a trigger's moment for late records.
-        feedback_delay: triggers until a released key changes how its records are counted.
-        mechanism: how privacy is reached.
-        release: what is written.
+        unit_name: name of a privacy unit in releases and the ledger.
+        neighbouring: relation of data sets: neighbours differ by one whole unit.
+        epoch: length of the windows that share one charge and one contribution bound; default: one
+            window.
+        schedule: triggers follow the clock, or `hush trigger`.
+        lateness: wait for late records after a trigger's time.
+        feedback_delay: triggers until a released key affects how its records are counted.
+        mechanism: mechanism that makes releases private.
+        release: form of the output.
     """
 
     name: Name
@@ -210,12 +211,12 @@ class Pipeline:
 
     @property
     def release_topic(self) -> str:
-        """Output topic, by default named after the pipeline."""
+        """Release topic, by default named after the pipeline."""
         return self.release.topic or releases_topic(self.name)
 
     @property
     def frame(self) -> Frame:
-        """What the pipeline says of things that a mechanism's parameters may say too."""
+        """The pipeline's values for things that a mechanism's parameters may also set."""
         return Frame(
             delay=self.feedback_delay,
             keys_only=not self.aggregate,
@@ -232,6 +233,6 @@ class Pipeline:
 
     @property
     def window_length(self) -> int:
-        """Microseconds from the start of a window to its end by the schedule."""
+        """Microseconds from the start of a window to its scheduled end."""
         given = self.window
         return given.length or (given.horizon or 1) * (self.triggers.every or 0)

@@ -1,4 +1,4 @@
-"""Public lists of keys: read from files, and their digest."""
+"""Public lists of keys: reading from files, and digests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read_public_keys_file(pipeline: Pipeline, folder: Path) -> Pipeline:
     """Return ``pipeline`` with the keys of its ``public_keys_file``, if it has one.
 
     Raises:
-        ConfigError: the file cannot be read, is no list of keys, or both settings are given.
+        ConfigError: the file cannot be read or is not a list of keys, or both settings are given.
     """
     if pipeline.public_keys_file is None:
         return pipeline
@@ -35,7 +35,7 @@ def read_public_keys_file(pipeline: Pipeline, folder: Path) -> Pipeline:
 
 
 def _parse(path: Path, text: str) -> PublicKeys:
-    """Keys of a JSON list, or of lines: JSON lists, else the line itself."""
+    """Keys of a JSON list, or of lines; a line is a JSON list or a key."""
     if path.suffix == ".json":
         return _keys(path, _json(path, text))
     lines = [line.strip() for line in text.splitlines()]
@@ -46,12 +46,12 @@ def _json(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path} is no JSON ({error})") from error
+        raise ConfigError(f"{path} is not valid JSON ({error})") from error
 
 
 def _keys(path: Path, items: Any) -> PublicKeys:
     if not isinstance(items, list):
-        raise ConfigError(f"{path} must hold a list of keys")
+        raise ConfigError(f"{path} must contain a list of keys")
     keys = [tuple(item) if isinstance(item, list) else (item,) for item in items]
     if not all(isinstance(value, Scalar) for key in keys for value in key):
         raise ConfigError(f"{path}: a key consists of texts, whole numbers, true or false")

@@ -1,8 +1,9 @@
-"""Turn plain tables into frozen dataclasses by their type hints, collecting every problem.
+"""Conversion of plain tables into frozen dataclasses by type hints, collecting every problem.
 
-A type hint says how a value is read. ``Annotated`` adds checks (functions that return the rule
-that a value breaks) or a `Convert`, which takes over. Nothing is guessed: an unknown name, a
-wrong type or a missing value is a problem with its place and, if there is one, the nearest name.
+A type hint determines how a value is read.
+``Annotated`` adds checks (functions that return the rule that a value breaks) or a `Convert`, which
+replaces the reading. Nothing is guessed: an unknown name, a wrong type or a missing value is a
+problem with its place and, if possible, the nearest name.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from .values import Duration, Instant, Loose, Secret, parse_duration, parse_frac
 
 
 class Problem(NamedTuple):
-    """What is wrong with one setting."""
+    """A mistake in one setting."""
 
     path: Path
     message: str
 
 
 class _Invalid(Exception):
-    """A value could not be read; its problems are recorded already."""
+    """A value could not be read; its problems have been recorded."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Convert:
 
 
 class Reader:
-    """Reads values by type hint and keeps a list of what was wrong.
+    """Reader of values by type hint, with a list of problems.
 
     Attributes:
-        problems: everything found so far, in the order of the model.
-        elsewhere: for a name that is unknown in its table, the tables that do have it.
+        problems: all problems so far, in the order of the model.
+        elsewhere: setting -> the only table that has it, for hints about misplaced settings.
     """
 
     def __init__(self, elsewhere: Mapping[str, str] | None = None) -> None:
@@ -64,7 +65,7 @@ class Reader:
             return None
 
     def read(self, hint: Any, raw: Any, path: Path) -> Any:
-        """Return ``raw`` as a value of type ``hint``; what is wrong is recorded."""
+        """Return ``raw`` as a value of type ``hint``; record problems."""
         origin = get_origin(hint)
         if origin is Annotated:
             return self._annotated(hint, raw, path)
@@ -110,13 +111,13 @@ class Reader:
                 self.fail((*path, name), self.unknown(name, known))
 
     def unknown(self, name: str, known: Iterable[str], what: str = "setting") -> str:
-        """Say that ``name`` is unknown, and what may have been meant."""
+        """Return the message that ``name`` is unknown, with a suggestion."""
         near = difflib.get_close_matches(name, list(known), 1, 0.6)
         if near:
             return f"unknown {what}; did you mean {near[0]!r}?"
         if name in self.elsewhere:
             return f"unknown {what} here; it belongs to {self.elsewhere[name]}"
-        return f"unknown {what}; there is {', '.join(sorted(map(str, known))) or 'none'}"
+        return f"unknown {what}; expected one of {', '.join(sorted(map(str, known))) or 'none'}"
 
     def _annotated(self, hint: Any, raw: Any, path: Path) -> Any:
         inner, *notes = get_args(hint)
@@ -195,7 +196,7 @@ class Reader:
 
 
 def _plain(raw: Any) -> Any:
-    """Exact decimals as floats, for settings that have no type of their own."""
+    """Convert exact decimals to floats, for settings without a type of their own."""
     if isinstance(raw, dict):
         return {name: _plain(item) for name, item in raw.items()}
     if isinstance(raw, list):
@@ -247,7 +248,7 @@ def _listed(values: Iterable[Any]) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A value as TOML writes it."""
+    """Format a value as TOML writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
@@ -265,7 +266,7 @@ def _nested(raw: Any) -> bool:
 
 
 def _loosened(raw: Any) -> Any:
-    """The value behind the text of a variable or flag: what TOML would read, else the text."""
+    """Return the value of a variable or flag: as TOML reads it, or else the text itself."""
     if not isinstance(raw, Loose):
         return raw
     try:

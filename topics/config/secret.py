@@ -1,7 +1,7 @@
-"""The noise key: 32 secret bytes that decide every draw of noise. It never stands in TOML.
+"""The noise key: 32 secret bytes that determine every draw of noise. It is never in TOML.
 
-Whoever has the key can subtract the noise from what was released. Losing it means that open
-epochs cannot be continued.
+Anyone who has the key can subtract the noise from releases. If it is lost, open epochs cannot be
+continued.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FILE_VARIABLE = "HUSH_NOISE_KEY_FILE"
 def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes:
     """Return the 32-byte noise key.
 
-    ``HUSH_NOISE_KEY`` goes before ``HUSH_NOISE_KEY_FILE``, which goes before the file named in
-    the configuration.
+    ``HUSH_NOISE_KEY`` overrides ``HUSH_NOISE_KEY_FILE``, which overrides the file named in the
+    configuration.
 
     Raises:
-        ConfigError: there is no key, it is malformed, or others may read its file. The message
-            holds nothing of the key.
+        ConfigError: there is no key, it is malformed, or others may read its file. The message does
+            not contain any part of the key.
     """
     environ = os.environ if environ is None else environ
     if environ.get(VARIABLE):
@@ -42,14 +42,14 @@ def read_key(path: Path) -> bytes:
     """Return the key in a file that only its owner, and at most a group, can read.
 
     Raises:
-        ConfigError: the file is missing, readable by everybody, writable by others, or holds no
-            key.
+        ConfigError: the file is missing, readable by everyone, writable by others, or does not hold
+            a key.
     """
     try:
         mode = path.stat().st_mode
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: there is no noise key; `hush init` makes one") from error
+        raise ConfigError(f"{path}: no noise key found; `hush init` creates one") from error
     except OSError as error:
         raise ConfigError(f"{path}: the noise key cannot be read ({error.strerror})") from error
     if os.name == "posix" and mode & (stat.S_IRWXO | stat.S_IWGRP):
@@ -58,16 +58,16 @@ def read_key(path: Path) -> bytes:
 
 
 def decode_key(data: bytes, name: str) -> bytes:
-    """Return the key behind 64 hexadecimal digits, base64, or the 32 bytes themselves.
+    """Decode a key from 64 hexadecimal digits, base64, or the 32 bytes themselves.
 
     Raises:
-        ConfigError: it is none of these, or obviously no random key.
+        ConfigError: the data is none of these, or obviously not random.
     """
     key = _decoded(data)
     if key is None:
         raise ConfigError(f"{name}: must hold {KEY_BYTES} bytes in hexadecimal or base64")
     if len(set(key)) < 8:  # of 32 random bytes: probability below 1e-30
-        raise ConfigError(f"{name}: is no random key; `hush init` makes one")
+        raise ConfigError(f"{name}: is not a random key; `hush init` creates one")
     return key
 
 
@@ -89,15 +89,15 @@ def _from_base64(text: bytes) -> bytes:
 
 
 def write_new_key(path: Path) -> None:
-    """Write a fresh key, readable by its owner alone; an existing file is never touched.
+    """Write a fresh key, readable only by its owner; never touch an existing file.
 
     Raises:
-        ConfigError: the file exists already.
+        ConfigError: the file already exists.
     """
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise ConfigError(f"{path} exists already; a noise key is never overwritten") from error
+        raise ConfigError(f"{path} already exists; a noise key is never overwritten") from error
     with os.fdopen(handle, "w") as file:
         os.fchmod(handle, 0o600)
         file.write(secrets.token_hex(KEY_BYTES) + "\n")

@@ -1,4 +1,4 @@
-"""Values of settings that TOML has no type for: durations, instants, exact numbers, names."""
+"""Values without a TOML type: durations, instants, exact numbers, names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Instant = NewType("Instant", int)  # microseconds since 1970, UTC
 
 
 class Secret(str):
-    """A string that never shows itself in representations of what contains it."""
+    """A string that its own and its containers' representations never show."""
 
     __slots__ = ()
 
@@ -23,12 +23,12 @@ class Secret(str):
 
 
 class Loose(str):
-    """The text of an environment variable or flag, whose type follows from the setting."""
+    """The text of an environment variable or flag; the setting determines its type."""
 
     __slots__ = ()
 
 
-Check = Callable[[Any], str | None]  # None if the value will do, else the rule that it breaks
+Check = Callable[[Any], str | None]  # None if the value is valid, else the rule that it breaks
 
 _UNITS = {
     "us": 1,
@@ -47,7 +47,7 @@ def parse_duration(text: str) -> Duration:
     """Return the microseconds of a duration such as ``"250ms"``, ``"1h30m"`` or ``"31d"``.
 
     Raises:
-        ValueError: the text is no duration, or finer than a microsecond.
+        ValueError: the text is not a duration, or finer than a microsecond.
 
     >>> parse_duration("1h30m")
     5400000000
@@ -86,7 +86,7 @@ def parse_instant(value: object) -> Instant:
     """Return the microseconds since 1970 of a TOML date-time or an ISO text; UTC if unzoned.
 
     Raises:
-        ValueError: the value is no point in time.
+        ValueError: the value is not a point in time.
 
     >>> parse_instant("1970-01-02T00:00:00Z")
     86400000000
@@ -108,7 +108,7 @@ def parse_fraction(value: object) -> Fraction:
     """Return a number exactly as written: 0.1 is one tenth; ``"1/3"`` is allowed as text.
 
     Raises:
-        ValueError: the value is no finite number.
+        ValueError: the value is not a finite number.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("must be a number")
@@ -151,7 +151,7 @@ Name = Annotated[
     str,
     matches(
         r"[A-Za-z0-9][A-Za-z0-9-]{0,62}",
-        "must be 1 to 63 letters, digits and hyphens, no hyphen first",
+        "must be 1 to 63 letters, digits and hyphens, not starting with a hyphen",
     ),
 ]
 TopicName = Annotated[
@@ -171,7 +171,7 @@ Addresses = Annotated[
     str,
     matches(
         r"((\[[0-9A-Fa-f:.]+\]|[^\s,:\[\]]+):\d{1,5}(,|$))+(?<!,)",
-        "must be host:port, several with commas between",
+        "must be host:port, or several separated by commas",
     ),
 ]
 Partitions = Annotated[int, within(1, 10_000)]

@@ -164,7 +164,7 @@ def test_inputs_are_read_from_where_they_are_configured():
     "kind,more,hint",
     [
         ("pak", 'inputs = { x = "f" }', "pak has no input 'x'; there is time, value"),
-        ("pak", 'key = ["f"]', "key has no meaning with pak"),
+        ("pak", 'key = ["f"]', "key has no effect with pak"),
         ("histogram", 'inputs = { x = "f" }', "there is none, it groups by key"),
         ("histogram", "", "needs key"),
     ],

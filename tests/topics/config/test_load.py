@@ -133,23 +133,27 @@ def test_variables_reach_every_kind_of_value() -> None:
         ('every = "6h"', 'every = "6h", count = 4', r":12: .*triggers\.count: follows from"),
         ('every = "6h"', 'cron = "0 * * * *"', r":12: .*cron needs count"),
         ('every = "6h"', 'cron = "0 * * * *", count = 23', r"triggers end before their window"),
-        ('every = "6h"', 'cron = "61 * * * *", count = 24', r":12: .*no cron rule"),
-        ('every = "6h"', 'cron = "0 0 30 2 *", count = 24', r":12: .*(no cron rule|fires less)"),
+        ('every = "6h"', 'cron = "61 * * * *", count = 24', r":12: .*not a cron rule"),
+        ('every = "6h"', 'cron = "0 0 30 2 *", count = 24', r":12: .*(not a cron rule|fires less)"),
         ('length = "1d"', 'length = "1d", origin = "May"', r":11: .*point in time"),
         ("epsilon = 0.1", "epsilon = 0", r":13: .*budget\.epsilon: 0 must be greater than 0"),
         ("epsilon = 0.1", "epsilon = inf", r":13: .*must be a finite number"),
         ("epsilon = 0.1", "epsilon = nan", r":13: .*must be a finite number"),
         ("epsilon = 0.1", "epsilon = true", r":13: .*true must be a number"),
-        ("epsilon = 0.1", "epsilon = 1, limit_epsilon = 0.5", r":13: .*no epoch could ever"),
+        ("epsilon = 0.1", "epsilon = 1, limit_epsilon = 0.5", r":13: .*so no epoch could"),
         ("delta = 1e-6", "delta = 0.7", r":13: .*budget\.delta: 0\.7 must lie between 0 and 0\.5"),
         ("epsilon = 0.1, ", "", r":13: pipeline\[0\]\.budget: epsilon is missing"),
-        ('input = "trips"', 'input = "trip"', r":9: .*\"trip\" is no input; did you mean 'trips'"),
+        (
+            'input = "trips"',
+            'input = "trip"',
+            r":9: .*\"trip\" is not .* did you mean 'trips'",
+        ),
         ('key = "zone"', "key = []", r":10: .*key: must be a path"),
         ('key = "zone"', "key = ['a', 'a']", r":10: .*distinct paths"),
         ('key = "zone"', "key = 'a..b'", r":10: .*path such as a\.b\.c"),
         ('key = "zone"', "", r":7: pipeline\[0\]: needs key"),
         ('key = "zone"', "key = 'a'\nepsilon = 1", r":11: .*belongs to \[pipeline\.budget\]"),
-        ('key = "zone"', "key = 'a'\nepoch = '36h'", r":11: .*1d12h is no multiple of .* 1d"),
+        ('key = "zone"', "key = 'a'\nepoch = '36h'", r":11: .*1d12h is not a multiple of .* 1d"),
         ('key = "zone"', "key = 'a'\nneighbouring = 'replace'", r":11: .*must be one of \"add_rem"),
         ('key = "zone"', "key = 'a'\npublic_keys = ['x', 'x']", r":11: .*x more than once"),
         ('key = "zone"', "key = 'a'\npublic_keys = ['x',\n ['y', 'z']]", r":12: .*has 2 columns"),
@@ -160,8 +164,12 @@ def test_variables_reach_every_kind_of_value() -> None:
         ('key = "zone"', "key = 'a'\nsign = 3", r":11: .*sign: 3 must be a text"),
         ('name = "zones"', 'name = "my zones"', r":8: .*letters, digits and hyphens"),
         ('format = "epoch_ms"', 'format = "epoch"', r":5: .*one of .*did you mean 'epoch_.?s'"),
-        ('format = "epoch_ms"', 'format = "record"', r":5: .*time\.field: has no meaning"),
-        ('format = "epoch_ms"', 'format = "iso", zone = "Mars"', r":5: .*\"Mars\" is no time zone"),
+        ('format = "epoch_ms"', 'format = "record"', r":5: .*time\.field: has no effect"),
+        (
+            'format = "epoch_ms"',
+            'format = "iso", zone = "Mars"',
+            r":5: .*\"Mars\" is not a time",
+        ),
         ('field = "pickup", ', "", r":5: .*needs field"),
         ('topic = "trips"', 'topic = "a/b"', r":3: .*topic: \"a/b\" must be"),
         ('topic = "trips"', 'topic = "hush.ledger.v1"', r":3: .*topic of the ledger"),
@@ -179,14 +187,14 @@ def test_variables_reach_every_kind_of_value() -> None:
         (
             'topic = "trips"',
             'topic = "t"\non_error="drop"\ndlq_payload="hash"',
-            r":5: .*no meaning",
+            r":5: .*no effect",
         ),
         ("[[input]]", "[[inputs]]", r":1: inputs: .*did you mean 'input'"),
         ("[[input]]", "[kafka]\nbootstrap='x'\n[[input]]", r":2: .*must be host:port"),
         ("[[input]]", "[kafka]\nsasl_username='x'\n[[input]]", r":2: .*needs security_protocol"),
         ("[[input]]", "[kafka]\nsecurity_protocol='SASL_SSL'\n[[input]]", r":2: .*needs sasl_mech"),
-        ("[[input]]", "[kafka]\nsasl_password='x'\n[[input]]", r":2: .*never stand in this file"),
-        ("[[input]]", "[secret]\nnoise_key='ab'\n[[input]]", r":2: .*never stands in this file"),
+        ("[[input]]", "[kafka]\nsasl_password='x'\n[[input]]", r":2: .*must not be in this file"),
+        ("[[input]]", "[secret]\nnoise_key='ab'\n[[input]]", r":2: .*must not be in this file"),
         ("[[input]]", "[engine]\npublic_port=70000\n[[input]]", r":2: .*between 0 and 65535"),
         ("[[input]]", "[engine]\npublic_port=9465\n[[input]]", r"operator_port: must differ"),
         ("[[input]]", "[engine]\nreplication_factor=0\n[[input]]", r":2: .*-1 or at least 1"),
@@ -204,7 +212,7 @@ def test_what_is_wrong_is_refused_with_its_line(old: str, new: str, expected: st
     [
         ('[{ kind = "cuont" }]', r"aggregate\[0\]\.kind: .*did you mean 'count'"),
         ("[{ field = 'x' }]", r"must be a table with kind"),
-        ('[{ kind = "count" }, { kind = "count" }]', r"aggregate\[1\]: \"count\" is there already"),
+        ('[{ kind = "count" }, { kind = "count" }]', r"aggregate\[1\]: \"count\" exists already"),
         ('[{ kind = "sum", field = "x", low = 0 }]', r"aggregate\[0\]: high is missing"),
         ('[{ kind = "sum", field = "x", low = 1, high = 1 }]', r"high: 1 must exceed low = 1"),
         (
@@ -243,7 +251,7 @@ def test_wrong_mechanisms(mechanism: str, expected: str) -> None:
         ('bound = "records"\nper_key = 3', r":19: .*per_key = 3: needs"),
         ('per_key = 3\nselection = "rounds"', r":18: .*per_key = 3: needs"),
         ('bound = "per-key"', r":18: .*needs per_key"),
-        ("adaptive_weight = 0.5", r":18: .*no meaning with a public list"),
+        ("adaptive_weight = 0.5", r":18: .*no effect with a public list"),
     ],
 )
 def test_settings_of_histograms_that_would_be_ignored(more: str, expected: str) -> None:
@@ -271,11 +279,11 @@ def test_windows_of_so_many_triggers() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "expected"),
     [
-        (by_arrival('{ horizon = 3, length = "1d" }'), 11, "either length, or horizon"),
-        (by_arrival("{ origin = 2019-03-01T00:00:00Z }"), 11, "either length, or horizon"),
+        (by_arrival('{ horizon = 3, length = "1d" }'), 11, "either length or horizon"),
+        (by_arrival("{ origin = 2019-03-01T00:00:00Z }"), 11, "either length or horizon"),
         (by_arrival("{ horizon = 0 }"), 11, "horizon"),
-        (by_arrival("{ horizon = 3 }", 'lateness = "1h"'), 12, "no event is late"),
-        (by_arrival("{ horizon = 3 }", 'epoch = "1d"'), 12, "no multiple"),
+        (by_arrival("{ horizon = 3 }", 'lateness = "1h"'), 12, "events are never late"),
+        (by_arrival("{ horizon = 3 }", 'epoch = "1d"'), 12, "not a multiple"),
         (
             by_arrival("{ horizon = 3 }", "", '{ cron = "0 * * * *", count = 3 }'),
             11,
@@ -298,7 +306,7 @@ def test_the_policy_of_copies_serves_late_records_too() -> None:
 def test_adaptive_weights_need_values() -> None:
     more = 'aggregate = "keys"\nmechanism = { kind = "histogram", adaptive_weight = 0.5 }'
     (line,) = refusal(changed('key = "zone"', f'key = "zone"\n{more}'))
-    assert re.search(r":12: .*no meaning with aggregate", line), line
+    assert re.search(r":12: .*no effect with aggregate", line), line
 
 
 def test_everything_wrong_is_reported_at_once_with_its_origin() -> None:
