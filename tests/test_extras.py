@@ -1,4 +1,7 @@
-"""A core installation lacks the local broker and plotting: it works, and says what to install."""
+"""A core installation lacks the local broker and plotting: it works, and says what to install.
+
+Covers: agents/cli/broker.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The root of the package: few public names, sorted, complete, and free until they are used."""
+"""The root of the package: few public names, sorted, complete, and free until they are used.
+
+Covers: __init__.py
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What is installed: wheels hold every module and data file of the tree, and nothing else.
 
 The tree is copied into a folder of an odd name first: a name is nothing that a build may rest on.
+
+Covers: __main__.py
 """
 
 from __future__ import annotations

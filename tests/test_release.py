@@ -1,4 +1,7 @@
-"""A release, rehearsed: both distributions are built, and the checkout stays as it is."""
+"""A release, rehearsed: both distributions are built, and the checkout stays as it is.
+
+Covers: client/_version.py
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Every key is one trial: noise is independent per key, so a window over many keys
 experiment with one key as often. All noise is keyed, hence the results are fixed. The claim is
 compared with a lower bound of ε at confidence 99.9 % (Clopper–Pearson), and each published flaw,
 put back, must exceed the claim.
+
+Covers: mechanisms/factorization/prefix_noise.py
 """
 
 from __future__ import annotations

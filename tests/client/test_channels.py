@@ -1,4 +1,7 @@
-"""Exact properties of the local channels, enumerated from their tables."""
+"""Exact properties of the local channels, enumerated from their tables.
+
+Covers: client/sampling.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What leaves a device: the same bytes for ever, whatever is thrown at it."""
+"""What leaves a device: the same bytes for ever, whatever is thrown at it.
+
+Covers: client/report.py, client/store.py, client/survey.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Alerting rules: valid YAML, limits that follow the schedules, one rule for all pipelines."""
+"""Alerting rules: valid YAML, limits that follow the schedules, one rule for all pipelines.
+
+Covers: agents/cli/alerts.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compose, Prometheus, Grafana and Kubernetes files: they parse, agree, and ask for what exists."""
+"""Compose, Prometheus, Grafana and Kubernetes files: they parse, agree, and ask for what exists.
+
+Covers: deploy/dashboards.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Whole deployments on the real broker: schedules, requests, stalls, and workers that must stop."""
+"""Whole deployments on the real broker: schedules, requests, stalls, and workers that must stop.
+
+Covers: agents/cli/ledger.py, agents/cli/replay.py, agents/kafka/cluster.py, agents/kafka/logs.py
+Covers: agents/worker/agents.py, agents/worker/startup.py, agents/worker/upkeep.py
+Covers: agents/worker/worker.py
+"""
 
 from __future__ import annotations
 

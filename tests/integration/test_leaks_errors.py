@@ -1,4 +1,7 @@
-"""Errors that nobody foresaw are told by type and place: their texts may quote a record."""
+"""Errors that nobody foresaw are told by type and place: their texts may quote a record.
+
+Covers: agents/worker/redaction.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The contract suite: every registered mechanism must supply cases and pass all checks."""
+"""The contract suite: every registered mechanism must supply cases and pass all checks.
+
+Covers: mechanisms/parts/stated_bound.py, mechanisms/testing.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What ``hush plan`` advises: that it can be pasted, is better, and says what it rests on."""
+"""What ``hush plan`` advises: that it can be pasted, is better, and says what it rests on.
+
+Covers: agents/advice/advise.py, agents/cli/advise_table.py
+"""
 
 from __future__ import annotations
 

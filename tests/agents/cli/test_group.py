@@ -1,4 +1,8 @@
-"""The commands, as a person types them: what they print, what they refuse, how they end."""
+"""The commands, as a person types them: what they print, what they refuse, how they end.
+
+Covers: agents/cli/init.py, agents/cli/options.py, agents/cli/plan.py, agents/cli/topics.py
+Covers: agents/cli/worker.py, agents/offline/files.py
+"""
 
 from __future__ import annotations
 

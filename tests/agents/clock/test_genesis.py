@@ -1,4 +1,7 @@
-"""What a deployment pins at its genesis, and what a worker refuses to start with."""
+"""What a deployment pins at its genesis, and what a worker refuses to start with.
+
+Covers: agents/deployment/topic_specs.py, agents/worker/setup.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The clock: charges before triggers, one cut for what was missed, requests that repeat."""
+"""The clock: charges before triggers, one cut for what was missed, requests that repeat.
+
+Covers: agents/clock/wall_time.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The demo as a person runs it: a process of its own, a real Kafka, and nothing left behind."""
+"""The demo as a person runs it: a process of its own, a real Kafka, and nothing left behind.
+
+Covers: agents/cli/demo.py, agents/demo/plot.py, agents/demo/report.py, agents/demo/site.py
+Covers: agents/demo/watch.py, agents/demo/workload.py
+"""
 
 from __future__ import annotations
 

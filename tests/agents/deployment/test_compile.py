@@ -1,4 +1,7 @@
-"""Compiling a configuration: what is wrong is said with the pipeline's name, nothing is guessed."""
+"""Compiling a configuration: what is wrong is said with the pipeline's name, nothing is guessed.
+
+Covers: agents/deployment/model.py
+"""
 
 from __future__ import annotations
 

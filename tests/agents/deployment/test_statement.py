@@ -1,4 +1,7 @@
-"""What manifests say of the guarantee: true of the mechanism, and a function of nothing else."""
+"""What manifests say of the guarantee: true of the mechanism, and a function of nothing else.
+
+Covers: agents/cli/releases.py
+"""
 
 from __future__ import annotations
 

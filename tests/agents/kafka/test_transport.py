@@ -1,4 +1,7 @@
-"""Intervals: what was fetched, what was filtered away, and what can no longer be fetched."""
+"""Intervals: what was fetched, what was filtered away, and what can no longer be fetched.
+
+Covers: agents/kafka/clients.py
+"""
 
 from __future__ import annotations
 

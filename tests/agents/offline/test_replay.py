@@ -1,4 +1,7 @@
-"""Replay: what it compares, and that it sees each kind of fault that a log could have."""
+"""Replay: what it compares, and that it sees each kind of fault that a log could have.
+
+Covers: agents/offline/compare.py, agents/offline/compare_units.py, agents/offline/replay_clock.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Simulation: the workers' stages on a file, and an honest comparison with the truth."""
+"""Simulation: the workers' stages on a file, and an honest comparison with the truth.
+
+Covers: agents/offline/devices.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was released, fed back: the status of a key as of a trigger, the same for every reader."""
+"""What was released, fed back: the status of a key as of a trigger, the same for every reader.
+
+Covers: agents/stages/expiry.py
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Covers: agents/state/memory.py
 Covers: agents/state/rocks.py
+Covers: agents/state/layout.py
 """
 
 from __future__ import annotations

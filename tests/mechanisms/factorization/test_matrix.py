@@ -1,4 +1,8 @@
-"""Factorisations: published accuracy, exact sensitivity, exact product, reproducible bytes."""
+"""Factorisations: published accuracy, exact sensitivity, exact product, reproducible bytes.
+
+Covers: mechanisms/factorization/_exact.py, mechanisms/factorization/terminal.py
+Covers: mechanisms/factorization/toeplitz.py, mechanisms/factorization/tree.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The histogram beyond its contract: feedback, noise of each lane, columns, debiasing, plan."""
+"""The histogram beyond its contract: feedback, noise of each lane, columns, debiasing, plan.
+
+Covers: mechanisms/histogram/debias.py, mechanisms/histogram/report.py
+Covers: mechanisms/histogram/rounds.py, mechanisms/histogram/settings.py
+"""
 
 from __future__ import annotations
 

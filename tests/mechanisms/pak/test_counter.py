@@ -1,4 +1,7 @@
-"""Counters: scales, levels, variances; and the published number of levels caught."""
+"""Counters: scales, levels, variances; and the published number of levels caught.
+
+Covers: mechanisms/pak/views.py
+"""
 
 from __future__ import annotations
 

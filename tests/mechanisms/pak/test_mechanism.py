@@ -1,4 +1,7 @@
-"""PAK as a whole: the warm-up's sum, the audit of published flaws, costs, optimiser, settings."""
+"""PAK as a whole: the warm-up's sum, the audit of published flaws, costs, optimiser, settings.
+
+Covers: mechanisms/pak/optimise.py, mechanisms/pak/settings.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Counters: exactness without noise, variances, levels, chaining, sensitivity of the noisy sums."""
+"""Counters: exactness without noise, variances, levels, chaining, sensitivity of the noisy sums.
+
+Covers: mechanisms/validate.py
+"""
 
 from __future__ import annotations
 

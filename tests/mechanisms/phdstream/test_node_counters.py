@@ -1,4 +1,7 @@
-"""Counters at nodes: exact sums without noise, the right noise with it, and what it costs."""
+"""Counters at nodes: exact sums without noise, the right noise with it, and what it costs.
+
+Covers: mechanisms/phdstream/matrix_counter.py
+"""
 
 from __future__ import annotations
 

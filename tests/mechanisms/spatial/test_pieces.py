@@ -1,4 +1,7 @@
-"""Pieces of cells inside a public region: areas, and points that are uniform and nowhere else."""
+"""Pieces of cells inside a public region: areas, and points that are uniform and nowhere else.
+
+Covers: mechanisms/spatial/region.py
+"""
 
 from __future__ import annotations
 

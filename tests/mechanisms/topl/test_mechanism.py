@@ -1,4 +1,7 @@
-"""The aggregator: bounds, thresholds, estimates, and what it refuses."""
+"""The aggregator: bounds, thresholds, estimates, and what it refuses.
+
+Covers: mechanisms/topl/estimate.py, mechanisms/topl/settings.py, mechanisms/topl/units.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Loading a deployment: values, overrides, complaints with lines, secrets."""
+"""Loading a deployment: values, overrides, complaints with lines, secrets.
+
+Covers: topics/config/canonical.py, topics/config/check.py, topics/config/describe.py
+Covers: topics/config/merge.py, topics/config/model.py, topics/config/pipeline.py
+Covers: topics/config/public.py, topics/config/read.py, topics/config/values.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The decoder: every reason is reached, nothing raises, and good records are read exactly."""
+"""The decoder: every reason is reached, nothing raises, and good records are read exactly.
+
+Covers: topics/events/fields.py, topics/events/times.py, topics/events/types.py
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Key rows and the index of what is due."""
+"""Key rows and the index of what is due.
+
+Covers: agents/stages/aggregate/due_keys.py
+"""
 
 from __future__ import annotations
 
