@@ -1,4 +1,4 @@
-"""Tests lie where their modules lie, or name what else they test in lines ``Covers: path, path``."""
+"""Tests lie where their modules lie, or name further modules in lines ``Covers: path, path``."""
 
 from __future__ import annotations
 
