@@ -19,7 +19,7 @@ from hushstream.agents.stages.ingest.unit_digests import murmur2
 from hushstream.agents.state.rocks import discard
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.records import Request, encode
+from hushstream.topics.records import TriggerRequest, encode
 
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
@@ -146,7 +146,7 @@ class Load(threading.Thread):
             if time.monotonic() - asked > 1:
                 asked = time.monotonic()
                 at = self.now - HOUR  # some records are late
-                plain.produce(self._requests, encode(Request(str(at), at)), partition=0)
+                plain.produce(self._requests, encode(TriggerRequest(str(at), at)), partition=0)
                 plain.flush(5)
 
     def _some(self, producer: Producer, number: int) -> None:

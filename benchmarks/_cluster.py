@@ -27,7 +27,7 @@ from hushstream.deploy.process import Child
 from hushstream.topics.config.load import Config, load
 from hushstream.topics.events.decode import utc
 from hushstream.topics.names import Names
-from hushstream.topics.records import Request, Trigger, decode_clock, encode
+from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 
 ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
 
@@ -172,7 +172,7 @@ class Local:
     def trigger(self, at: int, pipelines: list[str] | None = None) -> None:
         """Ask for all external triggers up to a time in microseconds."""
         self._requests += 1
-        request = Request(f"request-{self._requests}", at, pipelines)
+        request = TriggerRequest(f"request-{self._requests}", at, pipelines)
         producer = self.producer()
         producer.produce(self.names.requests, encode(request), partition=0)
         producer.flush(30)

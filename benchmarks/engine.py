@@ -32,7 +32,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.topics.config.load import load
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names
-from hushstream.topics.records import Request, encode
+from hushstream.topics.records import TriggerRequest, encode
 from rich.console import Console
 from rich.table import Table
 
@@ -129,7 +129,7 @@ def measure(cluster: Cluster, folder: Path, topic: str, partitioner: str, mechan
         stdout=log, stderr=log,
     )  # fmt: skip
     try:
-        producer.produce(names.requests, encode(Request("go", at)), partition=0)
+        producer.produce(names.requests, encode(TriggerRequest("go", at)), partition=0)
         producer.flush()
         return wait(cluster, worker, pipeline, names), seen(port, pipeline.name)
     finally:

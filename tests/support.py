@@ -11,7 +11,7 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment, Pipeline
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.names import Names
 from hushstream.topics.records import Beat, ClockRecord, Start, Trigger
 
@@ -73,10 +73,10 @@ def deployment(
     return compile_config(loads(text, environ={}), {"events": partitions})
 
 
-def event(offset: int, user: str, page: str, time: int = ORIGIN, **fields: Any) -> Raw:
+def event(offset: int, user: str, page: str, time: int = ORIGIN, **fields: Any) -> RawRecord:
     """One JSON event."""
     body = {"user": user, "page": page, "t": time, **fields}
-    return Raw(offset, 0, user.encode(), json.dumps(body).encode())
+    return RawRecord(offset, 0, user.encode(), json.dumps(body).encode())
 
 
 def trigger(
@@ -115,7 +115,7 @@ def start(p: Pipeline, window: int = 0) -> Start:
 
 
 def engine(
-    made: Deployment, logs: Sequence[Sequence[Raw]], records: Sequence[ClockRecord]
+    made: Deployment, logs: Sequence[Sequence[RawRecord]], records: Sequence[ClockRecord]
 ) -> OfflineEngine:
     """Everything that raw logs (one per partition) and a clock log make of each other."""
     raw = {("events", n): list(log) for n, log in enumerate(logs)}

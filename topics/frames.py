@@ -23,7 +23,7 @@ VERSION = b"1"
 LIMIT = 700_000  # bytes; well below the broker's default limit of one record
 
 
-class Slice(NamedTuple):
+class EventSlice(NamedTuple):
     """Events of one window and micro-batch of one pipeline, in log order."""
 
     window: int
@@ -34,7 +34,7 @@ class Slice(NamedTuple):
     value: I64  # (n, c)
     sign: NDArray[np.int8]  # (n,)
 
-    def part(self, rows: NDArray[Any]) -> Slice:
+    def part(self, rows: NDArray[Any]) -> EventSlice:
         """The slice of some rows."""
         used, key = np.unique(self.key[rows], return_inverse=True)
         return self._replace(
@@ -46,14 +46,14 @@ class Slice(NamedTuple):
         )
 
 
-class Events(NamedTuple):
+class EventsFrame(NamedTuple):
     """A slice as it was sent by the first stage of one raw partition."""
 
     origin: int
-    slice: Slice
+    slice: EventSlice
 
 
-class Cells(NamedTuple):
+class CellsFrame(NamedTuple):
     """A partial sum as it was sent by one bound shard."""
 
     origin: int
@@ -70,10 +70,10 @@ class Barrier(NamedTuple):
     totals: I64
 
 
-Frame = Events | Cells | Barrier
+AnyFrame = EventsFrame | CellsFrame | Barrier
 
 
-def encode_events(origin: int, events: Slice) -> Iterator[bytes]:
+def encode_events(origin: int, events: EventSlice) -> Iterator[bytes]:
     """Frames of at most `LIMIT` bytes each, in order."""
     frame = _encode_events(origin, events)
     if len(frame) <= LIMIT or len(events.unit) <= 1:
@@ -111,7 +111,7 @@ def encode_barrier(barrier: Barrier) -> bytes:
     return _write({}, meta)
 
 
-def decode(frame: bytes) -> Frame:
+def decode(frame: bytes) -> AnyFrame:
     """The frame behind a record's value.
 
     Raises:
@@ -128,9 +128,9 @@ def decode(frame: bytes) -> Frame:
         return Barrier(origin, trigger, totals)
     window, number = int(meta[b"window"]), int(meta[b"batch"])
     if meta[b"kind"] == b"events":
-        return Events(origin, _decode_events(batch, window, number))
+        return EventsFrame(origin, _decode_events(batch, window, number))
     if meta[b"kind"] == b"cells":
-        return Cells(origin, window, number, _decode_cells(batch))
+        return CellsFrame(origin, window, number, _decode_cells(batch))
     raise EngineError("a frame of an unknown kind: upgrade this worker")
 
 
@@ -149,7 +149,7 @@ def keys_of(array: pa.Array) -> Keys:
     return Keys(raw, ends.astype(np.int64))
 
 
-def _encode_events(origin: int, events: Slice) -> bytes:
+def _encode_events(origin: int, events: EventSlice) -> bytes:
     columns = {
         "unit": pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(16), len(events.unit), [None, pa.py_buffer(np.ascontiguousarray(events.unit))]
@@ -164,11 +164,11 @@ def _encode_events(origin: int, events: Slice) -> bytes:
     return _write(columns, _scalars(b"events", origin, events.window, events.batch))
 
 
-def _decode_events(batch: pa.RecordBatch, window: int, number: int) -> Slice:
+def _decode_events(batch: pa.RecordBatch, window: int, number: int) -> EventSlice:
     n = batch.num_rows
     unit = np.frombuffer(batch.column("unit").buffers()[1], np.uint8)[: n * 16].reshape(n, 16)
     key = batch.column("key")
-    return Slice(
+    return EventSlice(
         window,
         number,
         unit,

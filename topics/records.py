@@ -77,7 +77,7 @@ class Skipped(msgspec.Struct, tag="skipped", frozen=True):
 ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped
 
 
-class Request(msgspec.Struct, frozen=True):
+class TriggerRequest(msgspec.Struct, frozen=True):
     """Ask for all triggers scheduled up to ``at``; ``id`` makes a retry harmless."""
 
     id: str

@@ -37,7 +37,7 @@ class Due:
     scheduled: int
 
 
-class State(Protocol):
+class ScheduleState(Protocol):
     """How far a pipeline is.
 
     ``done`` holds the number of triggers that each open window has had; windows below ``floor``
@@ -137,7 +137,7 @@ class Schedule:
         times = sorted({time for window in windows for time in self.times(window)})
         return max((b - a for a, b in pairwise(times)), default=self.length)
 
-    def due(self, state: State, now: int, limit: int | None = None) -> list[Due]:
+    def due(self, state: ScheduleState, now: int, limit: int | None = None) -> list[Due]:
         """Triggers scheduled at or before ``now`` that have not happened yet.
 
         They come in the order in which they are to happen: by scheduled time, then by window.
@@ -145,7 +145,7 @@ class Schedule:
         """
         return list(islice(self._pending(state, now), limit))
 
-    def _pending(self, state: State, now: int) -> Iterator[Due]:
+    def _pending(self, state: ScheduleState, now: int) -> Iterator[Due]:
         """Merge the windows' triggers, opening a window only when its first one is next."""
         heap: list[tuple[int, int, int]] = []
         window = state.floor

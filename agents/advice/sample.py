@@ -16,7 +16,7 @@ from ...errors import ConfigError
 from ...mechanisms.contract import I64
 from ...mechanisms.histogram.play import Workload
 from ...topics.config.values import format_duration
-from ...topics.events.decode import Decoded, Decoder, Raw, View
+from ...topics.events.decode import Decoded, Decoder, RawRecord, View
 from ...topics.schedule import Schedule
 from ..deployment.model import Input, Pipeline
 from ..offline.simulate import read_file
@@ -59,7 +59,7 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
         raise ConfigError(f"{path}: the file holds no record")
     decoder = Decoder(source.fields, [pipeline.fields], [pipeline.mechanism])
     decoded = decoder.decode(
-        [Raw(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)]
+        [RawRecord(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)]
     )
     (view,) = decoded.views
     if not len(view.rows):

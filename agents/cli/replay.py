@@ -12,7 +12,7 @@ from rich.table import Table
 from ...errors import ConfigError
 from ...topics.config.load import Config
 from ..deployment.compile import compile_config
-from ..offline.compare import Outcome
+from ..offline.compare import ReplayOutcome
 from ..offline.replay import replay as run_replay
 from .options import config_options, emit, json_option, read_config
 from .topics import moment
@@ -82,7 +82,7 @@ class _Tasks:
         self._bar.update(self._task, description=what, completed=done, total=total or None)
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: ReplayOutcome) -> None:
     figures: dict[str, Any] = outcome.figures()
     table = Table("", "records", title="published and recomputed")
     words = {

@@ -11,7 +11,7 @@ import click
 from ...errors import ConfigError
 from ...topics.config.load import Config
 from ...topics.names import Names, genesis_id
-from ...topics.records import Request, encode
+from ...topics.records import TriggerRequest, encode
 from ..clock.genesis import begin, read_ledger
 from ..deployment.compile import compile_config
 from ..deployment.topic_specs import TopicSpec, internal_topics, public_topics
@@ -117,7 +117,7 @@ def trigger(
     cluster.wait()
     ledger = read_ledger(cluster, config.deployment.name)
     names = Names(config.deployment.name, ledger.genesis["genesis"])
-    request = Request(identity or secrets.token_hex(8), moment(at), sorted(only) or None)
+    request = TriggerRequest(identity or secrets.token_hex(8), moment(at), sorted(only) or None)
     producer = cluster.producer(acks="all")
     producer.produce(names.requests, encode(request), partition=0)
     producer.flush(30)

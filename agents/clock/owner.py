@@ -19,7 +19,16 @@ from aiokafka.structs import TopicPartition
 from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
-from ...topics.records import Beat, ClockRecord, Offsets, Request, Skipped, Start, Trigger, encode
+from ...topics.records import (
+    Beat,
+    ClockRecord,
+    Offsets,
+    Skipped,
+    Start,
+    Trigger,
+    TriggerRequest,
+    encode,
+)
 from ...topics.schedule import Due
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
@@ -62,7 +71,7 @@ class Clock:
         if isinstance(record, Beat | Trigger):
             self.offsets = record.offsets
 
-    def request(self, request: Request) -> None:
+    def request(self, request: TriggerRequest) -> None:
         """Let the schedule of external pipelines advance to a time; repeats change nothing."""
         for name, pipeline in self._pipelines.items():
             if pipeline.external and (request.pipelines is None or name in request.pipelines):
@@ -285,7 +294,7 @@ class ClockOwner:
         for records in found.values():
             for record in records:
                 try:
-                    request = msgspec.json.decode(record.value, type=Request)
+                    request = msgspec.json.decode(record.value, type=TriggerRequest)
                 except msgspec.MsgspecError:
                     log.warning("a malformed trigger request was ignored")
                     continue

@@ -15,9 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ...errors import EngineError
 from ...topics.config.load import Config
 from ...topics.events.keys import decode_key
-from ...topics.frames import Cells, decode
+from ...topics.frames import CellsFrame, decode
 from ...topics.names import Names
-from ...topics.records import Request, encode
+from ...topics.records import TriggerRequest, encode
 from ..clock.genesis import read_ledger
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.cluster import Cluster
@@ -126,7 +126,7 @@ class _Player:
         self._bars.advance(self._sent[stream.topic], len(events))
 
     def _request(self, stream: Replay, at: int) -> None:
-        request = Request(f"demo-{stream.topic}-{at}", at, list(stream.pipelines))
+        request = TriggerRequest(f"demo-{stream.topic}-{at}", at, list(stream.pipelines))
         self._producer.produce(self._names.requests, encode(request), partition=0)
         self._producer.flush()
 
@@ -198,7 +198,7 @@ def _kept(cluster: Cluster, names: Names, p: Pipeline, window: int) -> dict[str,
     for partition in range(p.cells_partitions):
         for message in cluster.read(names.cells(p.name), partition):
             frame = decode(message.value())
-            if isinstance(frame, Cells) and frame.window == window:
+            if isinstance(frame, CellsFrame) and frame.window == window:
                 counts = frame.part.sums[:, 0].tolist()
                 for key, number in zip(frame.part.key.tolist(), counts, strict=True):
                     shown = _shown(key)

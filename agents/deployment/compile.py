@@ -16,7 +16,7 @@ from ...topics.config import pipeline as config_pipeline
 from ...topics.config.aggregates import COUNT
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.load import Config
-from ...topics.events.fields import Column, InputFields, PipelineFields
+from ...topics.events.fields import InputFields, NumericField, PipelineFields
 from ...topics.events.keys import encode_key
 from ...topics.names import dead_letter_topic, late_topic
 from ...topics.schedule import Schedule
@@ -126,7 +126,7 @@ def _pipeline(
 def _fields(
     p: config_pipeline.Pipeline,
     mechanism: Mechanism,
-    columns: Sequence[Column],
+    columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> PipelineFields:
     """What is read of each record. A report of a value lacks the value itself."""
@@ -136,7 +136,7 @@ def _fields(
 
 
 def input_paths(
-    p: config_pipeline.Pipeline, mechanism: Mechanism, columns: Sequence[Column]
+    p: config_pipeline.Pipeline, mechanism: Mechanism, columns: Sequence[NumericField]
 ) -> dict[str, str]:
     """Path of each numeric input of the mechanism: as configured, else called like the input.
 
@@ -172,9 +172,9 @@ def _check_parts(p: config_pipeline.Pipeline, mechanism: Mechanism) -> None:
             )
 
 
-def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
+def value_columns(p: config_pipeline.Pipeline) -> list[NumericField]:
     """Distinct numeric columns that a pipeline sums, in order of appearance."""
-    found: dict[str, Column] = {}
+    found: dict[str, NumericField] = {}
     for column in (one for aggregate in p.aggregate for one in aggregate.columns):
         if found.setdefault(column.field, column) != column:
             raise ConfigError(
@@ -187,7 +187,7 @@ def value_columns(p: config_pipeline.Pipeline) -> list[Column]:
 def build(
     p: config_pipeline.Pipeline,
     schedule: Schedule,
-    columns: Sequence[Column],
+    columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> Mechanism:
     """The mechanism of a pipeline; its own complaint names the setting."""
@@ -202,7 +202,7 @@ def build(
 def setting_of(
     p: config_pipeline.Pipeline,
     schedule: Schedule,
-    columns: Sequence[Column],
+    columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> Setting:
     """What a pipeline fixes around its mechanism."""

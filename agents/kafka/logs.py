@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from ...errors import EngineError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
-from ...topics.events.decode import Raw
+from ...topics.events.decode import RawRecord
 
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
@@ -31,7 +31,7 @@ class PartitionLog(NamedTuple):
     """
 
     begin: int
-    records: list[Raw]
+    records: list[RawRecord]
 
 
 def read_topic(
@@ -55,7 +55,7 @@ def read_topic(
         places = [TopicPartition(topic, n, 0) for n in range(partitions)]
         begins = [client.get_watermark_offsets(p, timeout=PATIENCE_SECONDS)[0] for p in places]
         client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
-        found: list[list[Raw]] = [[] for _ in places]
+        found: list[list[RawRecord]] = [[] for _ in places]
         open_ = set(range(partitions))
         read = told = 0
         while open_:
@@ -86,7 +86,7 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
     return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
 
 
-def _take(topic: str, message: Message, found: list[list[Raw]], open_: set[int]) -> None:
+def _take(topic: str, message: Message, found: list[list[RawRecord]], open_: set[int]) -> None:
     error = message.error()
     if error is None:
         found[message.partition()].append(raw(message))
@@ -96,9 +96,9 @@ def _take(topic: str, message: Message, found: list[list[Raw]], open_: set[int])
         raise EngineError(f"{topic}-{message.partition()}: {error.str()}")
 
 
-def raw(message: Message) -> Raw:
+def raw(message: Message) -> RawRecord:
     """A message as the stages know it."""
-    return Raw(
+    return RawRecord(
         message.offset(),
         message.timestamp()[1],
         message.key(),

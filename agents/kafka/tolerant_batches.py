@@ -22,7 +22,7 @@ _OVERHEAD = 12  # base offset and length
 _VERSION = 2  # earlier formats have no headers
 
 
-class Batches:
+class TolerantBatches:
     """What aiokafka iterates over: the batches of one fetched partition."""
 
     def __init__(self, data: bytes) -> None:
@@ -48,10 +48,10 @@ class Batches:
         self._begin = begin + _OVERHEAD + length
         if batch.magic < _VERSION:
             return batch
-        return Batch(batch, memoryview(self._data)[begin : self._begin])
+        return TolerantBatch(batch, memoryview(self._data)[begin : self._begin])
 
 
-class Batch:
+class TolerantBatch:
     """A batch that is read quickly as long as it can be, else patiently."""
 
     def __init__(self, batch: Any, data: memoryview) -> None:
@@ -119,4 +119,4 @@ def _bytes(buffer: bytearray, place: int) -> tuple[bytes | None, int]:
 
 def install() -> None:
     """Have every consumer of this process read batches so."""
-    aiokafka.consumer.fetcher.MemoryRecords = Batches
+    aiokafka.consumer.fetcher.MemoryRecords = TolerantBatches

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...mechanisms.keys import Keys
-from ...topics.events.decode import Raw, utc
+from ...topics.events.decode import RawRecord, utc
 from ...topics.records import Trigger
 from ..deployment.model import Pipeline
 from ..kafka.logs import PartitionLog
@@ -24,7 +24,7 @@ SHOWN = 20
 
 
 @dataclass
-class Outcome:
+class ReplayOutcome:
     """What a comparison found.
 
     Attributes:
@@ -98,7 +98,7 @@ class ReleaseCheck:
         if self._takes(out.key):
             self._expected[name(out.key, out.value)] = _digest(_of_out(out))
 
-    def take(self, partition: int, record: Raw, committed: bool) -> None:
+    def take(self, partition: int, record: RawRecord, committed: bool) -> None:
         """Take a record of the topic; all that are expected have come before."""
         if self._takes(record.key):
             one = name(record.key, record.value)
@@ -110,7 +110,7 @@ class ReleaseCheck:
     def _takes(self, key: bytes | None) -> bool:
         return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
 
-    def finish(self, outcome: Outcome) -> None:
+    def finish(self, outcome: ReplayOutcome) -> None:
         """Judge what came."""
         for one, tally in self._seen.items():
             self._judge(one, tally, outcome)
@@ -122,7 +122,7 @@ class ReleaseCheck:
                 outcome.found("differing", f"an aborted copy of {_text(one)}", wrong)
         self._missing(outcome)
 
-    def _judge(self, one: Name, tally: Tally, outcome: Outcome) -> None:
+    def _judge(self, one: Name, tally: Tally, outcome: ReplayOutcome) -> None:
         if one not in self._expected:
             outcome.found("differing", f"{_text(one)} was published but not recomputed")
         elif tally.wrong:
@@ -132,7 +132,7 @@ class ReleaseCheck:
         if tally.number > 1:
             outcome.found("doubled", _text(one), tally.number - 1)
 
-    def _missing(self, outcome: Outcome) -> None:
+    def _missing(self, outcome: ReplayOutcome) -> None:
         """A shard publishes its triggers in order, and a manifest after its rows."""
         chosen = self._chosen
         reached: dict[int, int] = defaultdict(int)
@@ -206,7 +206,7 @@ def _text(one: Name) -> str:
 
 
 def compare_dead_letters(
-    topic: str, outs: Sequence[Out], log: PartitionLog, outcome: Outcome
+    topic: str, outs: Sequence[Out], log: PartitionLog, outcome: ReplayOutcome
 ) -> None:
     """Compare a topic of bad, late or far-future records; it may have been trimmed."""
     expected = Counter(_of_out(o) for o in outs)
@@ -242,5 +242,5 @@ def _of_out(out: Out) -> Published:
     return Published(out.partition, out.key, out.value, stamp, tuple(out.headers))
 
 
-def _of_raw(partition: int, record: Raw) -> Published:
+def _of_raw(partition: int, record: RawRecord) -> Published:
     return Published(partition, record.key, record.value, record.timestamp, record.headers)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from ...mechanisms.contract import I64
-from ...topics.frames import Barrier, Events, Slice, decode
+from ...topics.frames import Barrier, EventsFrame, EventSlice, decode
 from ...topics.records import Trigger
-from ..stages.step import Frame, Out
-from .compare import Outcome
+from ..stages.step import LogFrame, Out
+from .compare import ReplayOutcome
 
 Place = tuple[int, int, int]  # upstream partition, window, micro-batch
 
@@ -34,7 +34,7 @@ class Routed:
     def take(self, frame: bytes) -> Place | None:
         """Add a frame in log order; returns what it closes, if anything."""
         taken = decode(frame)
-        if isinstance(taken, Events):
+        if isinstance(taken, EventsFrame):
             self._events(taken)
         elif isinstance(taken, Barrier):
             trigger = taken.trigger
@@ -44,7 +44,7 @@ class Routed:
             return place
         return None
 
-    def _events(self, events: Events) -> None:
+    def _events(self, events: EventsFrame) -> None:
         one = events.slice
         place = events.origin, one.window, one.batch
         if place in self._closed:
@@ -53,7 +53,7 @@ class Routed:
         self._parts[place].append(self._table(one))
         self.pending += len(one.unit)
 
-    def _table(self, one: Slice) -> I64:
+    def _table(self, one: EventSlice) -> I64:
         """(n, 4 + c) exact content of each event."""
         keys = self._keys
         numbers = np.array([keys.setdefault(k, len(keys)) for k in one.keys.tolist()], np.int64)
@@ -86,7 +86,7 @@ class Comparison:
     A micro-batch is compared and let go of as soon as both have closed it.
     """
 
-    def __init__(self, where: str, outcome: Outcome) -> None:
+    def __init__(self, where: str, outcome: ReplayOutcome) -> None:
         keys: dict[bytes, int] = {}
         self._where = where
         self._outcome = outcome
@@ -126,8 +126,8 @@ class Comparison:
 
 def compare_units(
     sent: Mapping[tuple[str, int], Iterable[Out]],
-    logs: Mapping[tuple[str, int], Iterable[Frame]],
-    outcome: Outcome,
+    logs: Mapping[tuple[str, int], Iterable[LogFrame]],
+    outcome: ReplayOutcome,
 ) -> None:
     """Compare units partitions with what the first stage sends to them."""
     for name, outs in sent.items():
@@ -139,14 +139,14 @@ def compare_units(
         one.finish()
 
 
-def _compare_barriers(where: str, expected: Routed, found: Routed, outcome: Outcome) -> None:
+def _compare_barriers(where: str, expected: Routed, found: Routed, outcome: ReplayOutcome) -> None:
     for origin, barriers in found.barriers.items():
         if barriers != expected.barriers[origin][: len(barriers)]:
             outcome.found("differing", f"{where}: barriers from partition {origin}")
 
 
 def _compare_place(
-    where: str, place: Place, expected: Routed, found: Routed, outcome: Outcome
+    where: str, place: Place, expected: Routed, found: Routed, outcome: ReplayOutcome
 ) -> None:
     text = f"{where}: from partition {place[0]}, window {place[1]}, micro-batch {place[2]}"
     wanted, had = expected.events(place), found.events(place)

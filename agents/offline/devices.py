@@ -23,7 +23,7 @@ from ...mechanisms.keys import Keys
 from ...mechanisms.noise import KeyedNoise
 from ...mechanisms.topl import fit as local
 from ...mechanisms.topl.groups import user_of
-from ...topics.events.decode import Decoder, Raw
+from ...topics.events.decode import Decoder, RawRecord
 from ..deployment.model import Input, Pipeline
 
 Row = dict[str, Any]
@@ -172,7 +172,9 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
     whose value is not finite, stay as they are, to be counted as bad records.
     """
     survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
-    raw = [Raw(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)]
+    raw = [
+        RawRecord(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)
+    ]
     decoded = Decoder(source.fields, (), ()).decode(raw)
     value = np.array([_number(at(row, value_path(pipeline))) for row in rows], np.float64)
     slots = [at(row, paths["slot"]) for row in rows]

@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ...topics.events.decode import Raw
+from ...topics.events.decode import RawRecord
 from ...topics.names import Names
 from ...topics.records import Beat, Marker, Trigger
 from ..clock.log import ClockLog, Entry
 from ..deployment.model import Deployment
 from ..stages.ingest.stage import IngestStage
-from ..stages.step import Frame, Out, Stage, Step
+from ..stages.step import LogFrame, Out, Stage, Step
 from ..stages.topology import StageFactory, StageSpec, Topology
 from ..state.layout import index_entries
 from ..state.memory import MemoryStore
@@ -41,7 +41,7 @@ class Log:
 
     def append(self, out: Out) -> None:
         """Add one produced record at the end."""
-        self.records.append(Frame(self.end, out.value or b""))
+        self.records.append(LogFrame(self.end, out.value or b""))
         self._offsets.append(self.end)
         self.end += 1
 
@@ -110,9 +110,9 @@ class OfflineEngine:
         deployment: Deployment,
         names: Names,
         secret: bytes,
-        raw: Mapping[Place, Sequence[Raw] | Source],
+        raw: Mapping[Place, Sequence[RawRecord] | Source],
         entries: Sequence[Entry] | Source,
-        given: Mapping[Place, Sequence[Frame] | Source] | None = None,
+        given: Mapping[Place, Sequence[LogFrame] | Source] | None = None,
         progress: Callable[[int], None] | None = None,
         sent: Callable[[Out], bool] = lambda out: False,
         trim: bool = False,
@@ -143,7 +143,7 @@ class OfflineEngine:
         factory: StageFactory,
         spec: StageSpec,
         partition: int,
-        raw: Mapping[Place, Sequence[Raw] | Source],
+        raw: Mapping[Place, Sequence[RawRecord] | Source],
     ) -> VirtualShard:
         if spec.pipeline is not None:
             return self._internal(factory.make(spec, partition), (spec.topic, partition))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from ...errors import ConfigError, EngineError
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
-from ...topics.events.decode import Raw
+from ...topics.events.decode import RawRecord
 from ..clock.genesis import read_ledger
 from ..clock.ledger import Ledger
 from ..deployment.model import Deployment, Pipeline
@@ -26,7 +26,7 @@ from ..stages.bound.stage import FRAMES
 from ..stages.step import Out
 from ..worker.setup import WorkerSetup, begin_of
 from ..worker.startup import prepare
-from .compare import Outcome, ReleaseCheck, compare_dead_letters
+from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .replay_clock import Clocked
@@ -62,7 +62,7 @@ def replay(
     pipelines: Collection[str] = (),
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
-) -> Outcome:
+) -> ReplayOutcome:
     """Recompute and compare what a deployment has released.
 
     Args:
@@ -87,7 +87,7 @@ def recompute(
     logs: Logs,
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
-) -> Outcome:
+) -> ReplayOutcome:
     """Run the engine over the logs, raw ones as they are read, and compare."""
     total, used = logs.size * max(len(deployment.pipelines), 1), 0
 
@@ -96,7 +96,7 @@ def recompute(
         used += more
         report("recomputing", used, max(total, used))
 
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     checks: dict[str, list[ReleaseCheck]] = defaultdict(list)
     for p in deployment.pipelines:
         mine = [t for t in logs.read.triggers if t.pipeline == p.name]
@@ -124,7 +124,7 @@ class _Streams:
         kafka: Kafka,
         deployment: Deployment,
         logs: Logs,
-        outcome: Outcome,
+        outcome: ReplayOutcome,
         releases: Mapping[str, Sequence[ReleaseCheck]],
     ) -> None:
         self._kafka = kafka
@@ -176,7 +176,7 @@ class _Streams:
                 check.finish(self._outcome)
 
     def _published(self, span: Span, committed: bool) -> None:
-        def take(record: Raw) -> None:
+        def take(record: RawRecord) -> None:
             for check in self._releases[span.topic]:
                 check.take(span.partition, record, committed)
 

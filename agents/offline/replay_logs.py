@@ -12,7 +12,7 @@ from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import ClockRecord, decode_clock
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
-from ..stages.step import Frame
+from ..stages.step import LogFrame
 
 BUFFER_KB = 4096  # fetched ahead of each partition
 
@@ -164,6 +164,6 @@ def timed(message: Any) -> Timed:
     return Timed(message.offset(), decode_clock(message.value() or b""))
 
 
-def frame(message: Any) -> Frame:
+def frame(message: Any) -> LogFrame:
     """A record of a units topic."""
-    return Frame(message.offset(), message.value() or b"")
+    return LogFrame(message.offset(), message.value() or b"")

@@ -18,7 +18,7 @@ from ...errors import ConfigError
 from ...mechanisms.keys import Keys
 from ...topics.config.aggregates import COUNT
 from ...topics.config.load import Config
-from ...topics.events.decode import Decoder, Raw
+from ...topics.events.decode import Decoder, RawRecord
 from ...topics.names import Names
 from ...topics.records import Beat, ClockRecord, Start, Trigger
 from ...topics.schedule import Due
@@ -115,7 +115,7 @@ def _run(
     secret: bytes,
     progress: Callable[[int], None] | None,
 ) -> tuple[dict[str, Report], OfflineEngine]:
-    records = [Raw(i, 0, None, _json(row)) for i, row in enumerate(rows)]
+    records = [RawRecord(i, 0, None, _json(row)) for i, row in enumerate(rows)]
     decoder = Decoder(
         source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]
     )

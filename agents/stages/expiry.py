@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 from ...topics.records import Marker
 from ..clock.timeline import Over
-from ..state.store import Reader
+from ..state.store import StateReader
 from .step import Step
 
 GARBAGE = 2_000  # expired rows deleted in one step
 _IDLE = 10  # times as many in a step that does nothing else
 
-Delete = Callable[[Reader, int, Step, int], bool]
+Delete = Callable[[StateReader, int, Step, int], bool]
 """Put deletions of up to a number of rows of windows below another into a step; True if any."""
 
 
@@ -69,7 +69,7 @@ class Expiry:
         if floor is not None:
             self.advance(floor)
 
-    def sweep(self, reader: Reader, step: Step, limit: int | None = None) -> bool:
+    def sweep(self, reader: StateReader, step: Step, limit: int | None = None) -> bool:
         """Delete up to ``limit`` rows with a step; True if there were any."""
         if not self._left or self.floor is None:
             return False
@@ -78,7 +78,7 @@ class Expiry:
         self._left, self._moved = found or self._moved, False
         return found
 
-    def swept(self, reader: Reader, marker: Marker, step: Step | None) -> Step | None:
+    def swept(self, reader: StateReader, marker: Marker, step: Step | None) -> Step | None:
         """A step with some deletions; they make a step of their own if there is nothing else."""
         if step is not None:
             self.sweep(reader, step)

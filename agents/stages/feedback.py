@@ -16,7 +16,7 @@ from ...topics.records import Selected, Trigger, encode
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment
 from ..state.layout import statuses_of
-from ..state.store import Changes, Overlay, Reader
+from ..state.store import Changes, Overlay, StateReader
 from .step import Out
 
 _PER_RECORD = 2_000
@@ -26,7 +26,7 @@ Statuses = Callable[[str, int, Keys, int], NDArray[np.int32]]
 
 
 def changed_statuses(
-    topic: str, reader: Reader, trigger: Trigger, shard: int, releases: Releases, rows: Changes
+    topic: str, reader: StateReader, trigger: Trigger, shard: int, releases: Releases, rows: Changes
 ) -> Iterator[Out]:
     """Records of keys whose public status is new; the statuses go into ``rows``."""
     prefix = statuses_of(trigger.window)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from ...topics.records import Marker
-from ..state.store import Changes, Reader
+from ..state.store import Changes, StateReader
 
 
-class Frame(NamedTuple):
+class LogFrame(NamedTuple):
     """One record of an internal topic."""
 
     offset: int
@@ -67,7 +67,7 @@ class Stage(Protocol):
     @property
     def position(self) -> int: ...
 
-    def open(self, reader: Reader, marker: Marker) -> None:
+    def open(self, reader: StateReader, marker: Marker) -> None:
         """Take up committed state.
 
         Args:
@@ -76,7 +76,7 @@ class Stage(Protocol):
         """
 
     def step(
-        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+        self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
         """Use as many records as make one transaction; None if nothing is to be committed.
 

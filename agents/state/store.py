@@ -14,7 +14,7 @@ from .layout import after
 Changes = dict[bytes, bytes | None]  # None deletes
 
 
-class Reader(Protocol):
+class StateReader(Protocol):
     """What a stage may read: committed state only."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
@@ -22,7 +22,7 @@ class Reader(Protocol):
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
 
 
-class Store(Reader, Protocol):
+class Store(StateReader, Protocol):
     """State that a shard owns."""
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None: ...
@@ -33,7 +33,7 @@ class Store(Reader, Protocol):
 class Overlay:
     """Committed state under the changes of the step being computed."""
 
-    def __init__(self, reader: Reader, changes: Changes) -> None:
+    def __init__(self, reader: StateReader, changes: Changes) -> None:
         self._reader = reader
         self._changes = changes
 
@@ -58,6 +58,6 @@ class Overlay:
                 yield key, rows[key]
 
 
-def scan_prefix(reader: Reader, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+def scan_prefix(reader: StateReader, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Rows whose key begins with ``prefix``."""
     return reader.scan(prefix, after(prefix))

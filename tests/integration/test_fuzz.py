@@ -22,9 +22,9 @@ from hushstream.agents.clock import genesis as admin
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config.load import load
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.names import Names
-from hushstream.topics.records import Request, encode
+from hushstream.topics.records import TriggerRequest, encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,9 +77,9 @@ RECORD = st.tuples(
 )
 
 
-def raws(records: list[Any], base: int) -> list[Raw]:
+def raws(records: list[Any], base: int) -> list[RawRecord]:
     # Gaps between offsets: transactions leave them.
-    return [Raw(base + 2 * i, t, k, v, tuple(h)) for i, (k, v, h, t) in enumerate(records)]
+    return [RawRecord(base + 2 * i, t, k, v, tuple(h)) for i, (k, v, h, t) in enumerate(records)]
 
 
 @settings(max_examples=60)
@@ -230,7 +230,7 @@ def test_a_worker_survives_what_a_broker_accepts(
     try:
         names = Names(name, admin.read_ledger(cluster, name).genesis["genesis"])
         producer = cluster.producer()
-        producer.produce(names.requests, encode(Request("r1", ORIGIN + DAY)))
+        producer.produce(names.requests, encode(TriggerRequest("r1", ORIGIN + DAY)))
         producer.flush()
         rows = until(lambda: final_rows(cluster, f"hush.{name}.releases.v1"), worker)
         assert {r["key"]["page"] for r in rows} == {"p0", "p1"}

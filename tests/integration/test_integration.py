@@ -26,7 +26,7 @@ from hushstream.agents.offline.replay import replay
 from hushstream.agents.worker.startup import prepare
 from hushstream.agents.worker.worker import Worker
 from hushstream.deploy.broker import Broker
-from hushstream.topics.records import Request, encode
+from hushstream.topics.records import TriggerRequest, encode
 
 from .local import BROKER, Local, local
 
@@ -183,7 +183,7 @@ def test_requests_fire_once_whatever_is_repeated_and_an_open_transaction_stalls_
     run.start("one")
     producer = run.producer()
     for identity in ("a", "a", "b"):
-        request = encode(Request(identity, ORIGIN + 43_200 * SECOND))
+        request = encode(TriggerRequest(identity, ORIGIN + 43_200 * SECOND))
         producer.produce(run.names.requests, request, partition=0)
     producer.produce(run.names.requests, b"{not a request", partition=0)
     producer.flush(20)

@@ -30,8 +30,8 @@ from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.errors import HushError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.secret import write_new_key
-from hushstream.topics.events.decode import Raw
-from hushstream.topics.frames import Cells, decode
+from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.frames import CellsFrame, decode
 from hushstream.topics.records import Marker
 from prometheus_client import generate_latest
 
@@ -45,15 +45,17 @@ OFFSET = 813_000_000_000  # the first offset: none may be seen in any number
 EXACT = {str(n) for n in (COUNT, COUNT + 1, COUNT + 3, VALUE, *range(OFFSET, OFFSET + COUNT + 3))}
 
 
-def log() -> list[Raw]:
+def log() -> list[RawRecord]:
     """A popular page, a page of one user, bad records, all with canaries."""
     out = []
     for i in range(COUNT):
         time = ORIGIN + i % 24 * HOUR
         out.append(event(OFFSET + i, f"{USER}{i % 300}", KEY, time, amount=VALUE, note=TEXT))
     out.append(event(OFFSET + COUNT, f"{USER}-alone", RARE, ORIGIN, amount=VALUE))
-    out.append(Raw(OFFSET + COUNT + 1, 99, USER.encode(), TEXT.encode(), (("h", TEXT.encode()),)))
-    out.append(Raw(OFFSET + COUNT + 2, 99, None, json.dumps({"user": USER}).encode()))
+    out.append(
+        RawRecord(OFFSET + COUNT + 1, 99, USER.encode(), TEXT.encode(), (("h", TEXT.encode()),))
+    )
+    out.append(RawRecord(OFFSET + COUNT + 2, 99, None, json.dumps({"user": USER}).encode()))
     return out
 
 
@@ -108,7 +110,7 @@ def test_the_run_had_something_to_hide(finished):
 
 def cell_keys(found: OfflineEngine) -> str:
     frames = [decode(f.value) for f in found._logs[NAMES.cells("p"), 0].records]
-    return " ".join(k.decode() for f in frames if isinstance(f, Cells) for k in f.part.key)
+    return " ".join(k.decode() for f in frames if isinstance(f, CellsFrame) for k in f.part.key)
 
 
 @pytest.mark.parametrize("mechanism", ["", ", adaptive_weight = 0", ", debias = true"])
@@ -243,7 +245,7 @@ def test_texts_of_errors():
     p = made.pipelines[0]
     failing = deployment(partitions=1, more=SUM).pipelines[0]
     object.__setattr__(failing, "fail_on_error", True)
-    bad = Raw(OFFSET, 99, USER.encode(), TEXT.encode(), (("h", TEXT.encode()),))
+    bad = RawRecord(OFFSET, 99, USER.encode(), TEXT.encode(), (("h", TEXT.encode()),))
     texts = [
         raised(lambda: dead_letters(failing, ("events", 0), [bad], {0: "malformed"},
                                     Step(Marker("g", 0)), SECRET)),

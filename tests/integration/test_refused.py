@@ -16,10 +16,10 @@ from hushstream.agents.clock.timeline import Over, Timeline
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.stage import AggregateStage
-from hushstream.agents.stages.step import Frame
+from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Beat, ClockRecord, Marker, Skipped, Start, Trigger
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,7 +161,7 @@ def test_what_is_over_for_a_shard_is_what_its_own_timeline_says(kinds, data):
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def log_of(windows: int) -> list[Raw]:
+def log_of(windows: int) -> list[RawRecord]:
     """Each day 300 events of 60 users."""
     return [
         event(n, f"u{n % 60}", f"page {n % 5}", ORIGIN + n // 300 * DAY)
@@ -179,7 +179,9 @@ def records_of(made: Deployment, late_skip: bool = False) -> list[ClockRecord]:
     return [start(p), *paid, skip, beat([600])]
 
 
-def run_of(made: Deployment, log: Sequence[Raw], records: Sequence[ClockRecord]) -> OfflineEngine:
+def run_of(
+    made: Deployment, log: Sequence[RawRecord], records: Sequence[ClockRecord]
+) -> OfflineEngine:
     run = OfflineEngine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
     run.run()
     return run
@@ -230,7 +232,7 @@ def test_a_window_that_is_open_keeps_its_rows():
 class OneShard:
     """An aggregate shard over frames, with a clock log that grows."""
 
-    def __init__(self, made: Deployment, frames: Sequence[Frame]) -> None:
+    def __init__(self, made: Deployment, frames: Sequence[LogFrame]) -> None:
         (p,) = made.pipelines
         self.clock = ClockLog({"p": p.mechanism.horizon})
         self._frames = frames
@@ -268,7 +270,7 @@ def _all(store: MemoryStore, tag: bytes) -> Iterator[tuple[bytes, bytes]]:
     return store.scan(tag, tag + b"\xff" * 20)
 
 
-def cells(made: Deployment) -> list[Frame]:
+def cells(made: Deployment) -> list[LogFrame]:
     """Frames of two days, as if both were served."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [75 * n]) for n in range(1, 5)), beat([600])]

@@ -10,16 +10,16 @@ from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.stages.ingest.stage import IngestStage
-from hushstream.agents.stages.step import Frame
+from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import (
     Barrier,
-    Cells,
-    Events,
-    Slice,
+    CellsFrame,
+    EventsFrame,
+    EventSlice,
     decode,
     encode_barrier,
     encode_events,
@@ -62,7 +62,7 @@ def commit(store, step):
 
 def events_in(step) -> int:
     taken = [decode(o.value) for o in step.out if "units" in o.topic]
-    return sum(len(t.slice.unit) for t in taken if isinstance(t, Events))
+    return sum(len(t.slice.unit) for t in taken if isinstance(t, EventsFrame))
 
 
 # -- beats and cuts -------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_record_takes_the_first_micro_batch_whose_cut_lies_above_it_however_la
         sizes: dict[int, int] = {}
         for out in found:
             taken = decode(out.value)
-            if isinstance(taken, Events):
+            if isinstance(taken, EventsFrame):
                 number = taken.slice.batch
                 sizes[number] = sizes.get(number, 0) + len(taken.slice.unit)
         return sizes
@@ -161,7 +161,7 @@ def aggregate(made, frames, upstreams=2):
     stage = AggregateStage(p, 0, NAMES, SECRET, upstreams, CLOCK)
     store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
     stage.open(store, marker)
-    log = [Frame(n, value) for n, value in enumerate(frames)]
+    log = [LogFrame(n, value) for n, value in enumerate(frames)]
     while (step := stage.step(store, marker, log[stage.position :], len(log))) is not None:
         marker = commit(store, step)
         outs.append((stage.position, step))
@@ -186,9 +186,9 @@ def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_
     p = PUBLIC.pipelines[0]
     stage, store, marker = BoundStage(p, 0, NAMES, 2, CLOCK, {}), MemoryStore(), Marker("abcdef", 0)
     frames = [barrier(p, 1, 0), barrier(p, 2, 0), barrier(p, 1, 1)]
-    first = stage.step(store, marker, [Frame(n, f) for n, f in enumerate(frames[:2])], 2)
+    first = stage.step(store, marker, [LogFrame(n, f) for n, f in enumerate(frames[:2])], 2)
     assert first.out == []
-    then = stage.step(store, first.marker, [Frame(2, frames[2])], 3)
+    then = stage.step(store, first.marker, [LogFrame(2, frames[2])], 3)
     assert [decode(o.value).trigger.ordinal for o in then.out] == [1] * p.cells_partitions
 
 
@@ -198,7 +198,7 @@ def test_a_missing_barrier_stops_the_stage():
         aggregate(PUBLIC, [barrier(p, 2, 0)])
     stage = BoundStage(p, 0, NAMES, 2, CLOCK, {})
     with pytest.raises(EngineError, match="barrier is missing"):
-        stage.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, barrier(p, 2, 0))], 1)
+        stage.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, barrier(p, 2, 0))], 1)
 
 
 def test_frames_ahead_of_the_open_micro_batch_touch_nothing_of_its_release():
@@ -219,20 +219,20 @@ def test_a_key_or_unit_of_another_partition_is_refused():
     p = made.pipelines[0]
     keys = Keys.of([b"k"])
     unit = np.zeros((1, 16), np.uint8)
-    one = Slice(0, 1, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
+    one = EventSlice(0, 1, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
                 np.ones(1, np.int8))  # fmt: skip
     (frame,) = encode_events(0, one)
     wrong = BoundStage(p, 1, NAMES, 1, CLOCK, {})  # the digest of zeros belongs to partition 0
     with pytest.raises(EngineError, match="wrong units partition"):
-        wrong.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
+        wrong.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, frame)], 1)
     right = BoundStage(p, 0, NAMES, 1, CLOCK, {"p": Feedback(2)})
-    good = right.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, frame)], 1)
+    good = right.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, frame)], 1)
     (out,) = good.out
     stage = AggregateStage(p, 1 - out.partition, NAMES, SECRET, 1, CLOCK)
     stage.open(MemoryStore(), Marker("abcdef", 0))
     with pytest.raises(EngineError, match="wrong cells partition"):
-        stage.step(MemoryStore(), Marker("abcdef", 0), [Frame(0, out.value)], 1)
-    assert isinstance(decode(out.value), Cells)
+        stage.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, out.value)], 1)
+    assert isinstance(decode(out.value), CellsFrame)
 
 
 # -- state that failed steps may not leave behind ------------------------------------------------
@@ -262,7 +262,7 @@ def test_a_failed_step_of_the_units_stage_frees_nothing_either():
     stage = BoundStage(p, 0, NAMES, 1, ClockLog({"p": 4}, enumerate(records)), {})
     store, marker = MemoryStore(), Marker("abcdef", 0)
     stage.open(store, marker)
-    frames = [Frame(n, barrier(p, n + 1, 0, (0,))) for n in range(4)]
+    frames = [LogFrame(n, barrier(p, n + 1, 0, (0,))) for n in range(4)]
     row = b"u" + (0).to_bytes(2, "big") + (1 << 63).to_bytes(8, "big") + b"x" * 16
     store.write({row: b"row"})
     failed = stage.step(store, marker, frames, 4)  # saw the last trigger
@@ -331,9 +331,9 @@ def test_a_repartitioned_stage_waits_at_the_first_frame_that_needs_more_feedback
     keys, unit = Keys.of([b"k"]), np.zeros((1, 16), np.uint8)
 
     def frame(offset, batch):
-        one = Slice(0, batch, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
+        one = EventSlice(0, batch, unit, keys, np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
                     np.ones(1, np.int8))  # fmt: skip
-        return Frame(offset, next(encode_events(0, one)))
+        return LogFrame(offset, next(encode_events(0, one)))
 
     frames = [frame(0, 2), frame(1, 3), frame(2, 2)]
     step = stage.step(store, marker, frames, 3)

@@ -9,7 +9,7 @@ import pytest
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Part, merge
 from hushstream.mechanisms.keys import Keys, concat
-from hushstream.topics.frames import Barrier, Cells, Events, Slice
+from hushstream.topics.frames import Barrier, CellsFrame, EventsFrame, EventSlice
 from hushstream.topics.records import Trigger
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ def slices(draw):
     c = draw(st.integers(0, 12))
     rng = np.random.default_rng(draw(st.integers(0, 1000)))
     top = (1 << 63) - 1
-    return Slice(
+    return EventSlice(
         draw(st.integers(-(1 << 40), 1 << 40)),
         draw(st.integers(1, 1 << 31)),
         rng.integers(0, 256, (n, 16)).astype(np.uint8),
@@ -49,7 +49,7 @@ def parts(draw):
     )
 
 
-def rows(one: Slice) -> list[tuple[object, ...]]:
+def rows(one: EventSlice) -> list[tuple[object, ...]]:
     return [
         (u.tobytes(), one.keys[k], tuple(v), int(s))
         for u, k, v, s in zip(one.unit, one.key, one.value.tolist(), one.sign, strict=True)
@@ -60,7 +60,7 @@ def rows(one: Slice) -> list[tuple[object, ...]]:
 def test_events_come_back(one, origin):
     (frame,) = frames.encode_events(origin, one)
     taken = frames.decode(frame)
-    assert isinstance(taken, Events)
+    assert isinstance(taken, EventsFrame)
     assert (taken.origin, taken.slice.window, taken.slice.batch) == (origin, one.window, one.batch)
     assert rows(taken.slice) == rows(one)
     assert taken.slice.value.dtype == np.int64 and taken.slice.sign.dtype == np.int8
@@ -70,7 +70,7 @@ def test_events_come_back(one, origin):
 def test_cells_come_back(part, window, batch):
     (frame,) = frames.encode_cells(3, window, batch, part)
     taken = frames.decode(frame)
-    assert isinstance(taken, Cells)
+    assert isinstance(taken, CellsFrame)
     assert (taken.origin, taken.window, taken.batch) == (3, window, batch)
     assert taken.part.key == part.key
     for name in ("lane", "sums", "totals"):
@@ -110,7 +110,7 @@ def test_cells_are_split_at_the_limit_and_stay_in_order(part, limit):
 def test_a_real_list_stays_below_the_brokers_limit():
     rng = np.random.default_rng(0)
     n = 20_000
-    one = Slice(
+    one = EventSlice(
         0, 1, rng.integers(0, 256, (n, 16)).astype(np.uint8),
         Keys.of(rng.bytes(1000) for _ in range(3000)), rng.integers(0, 3000, n).astype(np.intp),
         rng.integers(0, 1 << 60, (n, 4)), np.ones(n, np.int8),

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 
 from ...mechanisms.contract import Objection
 from ...mechanisms.parts.stated_bound import plain
-from ..events.fields import Column
+from ..events.fields import NumericField
 from .values import FieldPath, ValueName, above
 
 COUNT = "count"
@@ -40,7 +40,7 @@ class AnyAggregate(Protocol):
         ...
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[NumericField, ...]:
         """Value columns that must be summed for it."""
         ...
 
@@ -76,7 +76,7 @@ class Count:
         return self.name or "count"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[NumericField, ...]:
         """None."""
         return ()
 
@@ -120,9 +120,9 @@ class Sum:
         return self.name or label_of(self.kind, self.field)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[NumericField, ...]:
         """The field."""
-        return (Column(self.field, self.low, self.high, self.grid),)
+        return (NumericField(self.field, self.low, self.high, self.grid),)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -164,9 +164,9 @@ class Mean:
         return self.name or label_of(self.kind, self.field)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[NumericField, ...]:
         """The field."""
-        return (Column(self.field, self.low, self.high, self.grid),)
+        return (NumericField(self.field, self.low, self.high, self.grid),)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ def label_of(kind: str, field: str) -> str:
     return f"{kind}_{field.replace('.', '_')}"
 
 
-def clip_objections(column: Column) -> Iterator[Objection]:
+def clip_objections(column: NumericField) -> Iterator[Objection]:
     """What is wrong with the clipping interval of a column."""
     if column.low >= column.high:
         yield "high", f"{float(column.high):g} must exceed low = {float(column.low):g}"

@@ -46,7 +46,7 @@ REASONS = (
 )
 
 
-class Raw(NamedTuple):
+class RawRecord(NamedTuple):
     """One record of a raw topic."""
 
     offset: int
@@ -95,7 +95,7 @@ class Decoder:
         self._kinds = paths
         self._get = {path: getter(path, tree) for path in paths}
 
-    def decode(self, records: Sequence[Raw]) -> Decoded:
+    def decode(self, records: Sequence[RawRecord]) -> Decoded:
         """Decode a list of records; never raises for what a record contains."""
         values = [r.value for r in records]
         events, bad = self._parse(values)
@@ -148,7 +148,7 @@ class Decoder:
                         (bad if own is None else own).setdefault(row, "wrong_type")
         return values
 
-    def _times(self, events: list[Any], records: Sequence[Raw], bad: Bad) -> I64:
+    def _times(self, events: list[Any], records: Sequence[RawRecord], bad: Bad) -> I64:
         how = self._fields.time_format
         if how == "record":
             values: list[Any] = [r.timestamp for r in records]

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 
 @dataclass(frozen=True)
-class Column:
+class NumericField:
     """A numeric field with its clipping interval and public grid."""
 
     field: str
@@ -40,7 +40,7 @@ class PipelineFields:
     """What a pipeline reads of each record."""
 
     key: tuple[str, ...]
-    columns: tuple[Column, ...] = ()
+    columns: tuple[NumericField, ...] = ()
     sign: str | None = None  # "delete" where this field is true, -1 or "delete"
     inputs: Mapping[str, str] | None = None  # numeric inputs of the mechanism -> path
     allowed: frozenset[bytes] | None = None  # the public key list; other keys are dropped

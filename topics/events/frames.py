@@ -11,28 +11,32 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from .decode import Raw
+from .decode import RawRecord
 
 FRAMES_PER_STEP = 64
 
 
-def expand(records: Sequence[Raw]) -> list[Raw]:
+def expand(records: Sequence[RawRecord]) -> list[RawRecord]:
     """Events of each frame as JSON records; what is no frame stays, and is a bad record."""
-    events: list[Raw] = []
+    events: list[RawRecord] = []
     for record in records:
         events += _events(record)
     return events
 
 
-def _events(record: Raw) -> list[Raw]:
+def _events(record: RawRecord) -> list[RawRecord]:
     try:
         with pa.ipc.open_stream(record.value) as reader:
             rows = reader.read_all().to_pylist()
         values = [msgspec.json.encode(row) for row in rows]
     except (pa.ArrowException, OSError, TypeError, ValueError, msgspec.MsgspecError):
         # A fresh value that no JSON decoder takes: the whole frame is one dead letter.
-        return [Raw(record.offset, record.timestamp, record.key, record.value, record.headers)]
-    return [Raw(record.offset, record.timestamp, record.key, v, record.headers) for v in values]
+        return [
+            RawRecord(record.offset, record.timestamp, record.key, record.value, record.headers)
+        ]
+    return [
+        RawRecord(record.offset, record.timestamp, record.key, v, record.headers) for v in values
+    ]
 
 
 def encode(rows: Sequence[dict[str, object]]) -> bytes:

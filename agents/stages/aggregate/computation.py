@@ -12,7 +12,7 @@ from ....mechanisms.noise import KeyedNoise
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
-from ...state.store import Reader
+from ...state.store import StateReader
 from ..feedback import changed_statuses
 from ..step import Step
 from .due_keys import DueKeys
@@ -60,7 +60,7 @@ class Computation:
         self._rows = KeyRows(pipeline.mechanism)
         self._due = DueKeys(pipeline, partition)
 
-    def whole(self, reader: Reader, trigger: Trigger, sums: PartialSums) -> Chosen | None:
+    def whole(self, reader: StateReader, trigger: Trigger, sums: PartialSums) -> Chosen | None:
         """Everything that a release reads; None if it is too much for one step."""
         place = (trigger.window, trigger.index)
         if not (sums.small(place, CHUNK) or self._indivisible):
@@ -73,7 +73,7 @@ class Computation:
         return Chosen(keys, part._replace(totals=sums.totals(trigger.ordinal)))
 
     def chunk(
-        self, reader: Reader, trigger: Trigger, begun: bytes | None, sums: PartialSums
+        self, reader: StateReader, trigger: Trigger, begun: bytes | None, sums: PartialSums
     ) -> Chosen:
         """The next chunk of a large micro-batch, in key order after ``begun``."""
         place = (trigger.window, trigger.index)
@@ -92,7 +92,7 @@ class Computation:
             totals = np.zeros_like(totals)
         return Chosen(Keys.of(sorted(keys)), part._replace(totals=totals), end)
 
-    def run(self, reader: Reader, trigger: Trigger, chosen: Chosen, step: Step) -> Releases:
+    def run(self, reader: StateReader, trigger: Trigger, chosen: Chosen, step: Step) -> Releases:
         """Run the mechanism on closed state; changed rows and feedback go into the step."""
         rows = self._rows.load(reader, trigger.window, chosen.keys)
         rows, seeded = self._due.seeded(trigger, rows)

@@ -9,7 +9,7 @@ from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
 from ...state.layout import key_of, rows_of
-from ...state.store import Reader, scan_prefix
+from ...state.store import StateReader, scan_prefix
 from ..routing import route
 from .key_rows import due_keys
 
@@ -27,7 +27,7 @@ class DueKeys:
         self._partition = partition
         self._all = pipeline.mechanism.load == "all"
 
-    def keys(self, reader: Reader, trigger: Trigger, touched: Keys, most: int) -> Keys | None:
+    def keys(self, reader: StateReader, trigger: Trigger, touched: Keys, most: int) -> Keys | None:
         """All keys in canonical order; None if more than ``most`` of them are due."""
         if self._all:
             stored = scan_prefix(reader, rows_of(trigger.window))
@@ -39,7 +39,9 @@ class DueKeys:
         wanted.update(touched.tolist(), self.seeds(trigger, None))
         return Keys.of(sorted(wanted))
 
-    def due(self, reader: Reader, trigger: Trigger, begun: bytes | None, most: int) -> list[bytes]:
+    def due(
+        self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int
+    ) -> list[bytes]:
         """Keys after ``begun`` that are due; more than ``most`` if there are more."""
         every = due_keys(reader, trigger.window, -1, begun, most + 1)
         now = due_keys(reader, trigger.window, trigger.index, begun, most + 1)

@@ -18,7 +18,7 @@ from ....mechanisms.contract import Releases
 from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
 from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held
-from ...state.store import Changes, Reader
+from ...state.store import Changes, StateReader
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Pending(msgspec.Struct, frozen=True):
     done: bytes | None = None
 
     @classmethod
-    def load(cls, reader: Reader) -> Pending | None:
+    def load(cls, reader: StateReader) -> Pending | None:
         """What is in progress, if anything is."""
         (row,) = reader.get_many([OPEN])
         return None if row is None else msgspec.msgpack.decode(row, type=cls)
@@ -51,7 +51,7 @@ def hold(releases: Releases, rows: Changes) -> None:
     rows.update((HELD + key, blob) for key, blob in zip(releases.key, blobs, strict=True))
 
 
-def held(reader: Reader, done: bytes | None, limit: int) -> tuple[Releases, bool]:
+def held(reader: StateReader, done: bytes | None, limit: int) -> tuple[Releases, bool]:
     """The next ``limit`` held rows after key ``done``, and whether there are more."""
     begin = HELD if done is None else HELD + done + b"\0"
     found = list(islice(reader.scan(begin, after(HELD)), limit + 1))
@@ -72,7 +72,7 @@ def published(releases: Releases, rows: Changes) -> None:
     rows.update((HELD + key, None) for key in releases.key.tolist())
 
 
-def kept_manifest(reader: Reader) -> bytes:
+def kept_manifest(reader: StateReader) -> bytes:
     """The manifest that was made when the last row was computed."""
     (value,) = reader.get_many([MANIFEST])
     if value is None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ....mechanisms.contract import Mechanism, Rows
 from ....mechanisms.keys import Keys
 from ...state.layout import after, due_at, key_row, rows_of
-from ...state.store import Changes, Reader
+from ...state.store import Changes, StateReader
 from ..step import Step
 
 
@@ -21,7 +21,7 @@ class KeyRows:
         self._mechanism = mechanism
         self._layout = key_row(mechanism.row_dtype)
 
-    def load(self, reader: Reader, window: int, keys: Keys) -> Rows:
+    def load(self, reader: StateReader, window: int, keys: Keys) -> Rows:
         """Rows of ``keys``; those not stored are fresh, with nothing due."""
         prefix = rows_of(window)
         stored = reader.get_many([prefix + key for key in keys])
@@ -56,7 +56,9 @@ class KeyRows:
         return packed.view(np.uint8).reshape(len(packed), self._layout.itemsize)
 
 
-def due_keys(reader: Reader, window: int, due: int, begun: bytes | None, limit: int) -> list[bytes]:
+def due_keys(
+    reader: StateReader, window: int, due: int, begun: bytes | None, limit: int
+) -> list[bytes]:
     """Up to ``limit`` keys above ``begun`` that were said to be due, in canonical order."""
     prefix = due_at(window, due)
     start = prefix if begun is None else prefix + begun + b"\0"

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....mechanisms.contract import I64, Mechanism, Part, empty_part, merge
 from ...state.layout import TOTAL, trigger_of, trigger_total
-from ...state.store import Changes, Reader, scan_prefix
+from ...state.store import Changes, StateReader, scan_prefix
 from .sorted_runs import Place, SortedRuns
 
 SPILL = 400_000  # rows of partial sums held in memory
@@ -32,7 +32,7 @@ class PartialSums:
         self._totals: dict[int, I64] = {}
         self._runs = SortedRuns()
 
-    def open(self, reader: Reader) -> None:
+    def open(self, reader: StateReader) -> None:
         """Take up what is stored; what was only in memory comes again from the log."""
         self._runs = SortedRuns.load(reader)
         self._buffer.clear()
@@ -70,12 +70,14 @@ class PartialSums:
         held = sum(len(p.key) for p in self._buffer.get(place, ()))
         return held <= most and not self._runs.rows(place)
 
-    def whole(self, reader: Reader, place: Place) -> Part:
+    def whole(self, reader: StateReader, place: Place) -> Part:
         """All sums of a micro-batch, merged; its totals are still 0."""
         parts = [*self._buffer.get(place, ()), *self._runs.parts(reader, place)]
         return merge([self._empty, *parts])
 
-    def chunk(self, reader: Reader, place: Place, begun: bytes | None, end: bytes | None) -> Part:
+    def chunk(
+        self, reader: StateReader, place: Place, begun: bytes | None, end: bytes | None
+    ) -> Part:
         """Spilled sums of the keys in (begun, end], merged; their totals are still 0."""
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 

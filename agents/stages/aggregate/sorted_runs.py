@@ -10,9 +10,9 @@ import numpy as np
 
 from ....errors import EngineError
 from ....mechanisms.contract import Part
-from ....topics.frames import Cells, decode, encode_cells, take_part
+from ....topics.frames import CellsFrame, decode, encode_cells, take_part
 from ...state.layout import RUN, run_chunk, run_of, run_prefix
-from ...state.store import Changes, Reader, scan_prefix
+from ...state.store import Changes, StateReader, scan_prefix
 
 Place = tuple[int, int]  # window, micro-batch
 
@@ -34,7 +34,7 @@ class SortedRuns:
         self._next = 0
 
     @classmethod
-    def load(cls, reader: Reader) -> SortedRuns:
+    def load(cls, reader: StateReader) -> SortedRuns:
         """Index what is stored."""
         runs = cls()
         for row, value in scan_prefix(reader, RUN):
@@ -66,7 +66,7 @@ class SortedRuns:
         """Rows stored for a micro-batch, keys of several runs counted several times."""
         return sum(chunk.rows for chunk in self._chunks.get(place, ()))
 
-    def parts(self, reader: Reader, place: Place) -> list[Part]:
+    def parts(self, reader: StateReader, place: Place) -> list[Part]:
         """All stored partial sums of a micro-batch."""
         return [_read(reader, chunk) for chunk in self._chunks.get(place, ())]
 
@@ -85,7 +85,7 @@ class SortedRuns:
         return None
 
     def range(
-        self, reader: Reader, place: Place, begun: bytes | None, end: bytes | None
+        self, reader: StateReader, place: Place, begun: bytes | None, end: bytes | None
     ) -> Iterator[Part]:
         """Partial sums of the keys in (begun, end]."""
         for chunk in self._chunks.get(place, ()):
@@ -100,7 +100,7 @@ class SortedRuns:
                 yield take_part(part, np.array(inside, np.intp))
 
 
-def _read(reader: Reader, chunk: Chunk) -> Part:
+def _read(reader: StateReader, chunk: Chunk) -> Part:
     (value,) = reader.get_many([chunk.row])
     if value is None:
         raise EngineError("a stored run has disappeared: delete the data folder and restart")
@@ -109,7 +109,7 @@ def _read(reader: Reader, chunk: Chunk) -> Part:
 
 def _part(frame: bytes) -> Part:
     decoded = decode(frame)
-    if not isinstance(decoded, Cells):
+    if not isinstance(decoded, CellsFrame):
         raise EngineError("a stored run is not a frame of cells")
     return decoded.part
 

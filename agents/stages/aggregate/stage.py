@@ -14,17 +14,17 @@ from ....errors import EngineError
 from ....mechanisms.contract import Releases
 from ....mechanisms.keys import Keys
 from ....mechanisms.noise import derive
-from ....topics.frames import Barrier, Cells, decode
+from ....topics.frames import Barrier, CellsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
 from ...state.layout import DUE, MANIFEST, OPEN, ROW, STATUS, below
-from ...state.store import Reader
+from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import finished
 from ..routing import route
-from ..step import Frame, Out, Step
+from ..step import LogFrame, Out, Step
 from .computation import Chosen, Computation
 from .held_release import Pending, held, hold, kept_manifest, published
 from .partial_sums import PartialSums
@@ -68,7 +68,7 @@ class AggregateStage:
         self._upstream = [0] * upstreams
         self.position = -1
 
-    def open(self, reader: Reader, marker: Marker) -> None:
+    def open(self, reader: StateReader, marker: Marker) -> None:
         """Take up committed state; what was only in memory comes again from the log."""
         self._sums.open(reader)
         self._expiry.reopen()
@@ -76,7 +76,7 @@ class AggregateStage:
         self.position = marker.applied
 
     def step(
-        self, reader: Reader, marker: Marker, records: Sequence[Frame], fetched: int
+        self, reader: StateReader, marker: Marker, records: Sequence[LogFrame], fetched: int
     ) -> Step | None:
         """Take frames until something has to be committed; ``position`` says how far.
 
@@ -94,7 +94,7 @@ class AggregateStage:
         return self._expiry.swept(reader, marker, step)
 
     def _advance(
-        self, reader: Reader, marker: Marker, frames: Sequence[Frame], fetched: int
+        self, reader: StateReader, marker: Marker, frames: Sequence[LogFrame], fetched: int
     ) -> Step | None:
         pending = Pending.load(reader)
         if pending is not None:
@@ -116,7 +116,7 @@ class AggregateStage:
 
     def _take(self, frame: object, marker: Marker) -> Trigger | None:
         """Take one frame; returns the trigger that it closes, if any."""
-        if isinstance(frame, Cells):
+        if isinstance(frame, CellsFrame):
             self._check(frame.part.key)
             # Sums may still have been on their way when their window was refused.
             if not self._expiry.past(frame.window):
@@ -156,7 +156,7 @@ class AggregateStage:
 
     # -- a release: close, compute, publish ---------------------------------------------------
 
-    def _close(self, reader: Reader, marker: Marker, trigger: Trigger) -> Step:
+    def _close(self, reader: StateReader, marker: Marker, trigger: Trigger) -> Step:
         """A micro-batch is complete: release it in this step, or begin to."""
         chosen = self._computation.whole(reader, trigger, self._sums)
         if chosen is not None:
@@ -167,7 +167,7 @@ class AggregateStage:
         return step
 
     def _compute_whole(
-        self, reader: Reader, marker: Marker, trigger: Trigger, chosen: Chosen
+        self, reader: StateReader, marker: Marker, trigger: Trigger, chosen: Chosen
     ) -> Step:
         """Compute everything in one step, and publish it too unless it is large."""
         step = Step(self._marker(marker))
@@ -182,7 +182,7 @@ class AggregateStage:
             self._computed(trigger, releases, manifest, step)
         return step
 
-    def _compute_chunk(self, reader: Reader, marker: Marker, pending: Pending) -> Step:
+    def _compute_chunk(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
         """Compute the next chunk of a large micro-batch, in key order; its rows are held."""
         trigger, step = pending.trigger, Step(marker)
         chosen = self._computation.chunk(reader, trigger, pending.done, self._sums)
@@ -204,7 +204,7 @@ class AggregateStage:
         Pending(trigger, computed=True).store(step.rows)
         step.more = True
 
-    def _publish_held(self, reader: Reader, marker: Marker, pending: Pending) -> Step:
+    def _publish_held(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
         """Publish the next rows of a release that has been computed; the last with its manifest."""
         trigger, step = pending.trigger, Step(marker)
         releases, more = held(reader, pending.done, RELEASED)
@@ -242,7 +242,7 @@ class AggregateStage:
     def _drop(self, trigger: Trigger, step: Step) -> None:
         self._sums.drop((trigger.window, trigger.index), trigger.ordinal, step.rows)
 
-    def _forget(self, reader: Reader, floor: int, step: Step, limit: int) -> bool:
+    def _forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
         """Delete up to ``limit`` rows of windows before ``floor``; True if there were any.
 
         Some may never have been released: the budget did not pay for them.

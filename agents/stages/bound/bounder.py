@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.contract import Batch, Part
-from ....topics.frames import Barrier, Slice, encode_barrier, encode_cells, take_part
+from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
 from ...state.layout import below, bound_total, sortable, totals_of, units_of
-from ...state.store import Changes, Overlay, Reader
+from ...state.store import Changes, Overlay, StateReader
 from ..feedback import Statuses
 from ..routing import route
 from ..step import Out, Step
@@ -44,7 +44,7 @@ class Bounder:
         # There a record is in one sum of every level.
         self._counted = pipeline.config["mechanism"]["kind"] != "privhp"
 
-    def absorb(self, reader: Reader, events: Iterable[Slice], step: Step) -> None:
+    def absorb(self, reader: StateReader, events: Iterable[EventSlice], step: Step) -> None:
         """Bound a run of slices in log order; frames and rows go into ``step``."""
         for one in events:
             part = self._absorb(reader, one, step.rows)
@@ -53,7 +53,7 @@ class Bounder:
             if self._counted:
                 step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
 
-    def _absorb(self, reader: Reader, one: Slice, changes: Changes) -> Part:
+    def _absorb(self, reader: StateReader, one: EventSlice, changes: Changes) -> Part:
         epoch = sortable(self.pipeline.windows.epoch(one.window))
         keys, unit = distinct(one.unit, self._prefix + epoch)
         units = self._codec.decode(Overlay(reader, changes).get_many(keys))
@@ -72,13 +72,13 @@ class Bounder:
             self._count(reader, one, part, changes)
         return part
 
-    def _status(self, one: Slice) -> NDArray[np.int32]:
+    def _status(self, one: EventSlice) -> NDArray[np.int32]:
         if not self.pipeline.mechanism.feedback or self._statuses is None:
             return np.zeros(len(one.keys), np.int32)
         as_of = one.batch - 1 - self.pipeline.delay
         return self._statuses(self.pipeline.name, one.window, one.keys, as_of)
 
-    def _count(self, reader: Reader, one: Slice, part: Part, changes: Changes) -> None:
+    def _count(self, reader: StateReader, one: EventSlice, part: Part, changes: Changes) -> None:
         row = bound_total(self.pipeline.number, one.window, one.batch)
         (stored,) = Overlay(reader, changes).get_many([row])
         before = np.frombuffer(stored, np.int64) if stored else np.zeros_like(part.totals)
@@ -92,7 +92,7 @@ class Bounder:
             for frame in encode_cells(self._origin, window, batch, mine):
                 step.out.append(Out(self._cells, partition, None, frame))
 
-    def barrier(self, reader: Reader, trigger: Trigger, step: Step) -> None:
+    def barrier(self, reader: StateReader, trigger: Trigger, step: Step) -> None:
         """Tell every aggregate shard that this micro-batch is complete here."""
         totals = np.zeros(self.pipeline.mechanism.totals, np.int64)
         row = bound_total(self.pipeline.number, trigger.window, trigger.index)
@@ -104,7 +104,7 @@ class Bounder:
         for partition in range(self.pipeline.cells_partitions):
             step.out.append(Out(self._cells, partition, None, frame))
 
-    def forget(self, reader: Reader, floor: int, step: Step, limit: int) -> bool:
+    def forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
         """Delete up to ``limit`` unit rows of epochs before window ``floor``; True if any."""
         number = self.pipeline.number
         ranges = [

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....errors import EngineError
-from ....topics.frames import Barrier, Events, decode
+from ....topics.frames import Barrier, EventsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
-from ...state.store import Reader
+from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import Feedback, lookup
 from ..routing import route_units
-from ..step import Frame, Step
+from ..step import LogFrame, Step
 from .bounder import Bounder
 
 FRAMES = 48  # frames of one step
@@ -57,13 +57,13 @@ class BoundStage:
         self._expiry = Expiry(self._bounder.forget)
         self.position = 0
 
-    def open(self, reader: Reader, marker: Marker) -> None:
+    def open(self, reader: StateReader, marker: Marker) -> None:
         """Stand where the marker stands."""
         self._expiry.reopen()
         self.position = marker.applied
 
     def step(
-        self, reader: Reader, marker: Marker, records: Sequence[Frame], fetched: int
+        self, reader: StateReader, marker: Marker, records: Sequence[LogFrame], fetched: int
     ) -> Step | None:
         """Absorb the next frames whose feedback this worker has read.
 
@@ -86,20 +86,20 @@ class BoundStage:
             self.position = step.marker.applied
         return self._expiry.swept(reader, marker, step)
 
-    def _usable(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+    def _usable(self, frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
         """Frames up to the first whose bound depends on a release that was not read yet."""
         if self._feedback is None:
             return frames
         for place, frame in enumerate(frames):
             taken = decode(frame.value)
-            if isinstance(taken, Events):
+            if isinstance(taken, EventsFrame):
                 needed = taken.slice.batch - 1 - self._pipeline.delay
                 if not self._feedback.complete(taken.slice.window, needed):
                     return frames[:place]
         return frames
 
     def _absorb(
-        self, reader: Reader, marker: Marker, frames: Sequence[Frame], applied: int
+        self, reader: StateReader, marker: Marker, frames: Sequence[LogFrame], applied: int
     ) -> Step:
         name = self._pipeline.name
         upstream = list(marker.upstream.get(name, [0] * self._upstreams))
@@ -107,7 +107,7 @@ class BoundStage:
         step = Step(marker)
         for frame in frames:
             taken = decode(frame.value)
-            if isinstance(taken, Events):
+            if isinstance(taken, EventsFrame):
                 self._check(taken)
                 if not self._expiry.past(taken.slice.window):
                     self._bounder.absorb(reader, [taken.slice], step)
@@ -117,7 +117,7 @@ class BoundStage:
         return step
 
     def _barrier(
-        self, reader: Reader, barrier: Barrier, upstream: list[int], closed: int, step: Step
+        self, reader: StateReader, barrier: Barrier, upstream: list[int], closed: int, step: Step
     ) -> int:
         """Note a barrier of one upstream; the last one to come closes the micro-batch here."""
         trigger = barrier.trigger
@@ -129,7 +129,7 @@ class BoundStage:
         self._bounder.barrier(reader, trigger, step)
         return trigger.ordinal
 
-    def _check(self, events: Events) -> None:
+    def _check(self, events: EventsFrame) -> None:
         """Every unit must belong here: added partitions would give it a second bound."""
         homes = route_units(events.slice.unit, self._pipeline.units_partitions)
         if (homes != self._partition).any():

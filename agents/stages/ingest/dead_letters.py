@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ....errors import EngineError
-from ....topics.events.decode import Bad, Raw
+from ....topics.events.decode import Bad, RawRecord
 from ...deployment.model import Pipeline
 from ..step import Out, Step
 
@@ -15,7 +15,7 @@ Place = tuple[str, int]  # topic, partition
 
 
 def dead_letters(
-    pipeline: Pipeline, place: Place, records: Sequence[Raw], bad: Bad, step: Step, key: bytes
+    pipeline: Pipeline, place: Place, records: Sequence[RawRecord], bad: Bad, step: Step, key: bytes
 ) -> None:
     """Send each bad record to the pipeline's dead-letter topic, with KIP-1034 headers.
 
@@ -41,7 +41,7 @@ def dead_letters(
 def late_records(
     pipeline: Pipeline,
     place: Place,
-    records: Iterable[Raw],
+    records: Iterable[RawRecord],
     outcome: str,
     step: Step,
     key: bytes,
@@ -52,7 +52,7 @@ def late_records(
         step.out.append(copy(pipeline, pipeline.late_topic or "", record, headers, key))
 
 
-def failure_headers(place: Place, record: Raw, reason: str) -> tuple[tuple[str, bytes], ...]:
+def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple[str, bytes], ...]:
     """The six headers of KIP-1034 and ours."""
     topic, partition = place
     prefix = "__streams.errors."
@@ -73,7 +73,7 @@ def failure_headers(place: Place, record: Raw, reason: str) -> tuple[tuple[str, 
 def copy(
     pipeline: Pipeline,
     topic: str,
-    record: Raw,
+    record: RawRecord,
     headers: tuple[tuple[str, bytes], ...],
     secret: bytes,
 ) -> Out:
@@ -93,7 +93,7 @@ def copy(
     return Out(topic, 0, key, value, timestamp, (*kept, *headers))
 
 
-def digest(record: Raw, secret: bytes) -> bytes:
+def digest(record: RawRecord, secret: bytes) -> bytes:
     """A keyed hash of key and value.
 
     Records hold little that nobody could guess: whoever may read a plain hash could try every

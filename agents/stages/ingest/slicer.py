@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from ....errors import EngineError
 from ....mechanisms.contract import I64, compact
 from ....mechanisms.noise import derive
-from ....topics.events.decode import Bad, Decoded, Raw, View
-from ....topics.frames import Barrier, Slice, encode_barrier, encode_events
+from ....topics.events.decode import Bad, Decoded, RawRecord, View
+from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events
 from ....topics.names import Names
 from ....topics.records import ClockRecord, Marker, Skipped, Start, Trigger
 from ...clock.timeline import Timeline, advance
 from ...deployment.model import Input, Pipeline
-from ...state.store import Reader
+from ...state.store import StateReader
 from ..bound.bounder import Bounder
 from ..expiry import Expiry
 from ..feedback import Statuses
@@ -79,10 +79,10 @@ class Slicer:
 
     def step(
         self,
-        reader: Reader,
+        reader: StateReader,
         marker: Marker,
         timelines: dict[str, Timeline],
-        records: Sequence[Raw],
+        records: Sequence[RawRecord],
         fetched: int,
         entries: Sequence[Entry],
     ) -> Step:
@@ -111,7 +111,7 @@ class Slicer:
         return step
 
     def _plan(
-        self, marker: Marker, records: Sequence[Raw], fetched: int, entries: Sequence[Entry]
+        self, marker: Marker, records: Sequence[RawRecord], fetched: int, entries: Sequence[Entry]
     ) -> tuple[list[Segment], I64, int, int]:
         """Cut the list at clock records that change a timeline; beats only set times."""
         offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
@@ -142,7 +142,7 @@ class Slicer:
         return applied if ends is None else ends[self.partition]
 
     def _handle(
-        self, reader: Reader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
+        self, reader: StateReader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
     ) -> None:
         advance(timelines, record)
         if isinstance(record, Skipped) or (isinstance(record, Trigger) and record.final):
@@ -152,7 +152,7 @@ class Slicer:
         if isinstance(record, Trigger):
             self._barrier(reader, record, step)
 
-    def _barrier(self, reader: Reader, record: Trigger, step: Step) -> None:
+    def _barrier(self, reader: StateReader, record: Trigger, step: Step) -> None:
         """Tell the next stage that everything of a micro-batch has been sent."""
         pipeline = next(p for p in self.source.pipelines if p.name == record.pipeline)
         if pipeline.config_hash != record.config_hash:
@@ -172,16 +172,16 @@ class Slicer:
         for expiry in self._expiry.values():
             expiry.reopen()
 
-    def sweep(self, reader: Reader, step: Step) -> None:
+    def sweep(self, reader: StateReader, step: Step) -> None:
         """Delete some unit rows of epochs that are over with a step."""
         for expiry in self._expiry.values():
             expiry.sweep(reader, step)
 
     def _use(
         self,
-        reader: Reader,
+        reader: StateReader,
         timelines: dict[str, Timeline],
-        records: Sequence[Raw],
+        records: Sequence[RawRecord],
         decoded: Decoded,
         digests: NDArray[np.uint8],
         times: I64,
@@ -211,7 +211,7 @@ class Slicer:
         time: I64,
         beat: I64,
         digests: NDArray[np.uint8],
-    ) -> tuple[list[Slice], NDArray[np.intp], NDArray[np.intp]]:
+    ) -> tuple[list[EventSlice], NDArray[np.intp], NDArray[np.intp]]:
         """Group the view's rows by window; return late and far-future record rows too."""
         at = view.rows[rows]
         windows, future = placed(pipeline, timeline, time[at], beat[at])
@@ -225,7 +225,7 @@ class Slicer:
                 continue
             used, key = compact(view.key[rows[here]], len(view.keys))
             slices.append(
-                Slice(
+                EventSlice(
                     window,
                     batch,
                     digests[at[here]],
@@ -237,7 +237,7 @@ class Slicer:
             )
         return slices, at[late], at[future]
 
-    def _forward(self, pipeline: Pipeline, slices: list[Slice], step: Step) -> None:
+    def _forward(self, pipeline: Pipeline, slices: list[EventSlice], step: Step) -> None:
         topic = self._names.units(pipeline.name)
         for one in slices:
             step.counts[pipeline.name, "routed"] += len(one.unit)
@@ -248,7 +248,7 @@ class Slicer:
                     step.out.append(Out(topic, partition, None, frame))
 
     def _reject(
-        self, records: Sequence[Raw], decoded: Decoded, stray: NDArray[np.bool_], step: Step
+        self, records: Sequence[RawRecord], decoded: Decoded, stray: NDArray[np.bool_], step: Step
     ) -> Decoded:
         rows = np.flatnonzero(stray).tolist()
         wrong = {row: "wrong_partition" for row in rows if row not in decoded.bad}
@@ -262,7 +262,7 @@ class Slicer:
     def _leave(
         self,
         pipeline: Pipeline,
-        records: Sequence[Raw],
+        records: Sequence[RawRecord],
         late: NDArray[np.intp],
         future: NDArray[np.intp],
         step: Step,

@@ -16,7 +16,7 @@ from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog, Entry
 from ...clock.timeline import Timeline
 from ...deployment.model import Input
-from ...state.store import Reader
+from ...state.store import StateReader
 from ..feedback import Feedback, lookup
 from ..step import Step
 from .slicer import Slicer
@@ -62,7 +62,7 @@ class IngestStage:
         self._skip = 0
         self.position = 0
 
-    def open(self, reader: Reader, marker: Marker) -> None:
+    def open(self, reader: StateReader, marker: Marker) -> None:
         """Stand where the marker stands."""
         self._slicer.reopen()
         self._timelines = self._clock.timelines(marker.clock)
@@ -70,7 +70,7 @@ class IngestStage:
         self.position = marker.applied
 
     def step(
-        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+        self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
         """Use what the clock allows; None if that is nothing.
 
@@ -96,7 +96,7 @@ class IngestStage:
                 return step
 
     def _step(
-        self, reader: Reader, marker: Marker, records: Sequence[Any], fetched: int
+        self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
         entries = self._gated(self._clock.since(self._skip, ENTRIES))
         start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hushstream.agents.clock.log import ClockLog, entries_of
 from hushstream.errors import EngineError
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Beat, ClockRecord, Skipped, encode, is_beat
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ from ...support import beat, deployment, start, trigger
 P = deployment().pipelines[0]
 
 
-def logged(kinds: list[str]) -> list[Raw]:
+def logged(kinds: list[str]) -> list[RawRecord]:
     """A clock topic with beats between triggers; offsets have gaps, as commits leave them."""
     records: list[ClockRecord] = [start(P)]
     ordinal = 0
@@ -25,7 +25,7 @@ def logged(kinds: list[str]) -> list[Raw]:
             records.append(trigger(P, ordinal, [place], index=ordinal))
         else:
             records.append(beat([place]))
-    return [Raw(2 * place, 0, None, encode(r)) for place, r in enumerate(records)]
+    return [RawRecord(2 * place, 0, None, encode(r)) for place, r in enumerate(records)]
 
 
 @given(

@@ -20,7 +20,7 @@ from hushstream.agents.clock.timeline import Timeline, fold
 from hushstream.agents.clock.wall_time import WallClock, Witness
 from hushstream.agents.deployment.model import Deployment
 from hushstream.errors import EngineError
-from hushstream.topics.records import Request, Skipped, Start, Trigger, decode_clock, encode
+from hushstream.topics.records import Skipped, Start, Trigger, TriggerRequest, decode_clock, encode
 
 from ...support import DAY, HOUR, NAMES, ORIGIN, beat, deployment, start, trigger
 
@@ -133,13 +133,13 @@ def test_requests_are_deduplicated_never_go_back_and_wait_for_their_time():
     clock, ledger = begun()
     now = ORIGIN + 400 * DAY
     assert fire_all(clock, ledger, now) == []  # nobody asked
-    clock.request(Request("a", ORIGIN + 12 * HOUR))
+    clock.request(TriggerRequest("a", ORIGIN + 12 * HOUR))
     assert len([w for w in fire_all(clock, ledger, now) if isinstance(w, Trigger)]) == 2
-    clock.request(Request("a", ORIGIN + 12 * HOUR))
-    clock.request(Request("b", ORIGIN + 6 * HOUR))
-    clock.request(Request("c", ORIGIN + DAY, ["another"]))
+    clock.request(TriggerRequest("a", ORIGIN + 12 * HOUR))
+    clock.request(TriggerRequest("b", ORIGIN + 6 * HOUR))
+    clock.request(TriggerRequest("c", ORIGIN + DAY, ["another"]))
     assert fire_all(clock, ledger, now) == []
-    clock.request(Request("d", ORIGIN + 3000 * DAY))  # far in the future: only what is due
+    clock.request(TriggerRequest("d", ORIGIN + 3000 * DAY))  # far in the future: only what is due
     written = fire_all(clock, ledger, ORIGIN + DAY)
     assert [w.index for w in written if isinstance(w, Trigger)] == [3, 4]
 

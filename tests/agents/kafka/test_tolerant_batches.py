@@ -13,7 +13,7 @@ from aiokafka.record.default_records import (
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 from hushstream.agents.kafka import tolerant_batches as batches
-from hushstream.agents.kafka.tolerant_batches import Batches, patiently
+from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +79,7 @@ def seen(source: Any) -> list[Any]:
 
 @given(RECORDS, st.sampled_from([0, 1]))
 def test_all_records_are_read_whatever_their_headers_are_called(records, codec):
-    assert seen(Batches(build(records, codec))) == expected(records)
+    assert seen(TolerantBatches(build(records, codec))) == expected(records)
 
 
 @given(RECORDS)
@@ -92,16 +92,16 @@ def test_patience_gives_what_speed_would(records):
         (r.offset, r.timestamp, r.key, r.value, list(r.headers))
         for r in patiently(memoryview(data))
     ]
-    assert fast == slow == seen(Batches(data)) == expected(plain)
+    assert fast == slow == seen(TolerantBatches(data)) == expected(plain)
 
 
 def test_several_batches_a_cut_off_one_at_the_end_and_none():
     odd = [(5, b"k", b"v", [(b"\xff", b"1")])] * 2
     data = build(odd) + build([(7, None, b"w", [])]) + build(odd)[:-3]
-    assert [v for *_, v, _ in seen(Batches(data))] == [b"v", b"v", b"w"]
-    assert seen(Batches(b"")) == []
+    assert [v for *_, v, _ in seen(TolerantBatches(data))] == [b"v", b"v", b"w"]
+    assert seen(TolerantBatches(b"")) == []
     for part in (data, data[:20], b""):  # a fetcher compares: a batch larger than a fetch
-        ours, theirs = Batches(part), MemoryRecords(part)
+        ours, theirs = TolerantBatches(part), MemoryRecords(part)
         assert ours.size_in_bytes() == theirs.size_in_bytes() == len(part)
         assert ours.has_next() == theirs.has_next()
 
@@ -110,7 +110,7 @@ def test_what_a_fetcher_asks_of_a_batch_is_passed_on():
     made = DefaultRecordBatchBuilder(2, 0, 1, 77, 3, 5, 1 << 20)
     made.append(0, 9, b"k", b"v", [])
     data = bytes(made.build())
-    ours, theirs = Batches(data).next_batch(), MemoryRecords(data).next_batch()
+    ours, theirs = TolerantBatches(data).next_batch(), MemoryRecords(data).next_batch()
     for attribute in ("producer_id", "base_offset", "next_offset", "is_control_batch",
                       "is_transactional"):  # fmt: skip
         assert getattr(ours, attribute) == getattr(theirs, attribute)
@@ -118,7 +118,7 @@ def test_what_a_fetcher_asks_of_a_batch_is_passed_on():
     assert next(ours).value == b"v"  # as control batches are read
     broken = bytearray(data)
     broken[-1] ^= 1
-    assert not Batches(bytes(broken)).next_batch().validate_crc()
+    assert not TolerantBatches(bytes(broken)).next_batch().validate_crc()
 
 
 def partition_records(kind: Any, data: bytes) -> list[Any]:
@@ -132,7 +132,7 @@ def test_aiokafka_itself_would_give_up_and_ours_is_installed(monkeypatch):
     data = build(odd)
     with pytest.raises(UnicodeDecodeError):
         partition_records(MemoryRecords, data)
-    assert partition_records(Batches, data) == [1, 2, 3]
+    assert partition_records(TolerantBatches, data) == [1, 2, 3]
     monkeypatch.setattr(fetcher, "MemoryRecords", MemoryRecords)
     batches.install()
-    assert fetcher.MemoryRecords is Batches
+    assert fetcher.MemoryRecords is TolerantBatches

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from hushstream.agents.clock.ledger import Ledger, charge_body
 from hushstream.agents.kafka.logs import PartitionLog
-from hushstream.agents.offline.compare import Outcome, ReleaseCheck, compare_dead_letters
+from hushstream.agents.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from hushstream.agents.offline.compare_units import compare_units
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.offline.replay import select
 from hushstream.agents.offline.replay_clock import check_clock
-from hushstream.agents.stages.step import Frame
+from hushstream.agents.stages.step import LogFrame
 from hushstream.errors import ConfigError, EngineError, LedgerError
-from hushstream.topics.events.decode import Raw
-from hushstream.topics.frames import Events, decode, encode_events
+from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.frames import EventsFrame, decode, encode_events
 from hushstream.topics.records import Trigger
 
 from ...support import NAMES, ORIGIN, SECRET, beat, deployment, engine, event, start, trigger
@@ -30,9 +30,9 @@ P = MADE.pipelines[0]
 TOPIC = P.release_topic
 
 
-def workload() -> list[list[Raw]]:
+def workload() -> list[list[RawRecord]]:
     logs = [[event(i, f"u{n}-{i % 80}", f"p{i % 3}") for i in range(240)] for n in range(2)]
-    logs[0].append(Raw(240, 7, b"k", b"{bad"))
+    logs[0].append(RawRecord(240, 7, b"k", b"{bad"))
     logs[1].append(event(240, "u", "p", ORIGIN - 1))
     return logs
 
@@ -45,7 +45,7 @@ RUN = engine(MADE, workload(), CLOCK)
 def published(outs) -> PartitionLog:
     """A release topic of one partition that holds these records, in order."""
     records = [
-        Raw(n, -1 if o.timestamp is None else o.timestamp, o.key, o.value, tuple(o.headers))
+        RawRecord(n, -1 if o.timestamp is None else o.timestamp, o.key, o.value, tuple(o.headers))
         for n, o in enumerate(outs)
     ]
     return PartitionLog(0, records)
@@ -67,14 +67,14 @@ def compare_releases(p, triggers, windows, outs, committed, uncommitted, outcome
 
 
 def judge(committed: PartitionLog, uncommitted: PartitionLog | None = None, windows=None):
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     compare_releases(
         P, TRIGGERS, windows, RUN.outs[TOPIC], [committed], [uncommitted or committed], outcome
     )
     return outcome
 
 
-def figures(outcome: Outcome) -> tuple[int, int, int, int]:
+def figures(outcome: ReplayOutcome) -> tuple[int, int, int, int]:
     return outcome.lost, outcome.doubled, outcome.differing, outcome.pending
 
 
@@ -124,7 +124,7 @@ def test_any_other_byte_differs(change):
 
 
 def test_a_record_on_another_partition_differs():
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     logs = [PartitionLog(0, []), WHOLE]
     compare_releases(P, TRIGGERS, None, RUN.outs[TOPIC], logs, logs, outcome)
     assert outcome.differing == len(WHOLE.records)
@@ -163,8 +163,8 @@ def test_dead_and_late_records_are_compared_too(topic):
     outs = RUN.outs[topic]
     assert len(outs) == 1
 
-    def compared(log: PartitionLog) -> Outcome:
-        outcome = Outcome()
+    def compared(log: PartitionLog) -> ReplayOutcome:
+        outcome = ReplayOutcome()
         compare_dead_letters(topic, outs, log, outcome)
         return outcome
 
@@ -188,34 +188,36 @@ def units_logs() -> tuple[dict, dict]:
     run = OfflineEngine(MADE, NAMES, SECRET, raw, list(enumerate(CLOCK)), given)
     run.run()
     sent = {(name, n): [o for o in run.outs[name] if o.partition == n] for n in range(2)}
-    logs = {place: [Frame(i, o.value) for i, o in enumerate(outs)] for place, outs in sent.items()}
+    logs = {
+        place: [LogFrame(i, o.value) for i, o in enumerate(outs)] for place, outs in sent.items()
+    }
     return sent, logs
 
 
-def judge_units(change) -> Outcome:
+def judge_units(change) -> ReplayOutcome:
     sent, logs = units_logs()
     place = (NAMES.units("p"), 0)
     logs[place] = change(logs[place])
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     compare_units(sent, logs, outcome)
     return outcome
 
 
-def is_events(frame: Frame) -> bool:
-    return isinstance(decode(frame.value), Events)
+def is_events(frame: LogFrame) -> bool:
+    return isinstance(decode(frame.value), EventsFrame)
 
 
-def cut_anew(frames: list[Frame]) -> list[Frame]:
+def cut_anew(frames: list[LogFrame]) -> list[LogFrame]:
     """The same events in frames of one event each."""
     out = []
     for frame in frames:
         taken = decode(frame.value)
-        if isinstance(taken, Events):
+        if isinstance(taken, EventsFrame):
             for row in range(len(taken.slice.unit)):
                 out += list(encode_events(taken.origin, taken.slice.part([row])))
         else:
             out.append(frame.value)
-    return [Frame(n, value) for n, value in enumerate(out)]
+    return [LogFrame(n, value) for n, value in enumerate(out)]
 
 
 def test_units_logs_agree_however_they_were_framed():

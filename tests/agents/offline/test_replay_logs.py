@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.compare import Outcome
+from hushstream.agents.offline.compare import ReplayOutcome
 from hushstream.agents.offline.compare_units import Comparison
 from hushstream.agents.offline.engine import Log, OfflineEngine
 from hushstream.agents.offline.replay_logs import Span, StreamLog, Timed, frame, spans
-from hushstream.agents.stages.step import Frame
+from hushstream.agents.stages.step import LogFrame
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
@@ -81,7 +81,7 @@ def test_frames_are_followed_to_the_end_even_if_nobody_asks(topic):
     kafka, name = topic
     (whole,) = read_topic(kafka, name, 1)
     (span,) = spans(kafka, name, 1)
-    seen: list[Frame] = []
+    seen: list[LogFrame] = []
     log = StreamLog(kafka, span, 3, make=frame, seen=seen.append)
     assert len(log.since(0, 20)[0]) == 3
     log.drain()
@@ -189,11 +189,11 @@ def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mec
     assert held < 150 and max(listed.asked) == 2 * len(clock) - 1
 
 
-def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> Outcome:
+def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> ReplayOutcome:
     """A units log beside what was sent to it, each a frame at a time."""
     place = (NAMES.units("p"), 0)
     sent = [o.value or b"" for o in run(given={place: []}).outs[place[0]]]
-    outcome = Outcome()
+    outcome = ReplayOutcome()
     one = Comparison("units-0", outcome)
     found = change(list(sent))
     peak = 0

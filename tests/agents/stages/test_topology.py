@@ -23,9 +23,9 @@ from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.events.frames import encode as encode_frame
-from hushstream.topics.frames import Cells
+from hushstream.topics.frames import CellsFrame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,9 +56,9 @@ def workload(n: int, seed: int, spread: int = DAY) -> list[tuple[str, str, int]]
     ]
 
 
-def logs_of(events: list[tuple[str, str, int]], partitions: int) -> list[list[Raw]]:
+def logs_of(events: list[tuple[str, str, int]], partitions: int) -> list[list[RawRecord]]:
     """Events by user, so that a unit's own order is the same for any number of partitions."""
-    logs: list[list[Raw]] = [[] for _ in range(partitions)]
+    logs: list[list[RawRecord]] = [[] for _ in range(partitions)]
     for user, page, time in events:
         log = logs[int(user[1:]) % partitions]
         log.append(event(len(log), user, page, time))
@@ -97,7 +97,7 @@ def test_direct_and_repartitioned_streams_release_the_same_values():
     # The declared partitioner decides where a unit's records must lie.
     made = deployment(partitions=2, partitioner="murmur2")
     homes = {u: int(murmur2(Keys.of([u.encode()]))[0] % 2) for u, _, _ in BASE}
-    logs: list[list[Raw]] = [[], []]
+    logs: list[list[RawRecord]] = [[], []]
     for user, page, time in BASE:
         logs[homes[user]].append(event(len(logs[homes[user]]), user, page, time))
     direct = engine(made, logs, clock(made, logs))
@@ -190,7 +190,7 @@ def test_bad_records_go_to_the_dead_letters_and_the_rest_goes_on():
     made = deployment(more='public_keys = ["x"]')
     p = made.pipelines[0]
     good = event(2, "a", "x")
-    bad = [Raw(0, 5, b"k", b"{oops"), Raw(1, 5, None, None)]
+    bad = [RawRecord(0, 5, b"k", b"{oops"), RawRecord(1, 5, None, None)]
     found = engine(made, [[*bad, good]], [start(p), beat([3])])
     assert found.counts["p", "seen"] == 1
     letters = found.outs["hush.p.dlq"]
@@ -231,7 +231,7 @@ def test_a_unit_on_the_wrong_partition_is_refused_as_the_declared_partitioner_sa
     made = deployment(partitions=2, partitioner="crc32")
     p = made.pipelines[0]
     home = int(crc32(Keys.of([b"a"]))[0] % 2)
-    logs: list[list[Raw]] = [[], []]
+    logs: list[list[RawRecord]] = [[], []]
     logs[home] = [event(0, "a", "x")]
     logs[1 - home] = [event(0, "a", "x"), event(1, "a", "x")]
     found = engine(made, logs, [start(p), beat([len(log) for log in logs])])
@@ -280,7 +280,7 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
     pages = [f"p{i}" for i in rng.integers(0, 3, 60)]
     made = deployment(partitions=partitions, units=units, cells=2)
     p = made.pipelines[0]
-    logs: list[list[Raw]] = [[] for _ in range(partitions)]
+    logs: list[list[RawRecord]] = [[] for _ in range(partitions)]
     for page in pages:
         log = logs[int(rng.integers(partitions))]
         log.append(event(len(log), "only", page))
@@ -288,7 +288,7 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
 
     class Spy(AggregateStage):
         def _take(self, frame, marker):
-            if isinstance(frame, Cells):
+            if isinstance(frame, CellsFrame):
                 for key, count in zip(frame.part.key, frame.part.sums[:, 0].tolist(), strict=True):
                     total[key] += count
             return super()._take(frame, marker)
@@ -303,9 +303,9 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
 
 def test_columnar_frames_are_read_like_json_events():
     events = [{"user": u, "page": p, "t": t} for u, p, t in BASE if t < ORIGIN + 6 * HOUR]
-    log = [Raw(i, 0, None, encode_frame(events[n : n + 50])) for i, n in
+    log = [RawRecord(i, 0, None, encode_frame(events[n : n + 50])) for i, n in
            enumerate(range(0, len(events), 50))]  # fmt: skip
-    log.append(Raw(len(log), 0, None, b"no frame"))
+    log.append(RawRecord(len(log), 0, None, b"no frame"))
     made = deployment(format="frame")
     p = made.pipelines[0]
     found = engine(made, [log], [start(p), trigger(p, 1, [len(log)])])

@@ -7,7 +7,7 @@ from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Start, encode
 
 from ...support import NAMES
@@ -24,7 +24,7 @@ def made(fingerprint: str) -> LogFollower:
 
 
 def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
-    record = Raw(0, 0, None, encode(Start("p", 0, 1, "mine")))
+    record = RawRecord(0, 0, None, encode(Start("p", 0, 1, "mine")))
     good = made("mine")
     good._take(_Topic(), [record], 1)  # type: ignore[arg-type]
     assert good.clock.end == 1

@@ -31,7 +31,7 @@ from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shard import Shard, ShardSpec
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker, encode
 from rocksdict import Cache
 
@@ -117,8 +117,8 @@ def interval(start: int, end: int, name: str = "in") -> Interval:
     return Interval(TP(name, 0), start, end, [_record(n) for n in range(start, end)])
 
 
-def _record(n: int) -> Raw:
-    return Raw(n, 0, None, b"%d" % n)
+def _record(n: int) -> RawRecord:
+    return RawRecord(n, 0, None, b"%d" % n)
 
 
 async def until(true: Callable[[], bool], seconds: float = 20) -> None:

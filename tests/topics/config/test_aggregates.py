@@ -17,7 +17,7 @@ from hushstream.mechanisms.contract import Objection, Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.aggregates import Aggregate, Count, Estimate, Mean, Sum
-from hushstream.topics.events.fields import Column
+from hushstream.topics.events.fields import NumericField
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ from ...support import deployment, trigger
 
 ZERO, FIFTY = Fraction(0), Fraction(50)
 SUM, MEAN = Sum("sum", "trip.fare", ZERO, FIFTY), Mean("mean", "trip.fare", ZERO, FIFTY)
-FARE = Column("trip.fare", ZERO, FIFTY, Fraction(1))
+FARE = NumericField("trip.fare", ZERO, FIFTY, Fraction(1))
 
 
 def estimate(value: int, stddev: float = 1.0) -> Estimate:
@@ -73,8 +73,8 @@ class Excess:
         return self.name or f"excess_{self.field}"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return (Column(self.field, Fraction(1), self.high, Fraction(1)),)
+    def columns(self) -> tuple[NumericField, ...]:
+        return (NumericField(self.field, Fraction(1), self.high, Fraction(1)),)
 
     @property
     def parts(self) -> tuple[str, ...]:

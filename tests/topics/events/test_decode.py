@@ -18,15 +18,15 @@ from hushstream.topics.events.decode import (
     MAX_UNIT,
     REASONS,
     Decoder,
-    Raw,
+    RawRecord,
     utc,
 )
-from hushstream.topics.events.fields import Column, InputFields, PipelineFields
+from hushstream.topics.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.topics.events.keys import MAX_KEY, decode_key, encode_key
 from hypothesis import given
 from hypothesis import strategies as st
 
-FARE = Column("fare", Fraction(0), Fraction(50), Fraction(1, 100))
+FARE = NumericField("fare", Fraction(0), Fraction(50), Fraction(1, 100))
 
 
 class Plain:
@@ -48,9 +48,9 @@ def decoder(
     return Decoder(fields, [PipelineFields(key, **pipeline)], [Plain()])  # type: ignore[list-item]
 
 
-def raw(*bodies: Any) -> list[Raw]:
+def raw(*bodies: Any) -> list[RawRecord]:
     values = [b if isinstance(b, bytes) or b is None else json.dumps(b).encode() for b in bodies]
-    return [Raw(i, 1_000, None, v) for i, v in enumerate(values)]
+    return [RawRecord(i, 1_000, None, v) for i, v in enumerate(values)]
 
 
 def body(**changes: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ NOISE = st.one_of(
 
 @given(st.lists(NOISE, max_size=12), st.sampled_from(["epoch_us", "epoch_s", "iso", "record"]))
 def test_no_record_ever_raises_and_each_has_one_fate(values, how):
-    records = [Raw(i, i - 1, None, v) for i, v in enumerate(values)]
+    records = [RawRecord(i, i - 1, None, v) for i, v in enumerate(values)]
     made = decoder(columns=(FARE,), sign="del", how=how)
     found = made.decode(records)
     (view,) = found.views
@@ -318,7 +318,10 @@ def test_texts_that_are_no_times(text):
 
 def test_the_records_own_time():
     made = decoder(time=None, how="record")
-    records = [Raw(0, 7, None, raw(body())[0].value), Raw(1, -1, None, raw(body())[0].value)]
+    records = [
+        RawRecord(0, 7, None, raw(body())[0].value),
+        RawRecord(1, -1, None, raw(body())[0].value),
+    ]
     found = made.decode(records)
     assert found.time[0] == 7_000 and found.bad == {1: "bad_time"}
 

@@ -21,14 +21,14 @@ from hushstream.agents.stages.aggregate.held_release import (
     published,
 )
 from hushstream.agents.stages.aggregate.stage import AggregateStage
-from hushstream.agents.stages.step import Frame, Out, Step
+from hushstream.agents.stages.step import LogFrame, Out, Step
 from hushstream.agents.state.layout import HELD, ROW, STATUS, index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes, scan_prefix
 from hushstream.errors import EngineError
 from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,14 +40,14 @@ RELEASED = 4
 PLAIN = ", adaptive_weight = 0"
 
 
-def log_of(pages: int, hidden: int) -> list[Raw]:
+def log_of(pages: int, hidden: int) -> list[RawRecord]:
     """90 users for each of some pages, one user for each of many more: those stay hidden."""
     pairs = [(f"u{i}", f"page {i // 90}") for i in range(90 * pages)]
     pairs += [(f"h{i}", f"hidden {i}") for i in range(hidden)]
     return [event(n, user, page) for n, (user, page) in enumerate(pairs)]
 
 
-def steps_of(made: Deployment, log: Sequence[Raw], triggers: int = 1) -> list[Step]:
+def steps_of(made: Deployment, log: Sequence[RawRecord], triggers: int = 1) -> list[Step]:
     """Committed steps of all aggregate shards."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [len(log)]) for n in range(1, triggers + 1))]
@@ -159,7 +159,7 @@ def test_nothing_of_a_release_is_left_behind(monkeypatch):
 # -- restarts -------------------------------------------------------------------------------------
 
 
-def cells_of(made: Deployment, log: Sequence[Raw], triggers: int) -> list[Frame]:
+def cells_of(made: Deployment, log: Sequence[RawRecord], triggers: int) -> list[LogFrame]:
     """The only cells partition, as the stages before it write it."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [len(log) * n // triggers]) for n in (1, 2, 3))]
@@ -168,7 +168,9 @@ def cells_of(made: Deployment, log: Sequence[Raw], triggers: int) -> list[Frame]
     return list(run._logs[NAMES.cells("p"), 0].records)
 
 
-def aggregated(made: Deployment, log: Sequence[Frame], faults: random.Random | None) -> list[Out]:
+def aggregated(
+    made: Deployment, log: Sequence[LogFrame], faults: random.Random | None
+) -> list[Out]:
     """What one shard commits, killed now and then: before a commit, or just after it."""
     (p,) = made.pipelines
     store, marker, outs = MemoryStore(), Marker("abcdef", 0), []

@@ -21,7 +21,7 @@ from hushstream.agents.stages.ingest.dead_letters import digest as hash_of
 from hushstream.agents.stages.step import Step
 from hushstream.errors import EngineError
 from hushstream.mechanisms.noise import derive
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ BASE = deployment().pipelines[0]
 PLACE = ("events", 3)
 NAMES = ["exception", "stacktrace", "message", "topic", "partition", "offset", "timestamp",
          "stage", "reason"]  # fmt: skip
-RECORD = Raw(17, 1234, b"key", b"payload", (("trace", b"t"), ("none", None)))  # type: ignore[arg-type]
+RECORD = RawRecord(17, 1234, b"key", b"payload", (("trace", b"t"), ("none", None)))  # type: ignore[arg-type]
 
 
 def step() -> Step:
@@ -44,7 +44,7 @@ def pipeline(policy: str, **other: Any) -> Any:
     return replace(BASE, dlq_payload=policy, **other)
 
 
-def digest(record: Raw) -> bytes:
+def digest(record: RawRecord) -> bytes:
     """By another way than the code: every part with its length, -1 for none."""
     coded = [
         struct.pack(">q", -1 if part is None else len(part)) + (part or b"")
@@ -54,7 +54,7 @@ def digest(record: Raw) -> bytes:
     return b"blake2b:" + made.hexdigest().encode()
 
 
-def sent(policy: str, record: Raw) -> Any:
+def sent(policy: str, record: RawRecord) -> Any:
     return copy(
         pipeline(policy), "dlq", record, failure_headers(PLACE, record, "malformed"), SECRET
     )
@@ -86,7 +86,7 @@ PARTS = st.none() | st.binary(max_size=3)
 
 @given(st.tuples(PARTS, PARTS), st.tuples(PARTS, PARTS))
 def test_hashes_tell_different_records_apart_and_equal_ones_not(one, other):
-    first, second = (Raw(n, n, *parts) for n, parts in enumerate((one, other)))
+    first, second = (RawRecord(n, n, *parts) for n, parts in enumerate((one, other)))
     assert (hash_of(first, SECRET) == hash_of(second, SECRET)) == (one == other)
 
 
@@ -96,7 +96,11 @@ def dead_hashes(secret: bytes) -> list[Any]:
     for p in made.pipelines:
         object.__setattr__(p, "dlq_payload", "hash")
     p = made.pipelines[0]
-    log = [Raw(0, 9, b"k", b"{bad"), event(1, "u", "p", ORIGIN - 1), Raw(2, 9, b"k", b"{bad")]
+    log = [
+        RawRecord(0, 9, b"k", b"{bad"),
+        event(1, "u", "p", ORIGIN - 1),
+        RawRecord(2, 9, b"k", b"{bad"),
+    ]
     clock = [start(p), trigger(p, 1, [3])]
     run = OfflineEngine(made, TOPICS, secret, {("events", 0): log}, list(enumerate(clock)))
     run.run()
@@ -114,17 +118,17 @@ def test_hashes_need_the_secret_of_the_deployment():
             assert made.hexdigest().encode() not in b" ".join(mine)
     # One key, one purpose: units are hashed with another.
     hashing = derive(SECRET, "hashing")
-    assert hash_of(Raw(0, 9, b"k", b"{bad"), hashing) not in mine
+    assert hash_of(RawRecord(0, 9, b"k", b"{bad"), hashing) not in mine
 
 
 @given(st.integers(-3, 3), st.sampled_from(["value", "key", "header", "name"]))
 def test_a_copy_that_would_not_fit_is_replaced_by_its_hash(beyond, where):
     filler = ROOM + beyond
     record = {
-        "value": Raw(0, 0, None, b"v" * filler),
-        "key": Raw(0, 0, b"k" * filler, None),
-        "header": Raw(0, 0, None, b"", (("", b"h" * filler),)),
-        "name": Raw(0, 0, None, b"", (("n" * filler, b""),)),
+        "value": RawRecord(0, 0, None, b"v" * filler),
+        "key": RawRecord(0, 0, b"k" * filler, None),
+        "header": RawRecord(0, 0, None, b"", (("", b"h" * filler),)),
+        "name": RawRecord(0, 0, None, b"", (("n" * filler, b""),)),
     }[where]
     out = sent("raw", record)
     if beyond > 0:
@@ -139,16 +143,16 @@ def test_a_copy_that_would_not_fit_is_replaced_by_its_hash(beyond, where):
 
 
 def test_names_of_headers_end_where_any_client_sees_them_end():
-    out = sent("raw", Raw(0, 0, None, b"x", (("a\0b", b"1"), ("", b"2"))))
+    out = sent("raw", RawRecord(0, 0, None, b"x", (("a\0b", b"1"), ("", b"2"))))
     assert out.headers[:2] == (("a", b"1"), ("", b"2"))
 
 
 def test_a_record_without_a_time_gets_one_that_a_broker_takes():
-    assert sent("raw", Raw(0, -1, None, b"x")).timestamp == 0
+    assert sent("raw", RawRecord(0, -1, None, b"x")).timestamp == 0
 
 
 def test_each_bad_record_is_sent_and_counted_once_in_log_order():
-    records = [Raw(i, 0, None, b"%d" % i) for i in range(5)]
+    records = [RawRecord(i, 0, None, b"%d" % i) for i in range(5)]
     done = step()
     dead_letters(
         pipeline("raw"), PLACE, records, {3: "null", 1: "malformed", 4: "null"}, done, SECRET

@@ -16,8 +16,8 @@ from hushstream.agents.offline.simulate import simulate
 from hushstream.agents.stages.ingest.windowing import placed
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.decode import Raw
-from hushstream.topics.records import ClockRecord, Request, Skipped, Start, Trigger
+from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.records import ClockRecord, Skipped, Start, Trigger, TriggerRequest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def _swap(wall: bool) -> dict[str, str]:
     return {LENGTH: ARRIVAL, **({'schedule = "external"': ""} if wall else {})}
 
 
-def log(count: int, page: str = "x", unit: str = "u{}") -> list[Raw]:
+def log(count: int, page: str = "x", unit: str = "u{}") -> list[RawRecord]:
     """Events of all times, in no order."""
     return [event(n, unit.format(n), page, TIMES[n * 7 % len(TIMES)]) for n in range(count)]
 
@@ -82,7 +82,7 @@ def clock_log(d: Any, cuts: list[int]) -> tuple[list[Any], Ledger]:
     clock.apply(out[0])
     for n, cut in enumerate(cuts, 1):
         now = ORIGIN + 6 * HOUR * n
-        clock.request(Request(str(n), now))
+        clock.request(TriggerRequest(str(n), now))
         steps: list[ClockRecord] = [beat([cut], now)]
         clock.apply(steps[0])
         for pipeline, due in clock.due(now):
