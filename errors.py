@@ -11,6 +11,7 @@
      ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
      ├── BudgetError          a charge would exceed the budget (agents)
      ├── EngineError          the engine cannot go on safely; the worker stops (agents)
+     │    └── RewoundError    logs are behind what is known to have been in them (agents)
      └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)
 
 Messages name the parameter and its value, never a payload, a key or a count of private records.
@@ -92,6 +93,23 @@ class BudgetError(HushError):
 
 class EngineError(HushError):
     """The engine cannot go on without risking the guarantee; the worker stops."""
+
+
+class RewoundError(EngineError):
+    """A log is behind what is known of it: the cluster was rewound, restored or mirrored.
+
+    Whatever was released after that moment would be released a second time with other contents,
+    so nothing may go on. ``evidence`` says which log, and names no offset of a raw topic.
+    """
+
+    def __init__(self, evidence: str) -> None:
+        super().__init__(
+            f"{evidence}: this cluster, or this topic, was restored, copied or rewound to an "
+            "earlier moment. Nothing is released from it: return to the cluster that has the "
+            "newest logs, or begin a new deployment (another deployment.name); see "
+            '"Disaster recovery" in docs/operations.md'
+        )
+        self.evidence = evidence
 
 
 class BrokerError(HushError):

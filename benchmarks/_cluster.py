@@ -25,6 +25,7 @@ from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.process import Child
 from hushstream.topics.config.load import Config, load
+from hushstream.topics.config.secret import noise_key
 from hushstream.topics.events.decode import utc
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
@@ -69,6 +70,11 @@ class Local:
         return Cluster(self.config().kafka)
 
     @property
+    def secret(self) -> bytes:
+        """The noise key."""
+        return noise_key(self.config(), {})
+
+    @property
     def deployment(self) -> Deployment:
         """The compiled pipelines."""
         return compile_config(self.config(), self.raw)
@@ -80,7 +86,7 @@ class Local:
         new = [NewTopic(t, n, 1, config=ANY_TIME) for t, n in self.raw.items() if t not in existing]
         for future in (client.create_topics(new) if new else {}).values():
             future.result()
-        admin.begin(self.cluster, self.deployment, 1, int(time.time() * 1e6))
+        admin.begin(self.cluster, self.deployment, 1, int(time.time() * 1e6), self.secret)
         return self.names
 
     @property

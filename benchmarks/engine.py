@@ -31,6 +31,7 @@ from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config.load import load
 from hushstream.topics.config.model import Kafka
+from hushstream.topics.config.secret import noise_key
 from hushstream.topics.names import Names
 from hushstream.topics.records import TriggerRequest, encode
 from rich.console import Console
@@ -104,7 +105,7 @@ def deployment(cluster: Cluster, folder: Path, topic: str, partitioner: str, mec
     config = load(path, flags={"kafka.bootstrap": cluster.bootstrap,
                                "engine.data_dir": str(folder / name)})  # fmt: skip
     compiled = compile_config(config, {topic: PARTITIONS})
-    begin(cluster, compiled, 1, int(time.time() * 1e6))
+    begin(cluster, compiled, 1, int(time.time() * 1e6), noise_key(config, {}))
     return path, config, compiled.pipelines[0]
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+OWNERS = "hush.owners.v1"
+"""Which deployment writes which topic; one for all deployments of a cluster."""
+
 
 class Names(NamedTuple):
     """Every name of one deployment.
@@ -39,6 +42,11 @@ class Names(NamedTuple):
     def requests(self) -> str:
         """Requests of external triggers; one partition, read by the clock's owner."""
         return f"{self.base}.requests"
+
+    @property
+    def begins(self) -> str:
+        """Where each raw topic began for each pipeline: exact counts."""
+        return f"{self.base}.begins"
 
     def units(self, pipeline: str) -> str:
         """Events re-partitioned by privacy unit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,12 +12,11 @@ from ...errors import ConfigError, HushError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config, load
 from ...topics.config.secret import noise_key, write_new_key
-from ..clock.genesis import read_ledger, verify
 from ..deployment.compile import compile_config
-from ..deployment.model import Deployment
-from ..deployment.topic_specs import CLOCK, PUBLIC
 from ..kafka.cluster import Cluster
+from ..worker.admission import prepare, warnings
 from ..worker.metrics import code_version
+from .group import exit_code
 from .options import config_options, emit, json_option, read_config
 
 
@@ -50,92 +48,50 @@ def init(folder: Path) -> None:
 def check(
     path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, offline: bool
 ) -> None:
-    """Check configuration, key, topics and ledger; exit 0 if a worker could start."""
+    """Check configuration, key, topics, ledger and clock log; exit 0 if a worker could start.
+
+    The exit code is otherwise that with which a worker would end.
+    """
     config = read_config(path, bootstrap, settings)
-    findings = list(_offline(config))
-    if not offline:
-        findings += _online(config)
-    failed = [f for f in findings if f[0] == "fail"]
+    findings: list[Finding] = []
+    code = (_offline if offline else _online)(config, findings)
     if as_json:
-        emit({"ok": not failed, "findings": [{"level": a, "text": b} for a, b in findings]})
+        emit({"ok": not code, "findings": [{"level": a, "text": b} for a, b in findings]})
     else:
         marks = {"ok": "ok   ", "warn": "warn ", "fail": "FAIL "}
         for level, text in findings:
             click.echo(marks[level] + text)
-    if failed:
-        raise click.exceptions.Exit(4)
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 Finding = tuple[str, str]  # "ok", "warn" or "fail", and what
 
 
-def _offline(config: Config) -> list[Finding]:
-    deployment = compile_config(config)
-    found = [("ok", f"configuration: {len(deployment.pipelines)} pipelines")]
+def _offline(config: Config, found: list[Finding]) -> int:
     try:
+        deployment = compile_config(config)
+        found.append(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
         found.append(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
     except HushError as error:
-        found.append(("fail", str(error)))
-    return found
+        return _refused(error, found)
+    return 0
 
 
-def _online(config: Config) -> list[Finding]:
-    cluster = Cluster(config.kafka, patience=5)
+def _online(config: Config, found: list[Finding]) -> int:
+    """What a worker decides by, and beside it what a production cluster should have."""
     try:
-        cluster.wait()
-        topics = cluster.topics()
-        found = [("ok", f"cluster at {config.kafka.bootstrap}: {len(topics)} topics")]
-        deployment = compile_config(config, {i.topic: topics.get(i.topic, 0) for i in config.input})
-        found += _inputs(cluster, deployment, topics)
-        ledger = read_ledger(cluster, deployment.name)
-        names = verify(cluster, deployment, ledger)
-        found.append(("ok", f"ledger: {len(ledger.charges)} charges, chain intact"))
-        found += _safety(cluster, names.ledger, config)
-        found += _safety(cluster, names.clock, config)
-        found += _stamps(cluster, names.clock, CLOCK)
-        for topic in sorted({p.release_topic for p in deployment.pipelines}):
-            found += _stamps(cluster, topic, PUBLIC)
-        return found
+        plan = prepare(config, patience=5, told=lambda text: found.append(("ok", text)))
+        advice = warnings(Cluster(config.kafka), (plan.names.ledger, plan.names.clock))
     except HushError as error:
-        return [("fail", str(error))]
+        return _refused(error, found)
+    found.extend(("warn", text) for text in advice)
+    return 0
 
 
-def _inputs(cluster: Cluster, deployment: Deployment, topics: dict[str, int]) -> list[Finding]:
-    found: list[Finding] = []
-    for source in deployment.inputs:
-        if source.topic not in topics:
-            found.append(("fail", f"input topic {source.topic} does not exist"))
-            continue
-        policy = cluster.configs(source.topic).get("cleanup.policy", "delete")
-        if "compact" in policy:
-            found.append(
-                ("fail", f"input topic {source.topic} is compacted: it loses records, so a "
-                 "replay would count differently; use a topic with cleanup.policy=delete")
-            )  # fmt: skip
-        else:
-            found.append(("ok", f"input topic {source.topic}: {topics[source.topic]} partitions"))
-    return found
-
-
-def _safety(cluster: Cluster, topic: str, config: Config) -> list[Finding]:
-    """Settings that a production cluster should have."""
-    settings = cluster.configs(topic)
-    found: list[Finding] = []
-    if int(settings.get("min.insync.replicas", "1")) < 2:
-        found.append(("warn", f"{topic}: min.insync.replicas is below 2: one disk may hold all"))
-    if settings.get("unclean.leader.election.enable") == "true":
-        found.append(("warn", f"{topic}: unclean leader election may lose committed records"))
-    if settings.get("retention.ms") != "-1":
-        found.append(("fail", f"{topic}: retention.ms must be -1, or Kafka deletes state"))
-    return found
-
-
-def _stamps(cluster: Cluster, topic: str, wanted: Mapping[str, str]) -> list[Finding]:
-    """Who sets the timestamps of a topic's records."""
-    name = "message.timestamp.type"
-    if cluster.configs(topic).get(name) == wanted[name]:
-        return [("ok", f"{topic}: {name} is {wanted[name]}")]
-    return [("fail", f"{topic}: {name} must be {wanted[name]}")]
+def _refused(error: HushError, found: list[Finding]) -> int:
+    found.append(("fail", str(error)))
+    return exit_code(error)
 
 
 @click.command()

@@ -11,8 +11,10 @@ from rich.table import Table
 from ...errors import ConfigError
 from ...topics.config.load import Config
 from ...topics.events.decode import utc
+from ...topics.names import Names
 from ..clock.genesis import read_ledger
 from ..clock.ledger import Ledger, number, totals
+from ..clock.start import check_paid, read_clock
 from ..deployment.compile import compile_config
 from ..deployment.model import Pipeline
 from ..kafka.cluster import Cluster
@@ -76,16 +78,24 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
 @config_options
 @json_option
 def verify(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
-    """Check the hash chain and that each epoch was charged once; exit 3 if not."""
-    _, read = _open(path, bootstrap, settings)
+    """Check the chain, one charge per epoch, a charge for each trigger; exit 3 if it fails."""
+    config, read = _open(path, bootstrap, settings)
+    read = _against_clock(config, read)
     body = {"records": len(read.records), "charges": len(read.charges), "head": read.head}
     if as_json:
         emit(body)
     else:
         click.echo(
-            f"intact: {body['records']} records, {body['charges']} charges, each epoch once; "
-            f"head {read.head}"
+            f"intact: {body['records']} records, {body['charges']} charges, each epoch once, every "
+            f"trigger of the clock log paid for; head {read.head}"
         )
+
+
+def _against_clock(config: Config, read: Ledger) -> Ledger:
+    """The ledger, once the clock log knows of no trigger that it has not paid for."""
+    names = Names(config.deployment.name, read.genesis["genesis"])
+    horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
+    return check_paid(Cluster(config.kafka), read_clock(config.kafka, names, horizons), read, names)
 
 
 @ledger.command()

@@ -10,7 +10,8 @@ import click
 
 from ...errors import ConfigError
 from ...topics.config.load import Config
-from ...topics.names import Names, genesis_id
+from ...topics.config.secret import noise_key
+from ...topics.names import OWNERS, Names, genesis_id
 from ...topics.records import TriggerRequest, encode
 from ..clock.genesis import begin, read_ledger
 from ..deployment.compile import compile_config
@@ -36,7 +37,8 @@ def topics(
     existing = cluster.topics()
     deployment = compile_config(config, {i.topic: existing.get(i.topic, 0) for i in config.input})
     replication = config.engine.replication_factor
-    created = begin(cluster, deployment, replication, int(time.time() * 1e6))
+    now, secret = int(time.time() * 1e6), noise_key(config)
+    created = begin(cluster, deployment, replication, now, secret)
     genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
     if as_json:
         emit({"genesis": genesis, "created": created})
@@ -67,11 +69,11 @@ def _show(config: Config, as_json: bool) -> None:
     click.echo(
         "\nThe first `hush topics` generates GENESIS. A changelog of stage `ingest` has as many "
         "partitions as its input topic.\n"
-        f"Workers need READ on {', '.join(inputs)} and on all topics above; WRITE on all topics "
-        f"above; DELETE on cells topics (to trim them); READ on group {names.group}; DESCRIBE and "
-        "WRITE on transactional ids with prefix "
-        f"{names.base}.; IDEMPOTENT_WRITE on the cluster. `hush topics` itself also needs the "
-        f"transactional id {genesis_id(deployment.name)}."
+        f"Workers need READ on {', '.join(inputs)} and READ and DESCRIBE_CONFIGS on all topics "
+        f"above; WRITE on all topics above but {OWNERS}; DELETE on cells topics (to trim them); "
+        f"READ on group {names.group}; DESCRIBE and WRITE on transactional ids with prefix "
+        f"{names.base}.; IDEMPOTENT_WRITE on the cluster. `hush topics` needs the noise key, WRITE "
+        f"on {OWNERS}, and the transactional id {genesis_id(deployment.name)} besides."
     )
 
 

@@ -1,11 +1,11 @@
-"""Topics of a deployment: what there must be, creating it, pinning it at genesis, checking it."""
+"""Genesis and declarations: the topics of a deployment are created and pinned in its ledger."""
 
 from __future__ import annotations
 
-import logging
+import re
 import secrets
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     KafkaError,
@@ -13,44 +13,79 @@ from confluent_kafka import (
 )
 
 from ...errors import EngineError, LedgerError
+from ...mechanisms.noise import fingerprint
 from ...topics.names import Names, genesis_id, ledger_topic
-from ..deployment.model import Deployment
+from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import internal_topics, layout, public_topics
 from ..kafka.cluster import Cluster
+from .begins import Begins
 from .ledger import Ledger, Record
-
-log = logging.getLogger("hushstream.kafka")
-QUIET = {"logger": logging.getLogger("hushstream.librdkafka"), "log_level": 0}
-
+from .owners import claim
+from .pinned import placement, verify_declared, verify_key
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+
+
+FORMAT = 2
+"""Of what genesis and declarations pin; a ledger of another format is refused, never guessed at."""
 
 
 class Overtaken(EngineError):
     """Somebody else writes to the ledger at the same time."""
 
 
+class NoLedgerError(LedgerError):
+    """There is no ledger, or it is empty; what else there is decides whether one may begin."""
+
+
+class Line(NamedTuple):
+    """One record of the transaction that declares something."""
+
+    topic: str
+    key: bytes | None
+    value: bytes
+
+
 def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
     """The verified ledger of a deployment.
 
     Raises:
-        LedgerError: there is none, or its chain is broken.
+        NoLedgerError: there is none.
+        LedgerError: its chain is broken, or another version of Hushstream wrote it.
     """
     topic = ledger_topic(deployment)
     if topic not in cluster.topics():
-        raise LedgerError(
+        raise NoLedgerError(
             f"there is no ledger topic {topic!r}: run `hush topics` to begin this deployment"
         )
     ledger = Ledger.read(m.value() for m in cluster.read(topic))
     if not ledger.records:
-        raise LedgerError(f"the ledger {topic!r} is empty: run `hush topics` to begin")
+        raise NoLedgerError(f"the ledger {topic!r} is empty: run `hush topics` to begin")
+    known = ledger.genesis.get("format")
+    if known != FORMAT:
+        raise LedgerError(
+            f"the ledger {topic!r} has format {known or 1}, this version of Hushstream reads "
+            f"{FORMAT}: go on with the version that wrote it, or begin a new deployment (another "
+            "deployment.name), with charges of its own"
+        )
     return ledger
 
 
-def begin(cluster: Cluster, deployment: Deployment, replication: int, now: int) -> list[str]:
+def begin(
+    cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
+) -> list[str]:
     """Create all topics and write genesis and pipeline records; returns topics created.
 
     Safe to repeat: what exists is left alone, new pipelines are added to the ledger.
+
+    Args:
+        replication: of topics; -1 is the cluster's default.
+        now: microseconds since 1970.
+        secret: the noise key.
+
+    Raises:
+        EngineError: an input is missing, or what was declared before has changed.
+        LedgerError: the ledger is broken, lost, or belongs to another key.
     """
     raw = cluster.topics()
     for source in deployment.inputs:
@@ -58,81 +93,141 @@ def begin(cluster: Cluster, deployment: Deployment, replication: int, now: int) 
             raise EngineError(
                 f"input topic {source.topic!r} does not exist: create it, or let a producer do so"
             )
+    if not _begun(cluster, deployment.name, raw):
+        refuse_lost(cluster, deployment.name)
+        created = cluster.create(public_topics(deployment), replication)
+        claim(cluster, deployment)
+        return created + _first(cluster, deployment, replication, now, secret)
+    return _again(cluster, deployment, replication, now, secret)
+
+
+def _begun(cluster: Cluster, deployment: str, topics: Collection[str]) -> bool:
+    topic = ledger_topic(deployment)
+    return topic in topics and bool(cluster.read(topic))
+
+
+def refuse_lost(cluster: Cluster, deployment: str) -> None:
+    """Refuse to begin where an earlier genesis was committed: its ledger is lost, not unwritten.
+
+    Topics of a genesis that was never committed hold no record and do not count.
+
+    Raises:
+        LedgerError: there is one.
+    """
+    begun = re.compile(rf"{re.escape(deployment)}\.[0-9a-f]{{10}}\.begins")
+    for topic in sorted(filter(begun.fullmatch, cluster.topics())):
+        if cluster.read(topic):
+            raise LedgerError(
+                f"the ledger {ledger_topic(deployment)!r} is gone or empty, but topic {topic} "
+                "shows that this deployment had begun: restore the ledger from its backup; if it "
+                "is lost for good, begin a new deployment (another deployment.name), and count "
+                "what both have spent"
+            )
+
+
+def _again(
+    cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
+) -> list[str]:
+    """Check what was declared before, create what is missing, declare what is new."""
+    ledger = read_ledger(cluster, deployment.name)
+    verify_key(ledger, secret)
+    names = verify_declared(cluster, deployment, ledger)
     created = cluster.create(public_topics(deployment), replication)
-    topic = ledger_topic(deployment.name)
-    if not _read(cluster, topic).records:
-        created += _first(cluster, deployment, replication, now)
-    ledger = _read(cluster, topic)
-    names = Names(deployment.name, ledger.genesis["genesis"])
+    claim(cluster, deployment)
     created += cluster.create(internal_topics(deployment, names), replication)
     if set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
         return created
 
-    def missing() -> list[Record]:
-        return _declarations(cluster, deployment, _read(cluster, topic), names, now)
+    def missing() -> list[Line]:
+        return _declarations(cluster, deployment, _read(cluster, names.ledger), names, now, secret)
 
     # The clock's id: its owner is fenced, for it may charge something meanwhile, and rereads.
-    _append(cluster, names.transactional_id("clock", "clock", 0), topic, missing)
+    _append(cluster, names.transactional_id("clock", "clock", 0), missing)
     return created
 
 
-def _first(cluster: Cluster, deployment: Deployment, replication: int, now: int) -> list[str]:
+def _first(
+    cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
+) -> list[str]:
     """Make a genesis under an id that all first runs share: only one of them can commit."""
     names = Names(deployment.name, secrets.token_hex(5))
     created: list[str] = []
 
-    def records() -> list[Record]:
+    def lines() -> list[Line]:
         if _read(cluster, names.ledger).records:
             return []  # somebody else was first
         created.extend(cluster.create(internal_topics(deployment, names), replication))
-        return _declarations(cluster, deployment, Ledger(), names, now)
+        return _declarations(cluster, deployment, Ledger(), names, now, secret)
 
     try:
-        _append(cluster, genesis_id(deployment.name), names.ledger, records)
+        _append(cluster, genesis_id(deployment.name), lines)
     except Overtaken:
         if _read(cluster, names.ledger).genesis.get("genesis") != names.genesis:
             cluster.delete(created)  # named by a genesis that never was
         raise
-    return created
+    return created + ([] if created else _again(cluster, deployment, replication, now, secret))
 
 
 def _declarations(
-    cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names, now: int
-) -> list[Record]:
+    cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names, now: int, secret: bytes
+) -> list[Line]:
     """Genesis if there is none, then every pipeline that was not declared yet."""
-    records = []
-    inputs = {i.topic: i.partitions for i in deployment.inputs}
+    lines: list[Line] = []
+
+    def declare(kind: str, body: dict[str, Any]) -> None:
+        record = ledger.next(kind, now, body)
+        ledger.take(record.encode())
+        lines.append(ledger_line(names.ledger, record))
+
     if not ledger.records:
-        ids = cluster.ids([*inputs, names.clock, names.requests])
-        body: dict[str, Any] = {
-            "genesis": names.genesis,
-            "deployment": deployment.name,
-            "topic_ids": ids,
-            "partitions": inputs,
-        }
-        records.append(ledger.next("genesis", now, body))
-        ledger.take(records[-1].encode())
+        declare("genesis", _genesis(cluster, deployment, names, secret))
     for source in deployment.inputs:
+        offsets = cluster.begins(source.topic, source.partitions)
         for p in source.pipelines:
             if p.name in ledger.pipelines:
                 continue
-            own = layout(source, p, names)
-            body = {
-                "pipeline": p.name,
-                "number": len(ledger.pipelines),
-                "config_hash": p.config_hash,
-                "config": p.config,
-                "topic_ids": cluster.ids(own),
-                "begins": cluster.begins(source.topic, source.partitions),
-                "partitions": own,
-            }
-            records.append(ledger.next("pipeline", now, body))
-            ledger.take(records[-1].encode())
-    return records
+            begins = Begins(names.genesis, p.name, source.topic, offsets)
+            lines.append(Line(names.begins, p.name.encode(), begins.encode()))
+            body = _pipeline(cluster, source, p, names)
+            number = len(ledger.pipelines)
+            declare("pipeline", body | {"number": number, "begins": begins.seal(secret)})
+    return lines
 
 
-def _append(cluster: Cluster, identity: str, topic: str, made: Callable[[], list[Record]]) -> None:
-    """Write ledger records in a transaction of an id that fences whoever had it before.
+def _genesis(
+    cluster: Cluster, deployment: Deployment, names: Names, secret: bytes
+) -> dict[str, Any]:
+    inputs = {i.topic: i.partitions for i in deployment.inputs}
+    return {
+        "format": FORMAT,
+        "genesis": names.genesis,
+        "deployment": deployment.name,
+        "key_fingerprint": fingerprint(secret),
+        "topic_ids": cluster.ids([*inputs, names.clock, names.requests, names.begins]),
+        "partitions": inputs,
+    }
+
+
+def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dict[str, Any]:
+    own = layout(source, p, names)
+    return {
+        "pipeline": p.name,
+        "config_hash": p.config_hash,
+        "config": p.config,
+        "placement": placement(source, p),
+        "topic_ids": cluster.ids(own),
+        "partitions": own,
+    }
+
+
+def ledger_line(topic: str, record: Record) -> Line:
+    """A ledger record as it is written."""
+    key = str(record.body.get("pipeline", "")).encode() or None
+    return Line(topic, key, record.encode())
+
+
+def _append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> None:
+    """Write lines in a transaction of an id that fences whoever had it before.
 
     ``made`` is called after that: what it reads of the ledger is what the records are chained to.
 
@@ -142,13 +237,12 @@ def _append(cluster: Cluster, identity: str, topic: str, made: Callable[[], list
     producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
     try:
         producer.init_transactions(30)
-        records = made()
-        if not records:
+        lines = made()
+        if not lines:
             return
         producer.begin_transaction()
-        for record in records:
-            key = str(record.body.get("pipeline", "")).encode() or None
-            producer.produce(topic, record.encode(), key=key, partition=0)
+        for line in lines:
+            producer.produce(line.topic, line.value, key=line.key, partition=0)
         producer.commit_transaction(30)
     except KafkaException as error:
         if error.args[0].code() in FENCED:
@@ -161,87 +255,3 @@ def _append(cluster: Cluster, identity: str, topic: str, made: Callable[[], list
 
 def _read(cluster: Cluster, topic: str) -> Ledger:
     return Ledger.read(m.value() for m in cluster.read(topic))
-
-
-def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
-    """Check that ledger, configuration and topics belong together; fail closed.
-
-    Raises:
-        EngineError: what does not fit, and what to do.
-    """
-    names = Names(deployment.name, ledger.genesis["genesis"])
-    for p in deployment.pipelines:
-        declared = ledger.pipelines.get(p.name)
-        if declared is None:
-            raise EngineError(f"pipeline {p.name!r} is not in the ledger: run `hush topics`")
-        if declared["config_hash"] != p.config_hash:
-            changed = ", ".join(_differences(declared["config"], p.config)) or "the configuration"
-            raise EngineError(
-                f"pipeline {p.name!r}: {changed} differs from what the ledger declared, which "
-                "stays for as long as the pipeline has its name: restore the old configuration, "
-                "or give the pipeline a new name, and with it charges of its own"
-            )
-    _verify_ids(cluster, _of_clock(ledger, names), "the deployment")
-    for source in deployment.inputs:
-        for p in source.pipelines:
-            _verify_topics(cluster, ledger.pipelines[p.name], p.name)
-            _verify_layout(layout(source, p, names), ledger.pipelines[p.name], p.name)
-    return names
-
-
-def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name: str) -> None:
-    """Another way of spreading units over shards would give each unit a second bound."""
-    pinned = declared["partitions"]
-    for topic in sorted({*wanted, *pinned}):
-        if wanted.get(topic, 0) != pinned.get(topic, 0):
-            raise EngineError(
-                f"pipeline {name!r}: topic {topic} would have {wanted.get(topic, 0)} partitions "
-                f"by this configuration, the ledger pinned {pinned.get(topic, 0)}: partitioner, "
-                "units_partitions and cells_partitions cannot change; restore them, or give the "
-                "pipeline a new name"
-            )
-
-
-def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
-    existing = cluster.topics()
-    for topic, partitions in declared["partitions"].items():
-        if existing.get(topic, partitions) != partitions:
-            raise EngineError(
-                f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
-                f"ledger pinned {partitions}; partitions cannot be added to a running deployment"
-            )
-    _verify_ids(cluster, declared["topic_ids"], f"pipeline {pipeline!r}")
-
-
-def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:
-    """Pinned ids of the clock's own topics: a new clock would fire what was charged once more."""
-    pinned = ledger.genesis.get("topic_ids", {})
-    return {t: pinned[t] for t in (names.clock, names.requests) if t in pinned}
-
-
-def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None:
-    existing = cluster.topics()
-    for topic in pinned:
-        if topic not in existing:
-            raise EngineError(
-                f"{whose}: topic {topic} is gone, and with it part of the state; "
-                "restore it, or begin a new deployment (another deployment.name)"
-            )
-    for topic, identity in cluster.ids(pinned).items():
-        if identity != pinned[topic]:
-            raise EngineError(
-                f"{whose}: topic {topic} was deleted and created again; its old records are "
-                "counted already: begin a new deployment (another deployment.name)"
-            )
-
-
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
-    """Paths of the settings that differ."""
-    found = []
-    for name in sorted({*old, *new}):
-        a, b = old.get(name), new.get(name)
-        if isinstance(a, Mapping) and isinstance(b, Mapping):
-            found += _differences(a, b, f"{path}{name}.")
-        elif a != b:
-            found.append(f"{path}{name}")
-    return found

@@ -20,7 +20,8 @@ from ...deploy.broker import Broker
 from ...deploy.process import KERNEL, Child, end_process
 from ...errors import EngineError
 from ...topics.config.load import Config, load
-from ...topics.names import Names
+from ...topics.config.secret import noise_key
+from ...topics.names import OWNERS, Names
 from ..clock.genesis import begin, read_ledger
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
@@ -78,13 +79,14 @@ class Site:
         self._claim(cluster, [*specs, *public_topics(deployment)], deployment.name)
         replication = -1 if self._broker is None else 1
         self.topics = cluster.create(specs, replication)
-        self.topics += begin(cluster, deployment, replication, int(time.time() * 1e6))
+        now, secret = int(time.time() * 1e6), noise_key(config)
+        self.topics += begin(cluster, deployment, replication, now, secret)
         genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
         return config, deployment, Names(deployment.name, genesis)
 
     def _claim(self, cluster: Cluster, specs: list[TopicSpec], prefix: str) -> None:
         """Refuse a cluster that has such topics: the demo deletes its own at the end."""
-        names = {spec.name for spec in specs}
+        names = {spec.name for spec in specs} - {OWNERS}  # shared with others
         taken = [t for t in cluster.topics() if t in names or t.startswith(f"{prefix}.")]
         if taken:
             raise EngineError(

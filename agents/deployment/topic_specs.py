@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...topics.names import Names, ledger_topic
+from ...topics.names import OWNERS, Names, ledger_topic
 from .model import Deployment, Input, Pipeline
 
 FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
@@ -32,7 +32,8 @@ class TopicSpec(NamedTuple):
 def public_topics(deployment: Deployment) -> list[TopicSpec]:
     """Topics whose names do not contain the genesis id."""
     specs = [
-        TopicSpec(ledger_topic(deployment.name), 1, KEPT, True, "ledger: back it up, never delete")
+        TopicSpec(ledger_topic(deployment.name), 1, KEPT, True, "ledger: back it up, never delete"),
+        TopicSpec(OWNERS, 1, KEPT, False, "which deployment writes which of these topics"),
     ]
     for p in deployment.pipelines:
         specs.append(
@@ -50,6 +51,7 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
     specs = [
         TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers"),
         TopicSpec(names.requests, 1, KEPT, True, "external triggers"),
+        TopicSpec(names.begins, 1, KEPT, True, "where inputs began: exact counts"),
     ]
     for source in deployment.inputs:
         log_name = names.changelog("ingest", source.name)

@@ -82,11 +82,39 @@ class Cluster:
 
     def configs(self, topic: str) -> dict[str, str]:
         """Effective configuration of a topic."""
+        return self.settings([topic])[topic]
+
+    def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Effective configuration of each topic.
+
+        Raises:
+            EngineError: this user may not ask for it.
+        """
         from confluent_kafka.admin import ConfigResource, ResourceType
 
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        future = self._admin.describe_configs([resource])[resource]
-        return {name: entry.value for name, entry in future.result().items()}
+        wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in (self._admin.describe_configs(wanted) if wanted else {}).items():
+            try:
+                entries = future.result()
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise EngineError(
+                        f"no right DESCRIBE_CONFIGS on topic {resource.name}: `hush topics "
+                        "--print` lists the rights that workers need"
+                    ) from None
+                raise
+            found[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return found
+
+    def ends(self, topic: str, partitions: int) -> list[int]:
+        """Last stable offset of each partition: the end of what is committed."""
+        places = [TopicPartition(topic, n) for n in range(partitions)]
+        found = self._admin.list_offsets(
+            {place: OffsetSpec.latest() for place in places},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+        )
+        return [found[place].result().offset for place in places]
 
     def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
         """Create what is missing; returns the names created."""

@@ -17,19 +17,20 @@ from ...errors import ConfigError, EngineError
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
+from ..clock.begins import begin_of
 from ..clock.genesis import read_ledger
 from ..clock.ledger import Ledger
+from ..clock.paid import Clocked
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PartitionLog, read_topic
 from ..stages.bound.stage import FRAMES
 from ..stages.step import Out
-from ..worker.setup import WorkerSetup, begin_of
-from ..worker.startup import prepare
+from ..worker.admission import prepare
+from ..worker.setup import WorkerSetup
 from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
-from .replay_clock import Clocked
 from .replay_logs import Span, StreamLog, frame, spans, timed
 
 AHEAD = 200_000  # events that a units log may be ahead of what is recomputed
@@ -225,10 +226,10 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     logs.ledger = read_ledger(Cluster(kafka), deployment.name)
     logs.read.check_paid(logs.ledger)
     for source in deployment.inputs:
-        begins = begin_of(logs.ledger, source)
+        begins = begin_of(plan.begins, logs.ledger, source)
         for span in spans(kafka, source.topic, source.partitions):
             _check_whole(span, begins[span.partition])
-            logs.raw.append(span._replace(end=logs.read.end(span)))
+            logs.raw.append(span._replace(end=logs.read.end(span.topic, span.partition)))
     for span in logs.units:
         _check_whole(span, 0)
     return logs

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...topics.config.load import Config
 from ...topics.names import Names
+from ..clock.begins import begin_of
 from ..clock.ledger import Ledger
 from ..deployment.model import Deployment, Input
 
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What `startup.prepare` found and checked.
+    """What `admission.prepare` found and checked.
 
     Attributes:
         config: as it was read.
@@ -23,6 +25,7 @@ class WorkerSetup:
         secret: the root key.
         data_dir: folder of local state.
         member: stable name of this worker in the consumer group; empty: it has none.
+        begins: first offsets of the inputs, by the pipeline that was declared then.
     """
 
     config: Config
@@ -32,10 +35,8 @@ class WorkerSetup:
     secret: bytes
     data_dir: Path
     member: str
+    begins: Mapping[str, list[int]]
 
-
-def begin_of(ledger: Ledger, source: Input) -> list[int]:
-    """Where each partition of an input began when its first pipeline was declared."""
-    numbers = [ledger.pipelines[p.name] for p in source.pipelines if p.name in ledger.pipelines]
-    first = min(numbers, key=lambda body: body["number"], default={})
-    return first.get("begins") or [0] * source.partitions
+    def begin_of(self, source: Input, partition: int) -> int:
+        """Where a partition of an input began when its first pipeline was declared."""
+        return begin_of(self.begins, self.ledger, source)[partition]

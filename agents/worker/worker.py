@@ -31,7 +31,7 @@ from .local_state import Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics, code_version
 from .redaction import told, traced
-from .setup import WorkerSetup, begin_of
+from .setup import WorkerSetup
 from .shard import Shard, ShardSpec
 from .upkeep import Upkeep
 
@@ -166,7 +166,7 @@ class Worker:
             tp,
             self._topology.transactional_id(stage, tp.partition),
             stage.changelog,
-            begin=begin_of(self.setup.ledger, stage.source)[tp.partition] if raw else 0,
+            begin=self.setup.begin_of(stage.source, tp.partition) if raw else 0,
             # Rows of units change often, so a few steps' worth of them goes to disk together;
             # what aggregate writes is read again at the next trigger at the earliest.
             hold=0 if stage.stage == AGGREGATE else HELD,

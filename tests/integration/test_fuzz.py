@@ -207,7 +207,8 @@ def test_a_worker_survives_what_a_broker_accepts(
     new = NewTopic(name, 3, 1, config={"message.timestamp.after.max.ms": str((1 << 63) - 1)})
     for future in cluster._admin.create_topics([new]).values():
         future.result()
-    admin.begin(cluster, compile_config(config, {name: 3}), 1, int(time.time() * 1e6))
+    key = secrets.token_bytes(32)
+    admin.begin(cluster, compile_config(config, {name: 3}), 1, int(time.time() * 1e6), key)
     records = hostile(random.Random(5), 294)
     rng = random.Random(6)
     for place, codec in enumerate(("none", "lz4", "zstd")):
@@ -223,7 +224,7 @@ def test_a_worker_survives_what_a_broker_accepts(
             )  # fmt: skip
             producer.flush()
     fates = Counter(fate for fate, _ in records)
-    environment = os.environ | {"HUSH_NOISE_KEY": secrets.token_hex(32)}
+    environment = os.environ | {"HUSH_NOISE_KEY": key.hex()}
     command = [sys.executable, "-m", "hushstream", "worker", "--bootstrap", broker.bootstrap]
     output = (tmp_path / "log").open("w+")
     worker = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=output, stderr=output)

@@ -23,7 +23,7 @@ from hushstream.agents.cli.group import hush
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
-from hushstream.agents.worker.startup import prepare
+from hushstream.agents.worker.admission import prepare
 from hushstream.agents.worker.worker import Worker
 from hushstream.deploy.broker import Broker
 from hushstream.topics.records import TriggerRequest, encode

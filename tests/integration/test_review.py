@@ -9,9 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import hushstream.agents.stages.aggregate.computation as computation
+import msgspec
 import numpy as np
 import pytest
 from hushstream.agents.clock import genesis as admin
+from hushstream.agents.clock import pinned
+from hushstream.agents.clock.begins import Begins
 from hushstream.agents.clock.ledger import Ledger, Record
 from hushstream.agents.deployment import topic_specs as specs
 from hushstream.agents.stages.bound.codec import UnitCodec
@@ -21,7 +24,7 @@ from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.topics import frames
 from hushstream.topics.names import Names
 
-from ..support import NAMES, deployment, engine, event, start, trigger
+from ..support import NAMES, SECRET, deployment, engine, event, start, trigger
 
 SETTING = Setting(epsilon=8, delta=1e-4, horizon=4)  # type: ignore[arg-type]
 
@@ -105,24 +108,33 @@ class Single:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"partitioner": "murmur2"}, {"units": 3}, {"cells": 3}],
-    ids=["partitioner", "units_partitions", "cells_partitions"],
+    [
+        {"partitioner": "crc32"},
+        {"partitioner": "none"},
+        {"units": 3, "partitioner": "none"},
+        {"cells": 3},
+        {"partitions": 3},
+    ],
+    ids=["partitioner", "no partitioner", "units_partitions", "cells_partitions", "raw"],
 )
 def test_another_way_to_spread_units_and_keys_is_refused(changed):
     """Units would begin a second bound elsewhere, within the same epoch and charge."""
-    before = {"partitions": 2, "units": 2, "cells": 2}
-    old, new = deployment(**before), deployment(**(before | changed))
+    before = {"partitions": 2, "units": 2, "cells": 2, "partitioner": "murmur2"}
+    if "units" in changed:
+        before["partitioner"] = "none"
+    old, new = deployment(**before), deployment(**(before | changed))  # type: ignore[arg-type]
     assert [p.config_hash for p in old.pipelines] == [p.config_hash for p in new.pipelines]
     (p,) = old.pipelines
-    pinned = specs.layout(old.inputs[0], p, NAMES)
-    cluster = Pinned({**pinned, NAMES.units("p"): 2})
+    own = specs.layout(old.inputs[0], p, NAMES)
+    cluster = Pinned({**own, NAMES.units("p"): 2})
     ledger = Ledger()
-    body = {"config_hash": p.config_hash, "config": p.config, "partitions": pinned}
+    body = {"config_hash": p.config_hash, "config": p.config, "partitions": own}
+    body["placement"] = pinned.placement(old.inputs[0], p)
     ledger.genesis = {"genesis": NAMES.genesis}
     ledger.pipelines = {"p": body | {"topic_ids": {}}}
-    assert admin.verify(cluster, old, ledger) == NAMES  # type: ignore[arg-type]
+    assert pinned.verify(cluster, old, ledger) == NAMES  # type: ignore[arg-type]
     with pytest.raises(EngineError, match="cannot change"):
-        admin.verify(cluster, new, ledger)  # type: ignore[arg-type]
+        pinned.verify(cluster, new, ledger)  # type: ignore[arg-type]
 
 
 class Pinned:
@@ -141,9 +153,13 @@ class Pinned:
 class Racing(Pinned):
     """A cluster where the clock's owner charges something just before it is fenced."""
 
-    def __init__(self, ledger: list[bytes], topics: dict[str, int]) -> None:
+    def __init__(self, logs: dict[str, list[bytes]], topics: dict[str, int]) -> None:
         super().__init__(topics)
-        self.ledger = ledger
+        self.logs = logs
+
+    @property
+    def ledger(self) -> list[bytes]:
+        return self.logs[NAMES.ledger]
 
     def create(self, specs: Any, replication: int) -> list[str]:
         return []
@@ -152,7 +168,7 @@ class Racing(Pinned):
         return [0] * partitions
 
     def read(self, topic: str) -> list[Any]:
-        return [SimpleNamespace(value=lambda v=v: v) for v in self.ledger]
+        return [SimpleNamespace(value=lambda v=v: v) for v in self.logs.get(topic, [])]
 
     def producer(self, **options: Any) -> Racing:
         return self
@@ -168,17 +184,24 @@ class Racing(Pinned):
         pass
 
     def produce(self, topic: str, value: bytes, **place: Any) -> None:
-        self.ledger.append(value)
+        self.logs.setdefault(topic, []).append(value)
 
 
 def test_declaring_a_pipeline_beside_a_running_clock_keeps_the_chain():
     made = deployment(pipelines=("p", "q"))
-    first = Record(0, "0" * 64, "genesis", 1, {"genesis": NAMES.genesis})
+    p, names = made.pipelines[0], Names("test", NAMES.genesis)
+    body = {"genesis": NAMES.genesis, "format": admin.FORMAT}
+    first = Record(0, "0" * 64, "genesis", 1, body)
     ledger = Ledger.read([first.encode()])
-    declared = ledger.next("pipeline", 1, {"pipeline": "p", "partitions": {}})
-    names = Names("test", NAMES.genesis)
-    cluster = Racing([first.encode(), declared.encode()], {"events": 1})
-    admin.begin(cluster, made, 1, 3)  # type: ignore[arg-type]
+    own = admin._pipeline(Pinned({}), made.inputs[0], p, names)  # type: ignore[arg-type]
+    declared = ledger.next("pipeline", 1, own | {"number": 0})
+    every = [*specs.public_topics(made), *specs.internal_topics(made, names)]
+    topics = {s.name: s.partitions for s in every} | {"events": 1}
+    cluster = Racing({names.ledger: [first.encode(), declared.encode()]}, topics)
+    admin.begin(cluster, made, 1, 3, SECRET)  # type: ignore[arg-type]
     read = Ledger.read(cluster.ledger)
     assert [r.kind for r in read.records] == ["genesis", "pipeline", "charge", "pipeline"]
-    assert json.loads(cluster.ledger[-1])["body"]["pipeline"] == "q" and names == NAMES
+    assert json.loads(cluster.ledger[-1])["body"]["pipeline"] == "q"
+    (began,) = cluster.logs[names.begins]
+    sealed = msgspec.json.decode(began, type=Begins).seal(SECRET)
+    assert read.pipelines["q"]["begins"] == sealed and b"offsets" not in cluster.ledger[-1]

@@ -6,6 +6,7 @@ Covers: agents/deployment/topic_specs.py, agents/worker/setup.py
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,14 +25,14 @@ from confluent_kafka.admin import (
 )
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
-from hushstream.agents.clock.ledger import charge_body
+from hushstream.agents.clock.begins import opened
+from hushstream.agents.clock.ledger import Ledger, charge_body
 from hushstream.agents.kafka.cluster import Cluster
-from hushstream.agents.worker.setup import begin_of
-from hushstream.agents.worker.startup import prepare
+from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError, LedgerError
 from hushstream.topics.config.secret import noise_key
-from hushstream.topics.names import ledger_topic
+from hushstream.topics.names import Names, ledger_topic
 
 from ...integration.local import Local
 
@@ -96,12 +97,27 @@ class Deployed(Local):
             prepare(self.config())
         return str(caught.value)
 
+    @property
+    def names_begun(self) -> Names:
+        """Names of the genesis that there was, whatever became of its ledger."""
+        (base,) = {t[: -len(".begins")] for t in self.cluster.topics()
+                   if t.startswith(f"{self.name}.") and t.endswith(".begins")}  # fmt: skip
+        return Names(self.name, base[len(self.name) + 1 :])
+
+    def write(self, topic: str, *values: bytes) -> None:
+        """Produce bytes, as anybody with the right may."""
+        producer = self.producer()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        assert producer.flush(20) == 0
+
     def charge(self, fingerprint: str) -> None:
         ledger = admin.read_ledger(self.cluster, self.name)
         body = charge_body(self.deployment.pipelines[0], 0, "1.0", fingerprint)
         identity = self.names.transactional_id("clock", "clock", 0)
         record = ledger.next("charge", 1, body)
-        admin._append(self.cluster, identity, ledger_topic(self.name), lambda: [record])
+        line = admin.ledger_line(ledger_topic(self.name), record)
+        admin._append(self.cluster, identity, lambda: [line])
 
 
 @pytest.fixture
@@ -117,14 +133,14 @@ def test_a_deployment_that_has_begun_can_start_and_beginning_again_changes_nothi
     ledger = admin.read_ledger(made.cluster, made.name)
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
     topics = made.cluster.topics()
-    again = admin.begin(made.cluster, made.deployment, 1, 1)
+    again = admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
     assert again == [] and made.cluster.topics() == topics
     assert admin.read_ledger(made.cluster, made.name).head == ledger.head
 
 
 def test_a_pipeline_can_be_added_and_must_be_declared_first(made):
     made.toml.write_text(made.toml.read_text() + SECOND.format(name=made.name))
-    assert "not declared: run `hush topics`" in made.refused()
+    assert f"{made.name}-q are not declared: run `hush topics`" in made.refused()
     made.begin()
     plan = prepare(made.config())
     assert [p.number for p in plan.deployment.pipelines] == [0, 1]
@@ -194,6 +210,39 @@ def test_settings_that_change_no_release_may_change(made):
     prepare(made.config())
 
 
+@pytest.mark.parametrize(
+    "settings,named",
+    [
+        ({"input.events.partitioner": "murmur2"}, "partitioner"),
+        ({"engine.units_partitions": 3}, "units_partitions"),
+        ({"engine.cells_partitions": 3}, "cells_partitions"),
+        ({"engine.release_partitions": 2}, "release_partitions"),
+    ],
+)
+def test_what_decides_where_state_lies_is_refused_before_anything_is_made(made, settings, named):
+    before = made.cluster.topics()
+    text = made.toml.read_text()
+    for setting, value in settings.items():
+        table, name = setting.rsplit(".", 1)
+        where = "[engine]" if table == "engine" else f'topic = "{made.name}-raw"'
+        lines = [line for line in text.splitlines() if not line.startswith(f"{name} ")]
+        text = "\n".join(lines).replace(where, f"{where}\n{name} = {json.dumps(value)}")
+    made.toml.write_text(text)
+    said = made.refused()
+    assert named in said and "cannot change" in said
+    with pytest.raises(EngineError, match="cannot change"):
+        made.begin()
+    assert made.cluster.topics() == before
+
+
+def test_another_noise_key_is_refused_from_the_beginning(made):
+    """Another key routes units elsewhere, whether or not an epoch was charged."""
+    (made.folder / "hush.key").write_text(bytes(range(32)).hex())
+    assert "use that key" in made.refused(LedgerError)
+    with pytest.raises(LedgerError, match="use that key"):
+        made.begin()
+
+
 def test_another_noise_key_is_refused_once_something_was_charged(made):
     made.charge("0123456789abcdef")
     said = made.refused(LedgerError)
@@ -202,24 +251,66 @@ def test_another_noise_key_is_refused_once_something_was_charged(made):
     assert key[:16] not in said
 
 
-def test_state_without_a_ledger_is_refused(made):
+def unbegun(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
+    """A configuration and its raw topic, of which nothing else is there."""
+    run = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    raw = f"{run.name}-raw"
+    run.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(20)
+    run.settle(lambda topics: raw in topics)
+    return run
+
+
+def test_state_without_a_ledger_is_refused_and_nothing_advises_to_delete(broker, unique, tmp_path):
+    run = unbegun(broker, unique, tmp_path)
+    state = run.folder / "state" / "worker"
+    state.mkdir(parents=True)
+    (state / "table").write_text("")
+    said = run.refused(LedgerError)
+    assert "state in" in said and "restore the ledger topic from its backup" in said
+    assert "delete" not in said
+
+
+def test_no_ledger_and_no_state_says_how_to_begin(broker, unique, tmp_path):
+    run = unbegun(broker, unique, tmp_path)
+    assert "run `hush topics` to begin" in run.refused(LedgerError)
+
+
+def test_a_ledger_that_is_gone_is_missed_although_there_is_no_state(made):
+    """Beginning again would charge what was charged, in a ledger that does not know of it."""
+    made.delete(ledger_topic(made.name))
+    said = made.refused(LedgerError)
+    assert made.names_begun.begins in said and "restore the ledger from its backup" in said
+    with pytest.raises(LedgerError, match="had begun"):
+        admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+
+
+def test_what_is_wrong_with_a_ledger_is_said_although_there_is_state(made):
+    """A broken chain is another thing than a ledger that is gone."""
     state = made.folder / "state" / "worker"
     state.mkdir(parents=True)
     (state / "table").write_text("")
-    made.delete(ledger_topic(made.name))
+    made.write(ledger_topic(made.name), b'{"seq": 7}')
     said = made.refused(LedgerError)
-    assert "state in" in said and "restore the ledger topic from its backup" in said
+    assert "record 2 is not a ledger record" in said and "delete" not in said
 
 
-def test_no_ledger_and_no_state_says_how_to_begin(made):
-    made.delete(ledger_topic(made.name))
-    assert "run `hush topics` to begin" in made.refused(LedgerError)
+def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
+    run = unbegun(broker, unique, tmp_path)
+    run.client.create_topics([NewTopic(ledger_topic(run.name), 1, 1)])[
+        ledger_topic(run.name)
+    ].result(20)
+    body = {"genesis": "0123456789", "deployment": run.name, "topic_ids": {}, "partitions": {}}
+    run.write(ledger_topic(run.name), Ledger().next("genesis", 1, body).encode())
+    said = run.refused(LedgerError)
+    assert "has format 1, this version of Hushstream reads 2" in said
+    with pytest.raises(LedgerError, match="format 1"):
+        admin.begin(run.cluster, run.deployment, 1, 1, run.secret)
 
 
 def test_an_input_that_does_not_exist_is_refused(made):
     made.edit(f'topic = "{made.name}-raw"', 'topic = "nowhere"')
     with pytest.raises(EngineError, match="input topic 'nowhere' does not exist"):
-        admin.begin(made.cluster, made.deployment, 1, 1)
+        admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
 
 
 def test_the_first_offsets_of_an_input_are_pinned(
@@ -237,7 +328,15 @@ def test_the_first_offsets_of_an_input_are_pinned(
         future.result(20)
     made.begin()
     plan = prepare(made.config())
-    assert begin_of(plan.ledger, plan.deployment.inputs[0]) == [0, 4]
+    assert [plan.begin_of(plan.deployment.inputs[0], n) for n in (0, 1)] == [0, 4]
+    # They count what was there before: the ledger, which may be public, holds a keyed hash.
+    (body,) = plan.ledger.pipelines.values()
+    assert re.fullmatch("[0-9a-f]{64}", body["begins"])
+    (value,) = (m.value() for m in made.cluster.read(plan.names.begins))
+    with pytest.raises(LedgerError, match="as the ledger sealed it"):
+        opened([value.replace(b"4", b"3")], plan.names, plan.ledger, plan.secret)
+    with pytest.raises(LedgerError, match="as the ledger sealed it"):
+        opened([value], plan.names, plan.ledger, bytes(32))
 
 
 def test_a_clock_made_anew_is_refused(made):
@@ -293,14 +392,14 @@ def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, t
     run.settle(lambda topics: f"{run.name}-raw" in topics)
     deployment = run.deployment
     slow = Overtaking(run.config().kafka)
-    slow.other = lambda: admin.begin(run.cluster, deployment, 1, 1)
+    slow.other = lambda: admin.begin(run.cluster, deployment, 1, 1, run.secret)
     with pytest.raises(admin.Overtaken, match="run it again"):
-        admin.begin(slow, deployment, 1, 2)
+        admin.begin(slow, deployment, 1, 2, run.secret)
     ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
     internal = {t for t in run.cluster.topics() if t.startswith(f"{run.name}.")}
     assert internal - {run.names.ledger} == {t for t in internal if t.startswith(run.names.base)}
-    assert admin.begin(slow, deployment, 1, 3) == []
+    assert admin.begin(slow, deployment, 1, 3, run.secret) == []
     prepare(run.config())
 
 
@@ -312,7 +411,7 @@ def test_any_number_may_begin_at_once(broker, unique, tmp_path):
 
     def attempt(number: int) -> str:
         try:
-            admin.begin(run.cluster, deployment, 1, number)
+            admin.begin(run.cluster, deployment, 1, number, run.secret)
         except admin.Overtaken:
             return "lost"
         return "won"
@@ -322,5 +421,5 @@ def test_any_number_may_begin_at_once(broker, unique, tmp_path):
     assert "won" in ends
     ledger = admin.read_ledger(run.cluster, run.name)
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
-    admin.begin(run.cluster, deployment, 1, 9)
+    admin.begin(run.cluster, deployment, 1, 9, run.secret)
     prepare(run.config())

@@ -10,12 +10,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.clock.paid import check_clock
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from hushstream.agents.offline.compare_units import compare_units
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.offline.replay import select
-from hushstream.agents.offline.replay_clock import check_clock
 from hushstream.agents.stages.step import LogFrame
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.events.decode import RawRecord

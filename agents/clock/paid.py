@@ -1,4 +1,4 @@
-"""The clock log as a replay checks it: cuts never go back, and every trigger was paid for."""
+"""The clock log held against the ledger: every trigger was paid for, and no cut goes back."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ from collections.abc import Iterable
 
 from ...errors import EngineError, LedgerError
 from ...topics.records import Beat, ClockRecord, Trigger
-from ..clock.ledger import Ledger
-from ..clock.log import Entry
-from .replay_logs import Span
+from .ledger import Ledger
+from .log import Entry
+
+STALE = (
+    "the clock log knows more than the ledger does, so the ledger was replaced by an older or "
+    "another copy; restore the newest one. If it is lost for good, begin a new deployment (another "
+    "deployment.name), and count what both have spent"
+)
 
 
 class Clocked:
-    """What a pass over the clock log keeps of it: triggers, and how far it reaches."""
+    """What a pass over the clock log keeps of it: triggers, and how far it reaches.
+
+    Attributes:
+        triggers: all of them, in order.
+        reached: the last cut or beat of each raw topic.
+    """
 
     def __init__(self) -> None:
         self.triggers: list[Trigger] = []
-        self._reached: dict[str, list[int]] = {}
+        self.reached: dict[str, list[int]] = {}
 
     def take(self, record: ClockRecord) -> None:
         """Take the next record.
@@ -27,12 +37,12 @@ class Clocked:
         if isinstance(record, Trigger):
             self.triggers.append(record)
         if isinstance(record, Beat | Trigger):
-            _check_forward(record, self._reached)
+            _check_forward(record, self.reached)
 
-    def end(self, span: Span) -> int:
+    def end(self, topic: str, partition: int) -> int:
         """The last cut or beat of a raw partition: nothing above it may be used."""
-        ends = self._reached.get(span.topic)
-        return 0 if ends is None else ends[span.partition]
+        ends = self.reached.get(topic)
+        return 0 if ends is None else ends[partition]
 
     def check_paid(self, ledger: Ledger) -> None:
         """Every trigger was paid for by the charge it names.
@@ -63,9 +73,9 @@ def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
     charge = ledger.charges.get((trigger.pipeline, trigger.epoch))
     place = f"trigger {trigger.ordinal} of pipeline {trigger.pipeline!r}"
     if charge is None:
-        raise LedgerError(f"{place} was never charged")
+        raise LedgerError(f"{place} was never charged by this ledger: {STALE}")
     if (charge.seq, charge.hash()) != (trigger.charge_seq, trigger.charge):
-        raise LedgerError(f"{place} names another charge than ledger record {charge.seq}")
+        raise LedgerError(f"{place} names another charge than ledger record {charge.seq}: {STALE}")
     if charge.body["config_hash"] != trigger.config_hash:
         raise LedgerError(f"{place} ran under another configuration than was charged")
     if trigger.epochs not in (0, epochs):  # 0: written before triggers said so

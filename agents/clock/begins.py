@@ -1,0 +1,82 @@
+"""Where each raw topic began for a pipeline: exact counts, so they stay inside the trust boundary.
+
+The offsets at which a pipeline began count what was in its raw topics before, which an earlier
+pipeline may protect. They are written to an internal topic, in the transaction of the pipeline's
+declaration; the ledger, which may be public, holds a keyed hash of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ...errors import LedgerError
+from ...mechanisms.noise import derive
+from ...topics.names import Names
+from ...topics.records import encode
+from ..deployment.model import Input
+from ..kafka.cluster import Cluster
+from .ledger import Ledger
+
+
+class Begins(msgspec.Struct, frozen=True):
+    """First offset that each partition of an input still had when a pipeline was declared."""
+
+    genesis: str
+    pipeline: str
+    topic: str
+    offsets: list[int]
+
+    def encode(self) -> bytes:
+        """Canonical bytes."""
+        return encode(self)
+
+    def seal(self, secret: bytes) -> str:
+        """What the ledger holds of it: HMAC-SHA256 under a key derived from the noise key.
+
+        Without the key nobody can try likely offsets.
+        """
+        return hmac.new(derive(secret, "begins"), self.encode(), hashlib.sha256).hexdigest()
+
+
+def read_begins(
+    cluster: Cluster, names: Names, ledger: Ledger, secret: bytes
+) -> dict[str, list[int]]:
+    """Offsets of every declared pipeline, checked against the ledger.
+
+    Raises:
+        LedgerError: those of a pipeline are missing, or are not what the ledger pinned.
+    """
+    return opened((m.value() for m in cluster.read(names.begins)), names, ledger, secret)
+
+
+def opened(
+    values: Iterable[bytes], names: Names, ledger: Ledger, secret: bytes
+) -> dict[str, list[int]]:
+    """Offsets by pipeline from the records of the internal topic; see `read_begins`."""
+    sealed: dict[str, list[int]] = {}
+    pinned = {body.get("begins"): name for name, body in ledger.pipelines.items()}
+    for value in values:
+        try:
+            record = msgspec.json.decode(value, type=Begins)
+        except msgspec.MsgspecError:
+            continue  # it seals nothing
+        if pinned.get(record.seal(secret)) == record.pipeline:
+            sealed[record.pipeline] = record.offsets
+    if missing := sorted(set(ledger.pipelines) - set(sealed)):
+        raise LedgerError(
+            f"topic {names.begins} does not hold where the input of pipeline {missing[0]!r} began "
+            "as the ledger sealed it: one of the two was changed or restored alone; restore both "
+            "from the same moment, or begin a new deployment (another deployment.name)"
+        )
+    return sealed
+
+
+def begin_of(begins: Mapping[str, list[int]], ledger: Ledger, source: Input) -> list[int]:
+    """Where each partition of an input began when its first pipeline was declared."""
+    declared = [p.name for p in source.pipelines if p.name in ledger.pipelines]
+    first = min(declared, key=lambda name: ledger.pipelines[name]["number"], default="")
+    return begins.get(first) or [0] * source.partitions

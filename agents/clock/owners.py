@@ -1,0 +1,94 @@
+"""Which deployment writes a topic whose name does not contain a genesis id.
+
+Releases, dead letters and late records go to topics with names of the pipeline's, so two
+deployments on one cluster may name the same one. The topic `hush.owners.v1`, shared by all
+deployments of a cluster, says whose it is: the first claim of a topic (by Kafka's own id of it)
+counts, whatever is claimed later. A topic that is deleted and created again is free again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from ...errors import EngineError
+from ...topics.names import OWNERS
+from ...topics.records import encode
+from ..deployment.model import Deployment
+from ..kafka.cluster import Cluster
+
+log = logging.getLogger("hushstream.kafka")
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A deployment writes a topic, and nobody else does. All of it is public."""
+
+    topic: str
+    topic_id: str
+    deployment: str
+
+
+def written(deployment: Deployment) -> list[str]:
+    """Topics that a deployment writes and that others could name too."""
+    found = {t for p in deployment.pipelines for t in (p.release_topic, p.dlq_topic, p.late_topic)}
+    return sorted(topic for topic in found if topic)
+
+
+def claim(cluster: Cluster, deployment: Deployment) -> None:
+    """Claim what nobody has claimed; safe to repeat. The topics and `hush.owners.v1` exist.
+
+    Raises:
+        EngineError: one of the topics is another deployment's.
+    """
+    ids = cluster.ids(written(deployment))
+    owners = _owners(cluster)
+    wanted = [Claim(t, i, deployment.name) for t, i in ids.items() if (t, i) not in owners]
+    if wanted:
+        producer = cluster.producer(acks="all")
+        for one in wanted:
+            producer.produce(OWNERS, encode(one), key=one.topic.encode(), partition=0)
+        if producer.flush(30):
+            raise EngineError(f"{OWNERS} could not be written: nothing was claimed; run it again")
+    verify_owned(cluster, deployment)
+
+
+def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
+    """Check that every topic that a deployment writes is its own.
+
+    Raises:
+        EngineError: it is another deployment's, or nobody's.
+    """
+    topics = cluster.topics()
+    for topic in (OWNERS, *written(deployment)):
+        if topic not in topics:
+            raise EngineError(f"topic {topic} does not exist: run `hush topics`")
+    owners = _owners(cluster)
+    for place in cluster.ids(written(deployment)).items():
+        owner = owners.get(place)
+        if owner is None:
+            raise EngineError(
+                f"topic {place[0]} was made or made anew without `hush topics`: run it, so that "
+                "this deployment owns the topic"
+            )
+        if owner != deployment.name:
+            raise EngineError(
+                f"topic {place[0]} is written by deployment {owner!r}, and two that write it would "
+                "mix their releases: give the pipeline another name or another release.topic"
+            )
+
+
+def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
+    """(topic, its id) -> the deployment that claimed it first."""
+    owners: dict[tuple[str, str], str] = {}
+    strange = 0
+    for message in cluster.read(OWNERS):
+        try:
+            one = msgspec.json.decode(message.value() or b"", type=Claim)
+        except msgspec.MsgspecError:
+            strange += 1
+            continue
+        owners.setdefault((one.topic, one.topic_id), one.deployment)
+    if strange:
+        log.warning("%s holds %d records that claim nothing; they are ignored", OWNERS, strange)
+    return owners

@@ -1,0 +1,171 @@
+"""What a deployment pins in its ledger, and what must still hold whenever it starts.
+
+A unit's contribution bound is kept where the unit's state lies. So whatever decides where that is
+must never change in place: a unit that moved would begin a second bound within the same charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import EngineError, LedgerError
+from ...mechanisms.noise import fingerprint
+from ...topics.names import Names
+from ..deployment.model import Deployment, Input, Pipeline
+from ..deployment.topic_specs import layout
+from ..kafka.cluster import Cluster
+from .ledger import Ledger
+
+ROUTING = "1"
+"""How digests of units and keys are spread over partitions: raise it with any change of that."""
+
+
+def placement(source: Input, pipeline: Pipeline) -> dict[str, Any]:
+    """Settings that decide on which shard the state of a unit or key lies; all of them public.
+
+    Partitions of topics are pinned beside it, by `layout`; unit fields by the configuration's
+    hash; the noise key, which makes the digests that are routed, by its fingerprint.
+    """
+    return {
+        "routing": ROUTING,
+        "partitioner": source.partitioner,
+        "release_partitions": pipeline.release_partitions,
+    }
+
+
+def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
+    """Check that ledger, configuration and topics belong together; fail closed.
+
+    Raises:
+        EngineError: what does not fit, and what to do.
+    """
+    undeclared = [p.name for p in deployment.pipelines if p.name not in ledger.pipelines]
+    if undeclared:
+        raise EngineError(f"pipelines {', '.join(undeclared)} are not declared: run `hush topics`")
+    return verify_declared(cluster, deployment, ledger)
+
+
+def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
+    """`verify` for the pipelines that the ledger knows already.
+
+    Raises:
+        EngineError: what does not fit, and what to do.
+    """
+    names = Names(deployment.name, ledger.genesis["genesis"])
+    known = [
+        (source, p, ledger.pipelines[p.name])
+        for source in deployment.inputs
+        for p in source.pipelines
+        if p.name in ledger.pipelines
+    ]
+    for _, p, declared in known:
+        _verify_configuration(declared, p)
+    _verify_ids(cluster, _of_clock(ledger, names), "the deployment")
+    for source, p, declared in known:
+        _verify_topics(cluster, declared, p.name)
+        _verify_placement(declared, source, p)
+        _verify_layout(layout(source, p, names), declared, p.name)
+    return names
+
+
+def verify_key(ledger: Ledger, secret: bytes) -> None:
+    """Check that the noise key is the one that the deployment began with and was charged with.
+
+    Another key would give each unit another digest, hence another place and a second bound, and
+    what is released a second noise.
+
+    Raises:
+        LedgerError: it is another.
+    """
+    mine = fingerprint(secret)
+    pinned = [(0, ledger.genesis.get("key_fingerprint", mine))]
+    pinned += [(r.seq, r.body["key_fingerprint"]) for r in ledger.charges.values()]
+    for seq, other in pinned:
+        if other != mine:
+            raise LedgerError(
+                f"this noise key (fingerprint {mine}) is not the one that ledger record {seq} "
+                f"names ({other}): use that key, or begin a new deployment (another "
+                "deployment.name)"
+            )
+
+
+def _verify_configuration(declared: Mapping[str, Any], p: Pipeline) -> None:
+    if declared["config_hash"] == p.config_hash:
+        return
+    changed = ", ".join(_differences(declared["config"], p.config)) or "the configuration"
+    raise EngineError(
+        f"pipeline {p.name!r}: {changed} differs from what the ledger declared, which "
+        "stays for as long as the pipeline has its name: restore the old configuration, "
+        "or give the pipeline a new name, and with it charges of its own"
+    )
+
+
+def _verify_placement(declared: Mapping[str, Any], source: Input, p: Pipeline) -> None:
+    """Another way of spreading units over shards would give each unit a second bound."""
+    pinned, wanted = declared.get("placement", {}), placement(source, p)
+    for setting in sorted({*pinned, *wanted}):
+        if pinned.get(setting) != wanted.get(setting):
+            raise EngineError(
+                f"pipeline {p.name!r}: {setting} is {wanted.get(setting)!r} here, the ledger "
+                f"pinned {pinned.get(setting)!r}: it decides where the state of a unit lies, so a "
+                "change would count units anew within the same charge, and it cannot change; "
+                "restore it, or give the pipeline a new name, and with it charges of its own"
+            )
+
+
+def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name: str) -> None:
+    pinned = declared["partitions"]
+    for topic in sorted({*wanted, *pinned}):
+        if wanted.get(topic, 0) != pinned.get(topic, 0):
+            raise EngineError(
+                f"pipeline {name!r}: topic {topic} would have {wanted.get(topic, 0)} partitions "
+                f"by this configuration, the ledger pinned {pinned.get(topic, 0)}: partitions of "
+                "inputs, units_partitions and cells_partitions cannot change; restore them, or "
+                "begin a new deployment (another deployment.name)"
+            )
+
+
+def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
+    existing = cluster.topics()
+    for topic, partitions in declared["partitions"].items():
+        if existing.get(topic, partitions) != partitions:
+            raise EngineError(
+                f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
+                f"ledger pinned {partitions}; partitions cannot be added to a running deployment"
+            )
+    _verify_ids(cluster, declared["topic_ids"], f"pipeline {pipeline!r}")
+
+
+def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:
+    """Pinned ids of the clock's own topics: a new clock would fire what was charged once more."""
+    pinned = ledger.genesis.get("topic_ids", {})
+    return {t: pinned[t] for t in (names.clock, names.requests, names.begins) if t in pinned}
+
+
+def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None:
+    existing = cluster.topics()
+    for topic in pinned:
+        if topic not in existing:
+            raise EngineError(
+                f"{whose}: topic {topic} is gone, and with it part of the state; "
+                "restore it, or begin a new deployment (another deployment.name)"
+            )
+    for topic, identity in cluster.ids(pinned).items():
+        if identity != pinned[topic]:
+            raise EngineError(
+                f"{whose}: topic {topic} was deleted and created again; its old records are "
+                "counted already: begin a new deployment (another deployment.name)"
+            )
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
+    """Paths of the settings that differ."""
+    found = []
+    for name in sorted({*old, *new}):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            found += _differences(a, b, f"{path}{name}.")
+        elif a != b:
+            found.append(f"{path}{name}")
+    return found

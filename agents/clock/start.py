@@ -1,0 +1,106 @@
+"""The clock log as a start reads it, once and whole: was it paid for, do its inputs still exist."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from ...errors import EngineError, LedgerError, RewoundError
+from ...topics.config.model import Kafka
+from ...topics.events.decode import RawRecord
+from ...topics.names import Names
+from ..deployment.model import Deployment
+from ..kafka.cluster import Cluster
+from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
+from .genesis import read_ledger
+from .ledger import Ledger
+from .log import entries_of
+from .paid import Clocked
+from .timeline import advance, fold
+
+LIST = 10_000  # records of one list
+ALL = 1 << 62  # no offset is as large
+CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
+
+
+def check_clock_log(
+    kafka: Kafka, cluster: Cluster, names: Names, ledger: Ledger, deployment: Deployment
+) -> Ledger:
+    """Hold the clock log against ledger and raw topics; returns the ledger as it is by then.
+
+    Raises:
+        LedgerError: a trigger was not paid for by this ledger.
+        RewoundError: raw topics end below what the clock log has covered.
+        EngineError: the clock log has a gap.
+    """
+    read = read_clock(kafka, names, {p.name: p.mechanism.horizon for p in deployment.pipelines})
+    ledger = check_paid(cluster, read, ledger, names)
+    for topic, partitions in ((i.topic, i.partitions) for i in deployment.inputs):
+        _check_ends(cluster, topic, read.reached.get(topic, [0] * partitions))
+    return ledger
+
+
+def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clocked:
+    """Triggers and reach of the whole clock log; of its beats the last of each list is decoded.
+
+    Raises:
+        EngineError: it has a gap, or goes back.
+    """
+    read, timelines = Clocked(), fold((), dict(horizons))
+    for records in _lists(kafka, names.clock):
+        for _, record in entries_of(records, ALL):
+            advance(timelines, record)
+            read.take(record)
+    return read
+
+
+def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) -> Ledger:
+    """Every trigger that was read has its charge; the ledger is read again where it lacks one.
+
+    A clock that runs meanwhile charges and fires in one transaction, so a ledger that is read
+    after the clock log has what that needs.
+
+    Raises:
+        LedgerError: a trigger was not paid for.
+    """
+    try:
+        read.check_paid(ledger)
+        return ledger
+    except LedgerError:
+        newer = read_ledger(cluster, names.deployment)
+        read.check_paid(newer)
+        return newer
+
+
+def _lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
+    """Committed records of a topic of one partition, in lists."""
+    client = consumer(kafka, committed=True)
+    try:
+        place = TopicPartition(topic, 0)
+        begin, _ = client.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
+        client.assign([TopicPartition(topic, 0, begin)])
+        ended, heard = False, time.monotonic()
+        while not ended:
+            found = client.consume(LIST, timeout=0.2)
+            errors = [m.error() for m in found if m.error()]
+            ended = any(e.code() == KafkaError._PARTITION_EOF for e in errors)
+            if found:
+                heard = time.monotonic()
+            if time.monotonic() - heard > PATIENCE_SECONDS:
+                raise EngineError(f"{topic} could not be read to its end: the broker is silent")
+            yield [raw(m) for m in found if not m.error()]
+    finally:
+        client.close()
+
+
+def _check_ends(cluster: Cluster, topic: str, reached: list[int]) -> None:
+    """A raw topic that ends below a beat or cut has lost what was counted."""
+    until = time.monotonic() + CONFIRM_SECONDS
+    while any(
+        end < cut for end, cut in zip(cluster.ends(topic, len(reached)), reached, strict=True)
+    ):
+        if time.monotonic() > until:
+            raise RewoundError(f"topic {topic} ends before what the clock log has covered of it")
+        time.sleep(0.2)

@@ -1,0 +1,160 @@
+"""Whether a worker may start: the one decision that `hush worker` and `hush check` share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+
+from ...errors import EngineError, LedgerError
+from ...mechanisms.noise import fingerprint
+from ...topics.config.load import Config
+from ...topics.config.secret import noise_key
+from ...topics.names import Names, ledger_topic
+from ..clock.begins import read_begins
+from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
+from ..clock.ledger import Ledger
+from ..clock.owners import verify_owned
+from ..clock.pinned import verify, verify_key
+from ..clock.start import check_clock_log
+from ..deployment.compile import compile_config
+from ..deployment.model import Deployment
+from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics
+from ..kafka.cluster import Cluster
+from .setup import WorkerSetup
+
+Told = Callable[[str], None]
+COMPARED = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type")
+
+
+def prepare(
+    config: Config, member: str = "", patience: float = 60.0, told: Told | None = None
+) -> WorkerSetup:
+    """Decide whether a worker may start, from the cluster as it is; see `admit`.
+
+    Args:
+        patience: seconds to wait for a cluster that does not answer.
+        told: is told what was found, once it has been found.
+
+    Raises:
+        ConfigError, LedgerError, EngineError: what does not fit, and what to do.
+    """
+    until = time.monotonic() + patience
+    while True:
+        found: list[str] = []
+        cluster = Cluster(config.kafka, patience)
+        try:
+            cluster.wait()
+            return admit(config, cluster, member, found.append)
+        except KafkaException as error:  # it answered, and then went away
+            if time.monotonic() > until:
+                raise EngineError(
+                    f"Kafka at {config.kafka.bootstrap} stopped answering: {error.args[0].str()}"
+                ) from None
+            found.clear()
+            time.sleep(1.0)
+        finally:
+            if told is not None:
+                for text in found:
+                    told(text)
+
+
+def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSetup:
+    """Hold key, configuration, topics, ledger and clock log against each other; fail closed.
+
+    Args:
+        cluster: it answers.
+        member: name of the worker, and of its folder below ``engine.data_dir``.
+        told: is told what was found in order.
+
+    Raises:
+        ConfigError, LedgerError, EngineError: the first thing that does not fit, and what to do.
+    """
+    secret = noise_key(config)
+    told(f"noise key, fingerprint {fingerprint(secret)}")
+    topics = cluster.topics()
+    told(f"cluster at {config.kafka.bootstrap}: {len(topics)} topics")
+    ledger = _ledger(cluster, config)
+    verify_key(ledger, secret)
+    numbers = {name: body["number"] for name, body in ledger.pipelines.items()}
+    known = {p.name for p in config.pipeline} <= set(numbers)
+    partitions = {i.topic: topics.get(i.topic, 0) for i in config.input}
+    _check_inputs(cluster, partitions)
+    told(f"input topics: {', '.join(f'{t} ({n} partitions)' for t, n in partitions.items())}")
+    deployment = compile_config(config, partitions, numbers if known else None)
+    names = verify(cluster, deployment, ledger)
+    verify_owned(cluster, deployment)
+    _check_settings(cluster, deployment, names)
+    told("topics: those that the ledger pinned, set and owned as they must be")
+    begins = read_begins(cluster, names, ledger, secret)
+    ledger = check_clock_log(config.kafka, cluster, names, ledger, deployment)
+    told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
+    data_dir = Path(config.engine.data_dir) / (member or "worker")
+    return WorkerSetup(config, deployment, names, ledger, secret, data_dir, member, begins)
+
+
+def _ledger(cluster: Cluster, config: Config) -> Ledger:
+    """The ledger; where there is none, what shows that there was one is said as well."""
+    try:
+        return read_ledger(cluster, config.deployment.name)
+    except NoLedgerError:
+        refuse_lost(cluster, config.deployment.name)
+        topic, data_dir = ledger_topic(config.deployment.name), Path(config.engine.data_dir)
+        if data_dir.exists() and any(data_dir.iterdir()):
+            raise LedgerError(
+                f"there is state in {data_dir}, but no ledger {topic!r}: "
+                "restore the ledger topic from its backup, or connect to the cluster that has it; "
+                "if the state is another deployment's, name another engine.data_dir"
+            ) from None
+        raise
+
+
+def _check_inputs(cluster: Cluster, partitions: dict[str, int]) -> None:
+    missing = [topic for topic, number in partitions.items() if not number]
+    if missing:
+        raise EngineError(
+            f"input topic {missing[0]!r} does not exist: create it, or let a producer do so"
+        )
+    for topic, settings in cluster.settings(partitions).items():
+        if "compact" in settings.get("cleanup.policy", "delete"):
+            raise EngineError(
+                f"input topic {topic!r} is compacted: records vanish from it, and a replay would "
+                "count others; use a topic with cleanup.policy=delete"
+            )
+
+
+def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> None:
+    """Settings that the state, or the silence about load, rests on; all that are wrong at once."""
+    released = [p.release_topic for p in deployment.pipelines]
+    kept = {names.ledger, *(spec.name for spec in internal_topics(deployment, names))}
+    specs = [*public_topics(deployment), *internal_topics(deployment, names)]
+    wanted = {s.name: _wanted(s) for s in specs if s.name in kept}
+    wanted |= {t: {"message.timestamp.type": PUBLIC["message.timestamp.type"]} for t in released}
+    found = cluster.settings(wanted)
+    wrong = [
+        f"topic {topic} has {name}={found[topic].get(name)}, and must have {value}"
+        for topic, settings in wanted.items()
+        for name, value in settings.items()
+        if found[topic].get(name) != value
+    ]
+    if wrong:
+        raise EngineError(f"{'; '.join(wrong)}: alter the topics (kafka-configs), then start again")
+
+
+def _wanted(spec: TopicSpec) -> dict[str, str]:
+    """What is compared of a topic's settings; one that is not compacted must not become so."""
+    config = {"cleanup.policy": "delete", **spec.config}
+    return {name: config[name] for name in COMPARED if name in config}
+
+
+def warnings(cluster: Cluster, topics: Iterable[str]) -> list[str]:
+    """Settings that a production cluster should have, and that no worker insists on."""
+    found = []
+    for topic, settings in cluster.settings(topics).items():
+        if int(settings.get("min.insync.replicas", "1")) < 2:
+            found.append(f"{topic}: min.insync.replicas is below 2: one disk is all there is")
+        if settings.get("unclean.leader.election.enable") == "true":
+            found.append(f"{topic}: unclean leader election may lose committed records")
+    return found

@@ -1,0 +1,170 @@
+"""One function decides whether a worker may start: `hush check` says what `hush worker` would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+import hushstream.agents.clock.start as clock_start
+import hushstream.agents.worker.startup as startup
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from hushstream.agents.cli.group import main
+from hushstream.agents.clock.owners import Claim
+from hushstream.topics.names import OWNERS, ledger_topic
+from hushstream.topics.records import Beat, Start, Trigger, encode
+
+from ..clock.test_genesis import SECOND, Deployed, made, topic_of
+
+__all__ = ["made"]  # a fixture
+
+Spoil = Callable[[Deployed], Any]
+
+
+def alter(run: Deployed, topic: str, setting: str, value: str) -> None:
+    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    run.client.incremental_alter_configs([resource])[resource].result(20)
+
+
+def release_topic(run: Deployed) -> str:
+    return run.deployment.pipelines[0].release_topic
+
+
+def fired(run: Deployed, ordinal: int, index: int) -> bytes:
+    """A trigger of an epoch that this ledger has not charged."""
+    p = run.deployment.pipelines[0]
+    offsets = {f"{run.name}-raw": [0, 0]}
+    return encode(
+        Trigger(
+            1, offsets, p.name, ordinal, 0, index, False, 1, 0, 2, "ab" * 32, p.config_hash, "1"
+        )
+    )
+
+
+def fire(run: Deployed, ordinal: int, index: int) -> None:
+    start = encode(Start(f"{run.name}-p", 0, 1))
+    run.write(run.names.clock, start, fired(run, ordinal, index))
+
+
+def take_over(run: Deployed) -> None:
+    """Another deployment has claimed the release topic, which was made anew."""
+    topic = release_topic(run)
+    run.recreate(topic, 1)
+    identity = run.cluster.ids([topic])[topic]
+    run.write(OWNERS, encode(Claim(topic, identity, "another")))
+
+
+def forget(run: Deployed) -> None:
+    place = TopicPartition(run.names.begins, 0, -1)
+    for future in run.client.delete_records([place]).values():
+        future.result(20)
+
+
+def state(run: Deployed) -> None:
+    (run.folder / "state" / "worker").mkdir(parents=True)
+    (run.folder / "state" / "worker" / "table").write_text("")
+    run.delete(ledger_topic(run.name))
+
+
+CASES: dict[str, tuple[Spoil, int, str]] = {
+    "no key": (lambda run: (run.folder / "hush.key").unlink(), 2, "hush.key"),
+    "another key": (
+        lambda run: (run.folder / "hush.key").write_text(bytes(range(32)).hex()), 3, "use that key",
+    ),
+    "another key, charged": (lambda run: run.charge("0123456789abcdef"), 3, "use that key"),
+    "compacted input": (
+        lambda run: alter(run, topic_of(run, "raw"), "cleanup.policy", "compact"),
+        4, "is compacted",
+    ),
+    "no input": (lambda run: run.delete(topic_of(run, "raw")), 4, "does not exist"),
+    "compacted log": (
+        lambda run: alter(run, topic_of(run, "cells"), "cleanup.policy", "compact"),
+        4, "must have delete",
+    ),
+    "state that expires": (
+        lambda run: alter(run, topic_of(run, "changelog"), "cleanup.policy", "compact,delete"),
+        4, "must have compact",
+    ),
+    "ledger that expires": (
+        lambda run: alter(run, ledger_topic(run.name), "retention.ms", "1000"), 4, "must have -1",
+    ),
+    "clock of its own time": (
+        lambda run: alter(run, run.names.clock, "message.timestamp.type", "CreateTime"),
+        4, "must have LogAppendTime",
+    ),
+    "releases of the broker's time": (
+        lambda run: alter(run, release_topic(run), "message.timestamp.type", "LogAppendTime"),
+        4, "must have CreateTime",
+    ),
+    "recreated": (lambda run: run.recreate(topic_of(run, "cells"), 2), 4, "created again"),
+    "partitions": (lambda run: run.grow(topic_of(run, "units"), 3), 4, "3 partitions"),
+    "partitioner": (
+        lambda run: run.edit('unit = "user"', 'unit = "user"\npartitioner = "crc32"'),
+        4, "partitioner is 'crc32' here",
+    ),
+    "configuration": (lambda run: run.edit("epsilon = 1.0", "epsilon = 2.0"), 4, "epsilon differs"),
+    "undeclared": (
+        lambda run: run.toml.write_text(run.toml.read_text() + SECOND.format(name=run.name)),
+        4, "not declared",
+    ),
+    "nonsense": (lambda run: run.edit("epsilon = 1.0", "epsilon = -1.0"), 2, "epsilon"),
+    "unowned": (lambda run: run.recreate(release_topic(run), 1), 4, "run it, so that"),
+    "another's": (take_over, 4, "written by deployment 'another'"),
+    "broken ledger": (
+        lambda run: run.write(ledger_topic(run.name), b"{}"), 3, "is not a ledger record",
+    ),
+    "lost ledger": (lambda run: run.delete(ledger_topic(run.name)), 3, "had begun"),
+    "lost ledger beside state": (state, 3, "had begun"),
+    "lost beginnings": (forget, 3, "as the ledger sealed it"),
+    "unpaid trigger": (lambda run: fire(run, 1, 1), 3, "never charged by this ledger"),
+    "gap in the clock": (lambda run: fire(run, 2, 2), 4, "has a gap"),
+    "rewound input": (
+        lambda run: run.write(run.names.clock, encode(Beat(1, {f"{run.name}-raw": [0, 7]}))),
+        4, "ends before what the clock log has covered",
+    ),
+}  # fmt: skip
+
+
+def typed(*words: str) -> tuple[int, str]:
+    """Exit code and whole output of one command line."""
+    out = CliRunner().invoke(click.Command("x", callback=lambda: main(list(words))), [])
+    if out.exception is not None and not isinstance(out.exception, SystemExit):
+        raise out.exception
+    return out.exit_code, out.output
+
+
+def refusal(output: str) -> str:
+    """The last thing that a command says is why it refuses."""
+    return re.split("hush: |FAIL ", output)[-1].strip()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_check_and_worker_refuse_alike(case, made, monkeypatch):
+    def started(plan: object) -> None:
+        raise AssertionError("the worker has started")
+
+    monkeypatch.setattr(startup, "Worker", started)
+    monkeypatch.setattr(clock_start, "CONFIRM_SECONDS", 0.3)
+    spoil, code, said = CASES[case]
+    common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
+    common += ("--set", f"engine.data_dir={made.folder / 'state'}")
+    assert typed("check", *common)[0] == 0
+    spoil(made)
+    ended, output = typed("worker", *common)
+    message = refusal(output)
+    assert (ended, said in message) == (code, True), output
+    checked, output = typed("check", *common)
+    assert (checked, refusal(output)) == (code, message)
+
+
+def test_check_names_everything_it_has_found_before(made):
+    common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
+    code, output = typed("check", *common)
+    assert code == 0 and "FAIL" not in output
+    for word in ("noise key", "cluster at", "input topics", "ledger: 0 charges", "warn "):
+        assert word in output
