@@ -25,6 +25,7 @@ from .keys import Keys, concat
 
 if TYPE_CHECKING:
     from ..client.survey import Survey
+    from .advice import Advisor
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -294,6 +295,7 @@ class Entry(NamedTuple):
         framed: the parameters with what the pipeline says put in (`as_given`: nothing); raises
             `ParameterError`.
         objections: settings that were given and would not be used (`no_objection`).
+        advisor: what `hush plan` asks for better settings; None where there is nothing to ask.
     """
 
     name: str
@@ -304,6 +306,7 @@ class Entry(NamedTuple):
     build: Callable[[Any, Setting], Any]
     framed: Callable[[Any, Frame], Any]
     objections: Callable[[Any, Frame], Iterable[Objection]]
+    advisor: Advisor | None
 
 
 def as_given(parameters: Any, frame: Frame) -> Any:

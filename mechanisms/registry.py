@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import ContractError, ParameterError
 from . import histogram, pak, phdstream, privhp, topl, tops
+from .advice import Advisor
 from .contract import MEMBERS, Entry, Mechanism, Setting
 
 GROUP = "hushstream.mechanisms"
@@ -75,6 +76,8 @@ def check(entry: Any) -> None:
     for role in ("build", "framed", "objections"):
         if not callable(getattr(entry, role)):
             raise ContractError(f"mechanism {entry.name!r}: {role} must be a function")
+    if entry.advisor is not None and not isinstance(entry.advisor, Advisor):
+        raise ContractError(f"mechanism {entry.name!r}: advisor lacks members of Advisor")
     if not entry.mechanisms:
         raise ContractError(f"mechanism {entry.name!r}: mechanisms must name a class")
     for kind in entry.mechanisms:

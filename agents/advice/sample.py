@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ...errors import ConfigError
 from ...mechanisms.contract import I64
-from ...mechanisms.histogram.play import Workload
+from ...mechanisms.stated_shape import Shape
+from ...mechanisms.workload import Sample, Workload
 from ...topics.config.values import format_duration
 from ...topics.events.decode import Decoded, Decoder, RawRecord, View
 from ...topics.schedule import Schedule
@@ -23,21 +24,6 @@ from ..offline.simulate import read_file
 
 WINDOWS = 8  # a longer sample is cut: every candidate is played over all of it
 _WHOLE = 0.8
-
-
-class Sample(NamedTuple):
-    """What is played, and what to know about it."""
-
-    epochs: tuple[tuple[Workload, ...], ...]
-    units: int
-    keys: int
-    records: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def windows(self) -> int:
-        """Windows that are played."""
-        return sum(map(len, self.epochs))
 
 
 class _Window(NamedTuple):
@@ -72,6 +58,26 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     used = np.concatenate([one.rows for one in windows])
     units = len({decoded.unit[i] for i in view.rows[used].tolist()})
     return Sample(epochs, units, len(np.unique(view.key[used])), len(used), tuple(notes))
+
+
+def shape_sample(p: Pipeline, shape: Shape) -> Sample:
+    """A stated shape as the sample; the same records come again in each window of an epoch.
+
+    Raises:
+        ConfigError: the pipeline needs more than a shape says.
+    """
+    if p.fields.columns:
+        raise ConfigError(
+            f"pipeline {p.name!r} sums values, of which a shape says nothing; give a --sample"
+        )
+    if p.public_keys is not None and shape.keys != len(p.public_keys):
+        raise ConfigError(
+            f"pipeline {p.name!r} has {len(p.public_keys)} public keys, the shape {shape.keys}"
+        )
+    work = shape.workload()
+    windows = range(min(p.windows.per_epoch, WINDOWS))
+    epoch = tuple(work._replace(window=i) for i in windows)
+    return Sample((epoch,), shape.users, len(set(work.key.tolist())), shape.records * len(epoch))
 
 
 def _useless(pipeline: Pipeline, decoded: Decoded, view: View) -> str:

@@ -12,24 +12,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...errors import ParameterError
-from ...mechanisms.histogram.advise import Goal, plays
-from ...mechanisms.histogram.stated_shape import Shape
+from ...mechanisms.advice import Advisor, Goal, Option, Question
+from ...mechanisms.registry import entries, find
+from ...mechanisms.stated_shape import Shape
+from ...mechanisms.workload import Sample
 from ...topics.config.load import Config
-from ..advice.advise import (
-    Subject,
-    histogram_advice,
-    pak_advice,
-    repeats_of,
-    shape_sample,
-    subject,
-    tops_advice,
-)
-from ..advice.sample import Sample, sample_of
-from ..deployment.model import Deployment
+from ..advice.sample import sample_of, shape_sample
+from ..deployment.compile import parameters_of, setting_of
+from ..deployment.model import Deployment, Input, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-VALUES = {"pak": pak_advice, "tops": tops_advice}
 _NUMBERS: dict[str, type[int] | type[float]] = {
     "users": int, "records": int, "keys": int, "zipf": float, "repeat": float,
 }  # fmt: skip
@@ -44,6 +37,9 @@ class Request(NamedTuple):
     goal: Goal
     records: int | None
     scale: float | None
+
+
+NOTHING = Request(None, None, None, "last", None, None)
 
 
 class _ShapeType(click.ParamType):
@@ -142,27 +138,70 @@ def request(
 def advice(
     config: Config, deployment: Deployment, asked: Request, quiet: bool
 ) -> dict[str, dict[str, Any]]:
-    """Return advice by pipeline: always on streams of values, on histograms if there is a sample.
+    """Advice by pipeline, of every mechanism that gives any without a sample or was given one.
 
     Raises:
         ConfigError: the sample cannot be used.
     """
     found = {}
-    for pipeline in deployment.pipelines:
-        one = subject(config, pipeline)
-        mine = _asked(config, one, asked)
-        if one.kind in VALUES and (mine or asked.pipeline is None):
-            numbers = (asked.records, asked.scale) if mine else (None, None)
-            found[pipeline.name] = VALUES[one.kind](one, *numbers)
-        elif one.kind == "histogram" and mine and (asked.sample or asked.shape):
-            found[pipeline.name] = _played(deployment, one, asked, quiet)
+    for source in deployment.inputs:
+        for pipeline in source.pipelines:
+            advisor = find(pipeline.kind).advisor
+            mine = _asked(config, pipeline, asked)
+            if advisor is None or not (mine or asked.pipeline is None):
+                continue
+            question = _question(
+                config, source, pipeline, _of_use(asked, advisor) if mine else NOTHING
+            )
+            if question.sample is not None or not advisor.needs_sample:
+                found[pipeline.name] = _advised(advisor, question, quiet)
     return found
 
 
-def _asked(config: Config, one: Subject, asked: Request) -> bool:
+def _of_use(asked: Request, advisor: Advisor) -> Request:
+    """What was asked without a sample that the mechanism has no use for."""
+    return asked if "sample" in advisor.options else asked._replace(sample=None, shape=None)
+
+
+def _question(config: Config, source: Input, p: Pipeline, asked: Request) -> Question:
+    (given,) = (one for one in config.pipeline if one.name == p.name)
+    return Question(
+        name=p.name,
+        parameters=parameters_of(given),
+        setting=setting_of(given, p.windows, p.fields.columns, p.public_keys),
+        mechanism=p.mechanism,
+        sample=_sample(source, p, asked),
+        source=str(asked.sample or "the stated shape"),
+        goal=asked.goal,
+        records=asked.records,
+        scale=asked.scale,
+    )
+
+
+def _sample(source: Input, p: Pipeline, asked: Request) -> Sample | None:
+    if asked.shape is not None:
+        return shape_sample(p, asked.shape)
+    return None if asked.sample is None else sample_of(p, source, asked.sample)
+
+
+def _advised(advisor: Advisor, question: Question, quiet: bool) -> dict[str, Any]:
+    """The advice, with a bar where it takes a while."""
+    most = advisor.ticks(question)
+    columns = (
+        TextColumn("trying settings of {task.description}"), BarColumn(), MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), disable=quiet or not most) as bar:
+        task = bar.add_task(question.name, total=most)
+        body = advisor.advise(question, lambda: bar.advance(task))
+        bar.update(task, completed=most)  # some candidates occur twice
+    return body
+
+
+def _asked(config: Config, pipeline: Pipeline, asked: Request) -> bool:
     if asked.pipeline is not None:
-        return one.pipeline.name == asked.pipeline
-    return bool(one.pipeline.config["input"]["name"] == config.input[0].name)
+        return pipeline.name == asked.pipeline
+    return bool(pipeline.config["input"]["name"] == config.input[0].name)
 
 
 def check(config: Config, deployment: Deployment, asked: Request) -> None:
@@ -176,42 +215,23 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
         raise click.UsageError(
             f"pipeline {asked.pipeline!r} is unknown; expected one of {_list(names)}"
         )
-    every = [subject(config, p) for p in deployment.pipelines]
-    kinds = {one.kind for one in every if _asked(config, one, asked)}
-    for option, given, wanted in (
-        ("--sample", asked.sample, {"histogram"}),
-        ("--shape", asked.shape, {"histogram"}),
-        ("--records", asked.records, set(VALUES)),
-        ("--tail-scale", asked.scale, set(VALUES)),
-    ):
+    kinds = {p.kind for p in deployment.pipelines if _asked(config, p, asked)}
+    options: tuple[tuple[Option, object], ...] = (
+        ("sample", asked.sample),
+        ("shape", asked.shape),
+        ("records", asked.records),
+        ("tail-scale", asked.scale),
+    )
+    for option, given in options:
+        wanted = {
+            name for name, e in entries().items() if e.advisor and option in e.advisor.options
+        }
         if given is not None and not kinds & wanted:
             which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
             raise click.UsageError(
-                f"{option} does not apply to {which}: it is for {_list(sorted(wanted))}"
+                f"--{option} does not apply to {which}: it is for {_list(sorted(wanted))}"
             )
 
 
 def _list(names: list[str]) -> str:
     return ", ".join(names)
-
-
-def _played(deployment: Deployment, one: Subject, asked: Request, quiet: bool) -> dict[str, Any]:
-    sample = _sample(deployment, one, asked)
-    columns = (
-        TextColumn("trying settings of {task.description}"), BarColumn(), MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
-        most = plays(one.parameters, one.setting, repeats_of(sample))
-        task = bar.add_task(one.pipeline.name, total=most)
-        body = histogram_advice(one, sample, asked.goal, lambda: bar.advance(task))
-        bar.update(task, completed=most)  # some candidates occur twice
-    return {"source": str(asked.sample or "the stated shape"), **body}
-
-
-def _sample(deployment: Deployment, one: Subject, asked: Request) -> Sample:
-    if asked.shape is not None:
-        return shape_sample(one, asked.shape)
-    (source,) = (i for i in deployment.inputs if one.pipeline in i.pipelines)
-    assert asked.sample is not None
-    return sample_of(one.pipeline, source, asked.sample)

@@ -32,7 +32,7 @@ def describe(p: Pipeline) -> dict[str, Any]:
     error = m.error(m.horizon).tolist()
     body: dict[str, Any] = {
         "pipeline": p.name,
-        "mechanism": p.config["mechanism"]["kind"],
+        "mechanism": p.kind,
         "unit": p.unit_name,
         "window": format_duration(schedule.length),
         "windows_per_epoch": schedule.per_epoch,

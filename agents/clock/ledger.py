@@ -139,7 +139,7 @@ def charge_body(
     return {
         "pipeline": pipeline.name,
         "epoch": epoch,
-        "mechanism": pipeline.config["mechanism"]["kind"],
+        "mechanism": pipeline.kind,
         "unit": pipeline.unit_name,
         "neighbouring": pipeline.mechanism.neighbouring,
         "definition": definition(pipeline),

@@ -50,6 +50,11 @@ class Pipeline:
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
 
+    @property
+    def kind(self) -> str:
+        """Name of the mechanism."""
+        return str(self.config["mechanism"]["kind"])
+
 
 @dataclass(frozen=True)
 class Input:

@@ -1,5 +1,5 @@
 """DP-SQLP: histograms over keys that may be unknown."""
 
-from .settings import ENTRY
+from .entry import ENTRY
 
 __all__ = ["ENTRY"]

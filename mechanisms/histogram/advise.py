@@ -13,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...errors import ParameterError
+from ..advice import Goal
 from ..contract import F64, Noise, Setting
 from ..factorization import LONGEST
 from ..factorization.prefix_noise import chosen
+from ..workload import Workload
 from .mechanism import Histogram
-from .play import Errors, Run, Workload, numbered, play
+from .play import Errors, Run, numbered, play
 from .rounds import Rounds
 from .settings import HistogramParameters, bound_of, build
 
@@ -37,7 +39,6 @@ MORE = 3  # times as many noise keys for them
 _GAIN = 0.99  # what gains less than one per cent is left as it was given
 _DENSE = 1024  # longer horizons: factors that are dense matrices take too long to try
 
-Goal = Literal["last", "mean"]
 Epochs = Sequence[Sequence[Workload]]
 Noises = Callable[[int], Noise]
 

@@ -6,68 +6,20 @@ where a configuration is chosen by what comes out.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ContractError
 from ..contract import F64, I64, Batch, Closed, Mechanism, Noise, Part, Releases, merge
 from ..keys import Keys
+from ..workload import Workload
 from .dense_units import DenseRows, DenseUnits
 from .mechanism import Histogram
 from .rounds import Rounds
-
-Index = NDArray[np.int32]
-
-
-class Workload(NamedTuple):
-    """Records of one window in log order; units and keys are numbered from 0."""
-
-    unit: Index  # (n,)
-    key: Index  # (n,)
-    users: int
-    keys: int
-    value: I64 | None = None  # (n, c) value columns on their grids
-    sign: NDArray[np.int8] | None = None  # (n,) -1 for a deletion; None: there are none
-    ends: tuple[int, ...] | None = None  # records up to each trigger; None: equal parts
-    window: int = 0  # place of the window in its epoch
-
-    def micro_batches(self, horizon: int) -> Iterator[slice]:
-        """Records of each trigger's micro-batch."""
-        if self.ends is None:
-            edges = np.linspace(0, len(self.unit), horizon + 1).astype(np.int64).tolist()
-        else:
-            edges = [0, *self.ends]
-        return (slice(a, b) for a, b in itertools.pairwise(edges))
-
-    def signs(self, rows: slice) -> NDArray[np.int8]:
-        """(m,) +1, or -1 for a deletion."""
-        return np.ones(len(self.unit[rows]), np.int8) if self.sign is None else self.sign[rows]
-
-    def truth(self) -> I64:
-        """(keys,) the exact histogram."""
-        return np.bincount(self.key, minlength=self.keys).astype(np.int64)
-
-    def exact(self, mechanism: Histogram | Rounds, rows: slice) -> F64:
-        """(keys, outputs) what each output would be without bound and noise; for "keys" a count."""
-        weight = self.signs(rows).astype(np.float64)
-        place = {f"sum:{column.name}": i for i, column in enumerate(mechanism.summed)}
-        names = [output.name for output in mechanism.outputs] or ["count"]
-        weights = [weight * self._column(place[n], rows) if n in place else weight for n in names]
-        counted = [np.bincount(self.key[rows], one, self.keys) for one in weights]
-        return np.stack(counted, axis=1)
-
-    def _column(self, place: int, rows: slice) -> I64:
-        if self.value is None:
-            raise ContractError("the workload has no values to sum")
-        column: I64 = self.value[rows, place]
-        return column
 
 
 class Errors(NamedTuple):

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
-from ..contract import Cost, Entry, Frame, Objection, Setting
+from ..contract import Cost, Frame, Objection, Setting
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection
@@ -349,15 +349,3 @@ def objections(parameters: HistogramParameters, frame: Frame) -> Iterator[Object
         yield "adaptive_weight", "has no effect with a public list of keys"
     elif parameters.adaptive_weight and frame.keys_only:
         yield "adaptive_weight", 'has no effect with aggregate = "keys"'
-
-
-ENTRY = Entry(
-    name="histogram",
-    summary="counts and sums per key, keys known or not, one privacy unit spread over many keys",
-    parameters=HistogramParameters,
-    mechanisms=(Histogram, Rounds),
-    grouped=True,
-    build=build,
-    framed=framed,
-    objections=objections,
-)

@@ -1,5 +1,5 @@
 """PAK: running totals with a learnt clipping threshold."""
 
-from .settings import ENTRY
+from .entry import ENTRY
 
 __all__ = ["ENTRY"]

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from ...errors import ParameterError
 from .. import accounting, factorization
-from ..contract import Cost, Entry, Setting, no_objection
+from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
 from ..parts.hierarchy import Chunks, choose_height
 from ..parts.smooth_quantile import SmoothQuantile
-from ..slots.settings import SlotParameters, check_delta, framed, sampler_delta, slots_of
+from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
 from ..slots.slots import Slots
 from ..validate import non_negative, one_of, positive
 from .counter import HierarchyPrefix, MatrixPrefix, PrefixCounter, TreePrefix
@@ -221,15 +221,3 @@ def _share(name: str, value: float) -> Fraction:
     if not 0 <= share <= 1:
         raise ParameterError(name, value, "must lie in [0, 1], 0 to have it chosen")
     return share
-
-
-ENTRY = Entry(
-    name="pak",
-    summary="prefix sums of a stream of values with a learnt threshold",
-    parameters=PakParameters,
-    mechanisms=(Pak,),
-    grouped=False,
-    build=build,
-    framed=framed,
-    objections=no_objection,
-)

@@ -1,5 +1,5 @@
 """PHDStream: a map of a moving stream, with deletions."""
 
-from .settings import ENTRY
+from .entry import ENTRY
 
 __all__ = ["ENTRY"]

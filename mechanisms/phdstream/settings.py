@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import ParameterError
-from ..contract import Entry, Setting, as_given, no_objection
+from ..contract import Setting
 from ..spatial.domain import Domain
 from ..spatial.privtree import Selection
 from ..validate import at_least, between, non_negative, one_of, positive
@@ -151,15 +151,3 @@ def _selection(
     resolution = non_negative("resolution", Fraction(parameters.resolution))
     theta = at_least("theta", parameters.theta, 0)
     return ReleasedSelection(domain.depth, theta, resolution, parameters.floor)
-
-
-ENTRY = Entry(
-    name="phdstream",
-    summary="private tree of a spatial stream with insertions and deletions, at every trigger",
-    parameters=PHDStreamParameters,
-    mechanisms=(PHDStream,),
-    grouped=False,
-    build=build,
-    framed=as_given,
-    objections=no_objection,
-)

@@ -1,5 +1,5 @@
 """PrivHP: a distribution in space from bounded memory."""
 
-from .settings import ENTRY
+from .entry import ENTRY
 
 __all__ = ["ENTRY"]

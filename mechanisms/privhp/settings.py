@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import ParameterError
-from ..contract import Entry, Setting, as_given, no_objection
+from ..contract import Setting
 from ..parts.sketch import Sketch, SketchKind
 from ..spatial.domain import Domain
 from ..validate import at_least, one_of, positive
@@ -101,15 +101,3 @@ def _counter(parameters: PrivHPParameters, setting: Setting, shape: Shape) -> Su
     if parameters.noise == "laplace":
         return TreeNoise.calibrated(shape, horizon, bound, setting.epsilon)
     return MatrixNoise.calibrated(shape, setting, bound, parameters.factorization)
-
-
-ENTRY = Entry(
-    name="privhp",
-    summary="private tree of a spatial stream and synthetic points, in bounded memory",
-    parameters=PrivHPParameters,
-    mechanisms=(PrivHP,),
-    grouped=False,
-    build=build,
-    framed=as_given,
-    objections=no_objection,
-)

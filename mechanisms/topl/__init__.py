@@ -1,5 +1,5 @@
 """ToPL: means and ranges under local privacy; the aggregator's side."""
 
-from .settings import ENTRY
+from .entry import ENTRY
 
 __all__ = ["ENTRY"]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from ...client.survey import ReportError, Survey
 from ...errors import ParameterError
-from ..contract import Entry, Setting, as_given, no_objection
+from ..contract import Setting
 from ..validate import at_least
 from .mechanism import ToPL
 
@@ -77,15 +77,3 @@ def build(parameters: ToPLParameters, setting: Setting) -> ToPL:
         parameters.expected,
         parameters.smooth,
     )
-
-
-ENTRY = Entry(
-    name="topl",
-    summary="means and sums of values that devices perturb themselves",
-    parameters=ToPLParameters,
-    mechanisms=(ToPL,),
-    grouped=False,
-    build=build,
-    framed=as_given,
-    objections=no_objection,
-)

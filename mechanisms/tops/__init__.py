@@ -1,5 +1,5 @@
 """ToPS: sums of any range of time slots."""
 
-from .settings import ENTRY
+from .entry import ENTRY
 
 __all__ = ["ENTRY"]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...errors import ParameterError
-from ..contract import Entry, Setting, no_objection
+from ..contract import Setting
 from ..parts.clip_threshold import noise_penalty
 from ..parts.hierarchy import Chunks, InfiniteTree, choose_height, choose_skip
 from ..parts.smoothing import Smoother
-from ..slots.settings import SlotParameters, check_delta, framed, sampler_delta, slots_of
+from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
 from ..slots.slots import Slots
 from ..validate import at_least, non_negative, one_of
 from .mechanism import Tops, Warmup
@@ -126,15 +126,3 @@ def _fineness(weight: int) -> int:
     while fine > 1 and weight * fine >= _LARGEST:
         fine //= 2
     return fine
-
-
-ENTRY = Entry(
-    name="tops",
-    summary="sums of a stream of values by slot, any range, pure privacy",
-    parameters=TopsParameters,
-    mechanisms=(Tops,),
-    grouped=False,
-    build=build,
-    framed=framed,
-    objections=no_objection,
-)

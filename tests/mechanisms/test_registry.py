@@ -11,7 +11,8 @@ import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import registry
 from hushstream.mechanisms.contract import MEMBERS
-from hushstream.mechanisms.histogram.settings import ENTRY, HistogramParameters
+from hushstream.mechanisms.histogram import ENTRY
+from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.pak.mechanism import Pak
 
 
@@ -63,6 +64,7 @@ def test_a_mechanism_without_a_member_is_refused_by_name(member: str) -> None:
         ({"framed": None}, "framed must be a function"),
         ({"objections": None}, "objections must be a function"),
         ({"parameters": dict}, "parameters must be a dataclass"),
+        ({"advisor": object()}, "advisor lacks members"),
     ],
 )
 def test_an_incomplete_entry_is_refused(change: dict[str, object], hint: str) -> None:

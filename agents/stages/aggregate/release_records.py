@@ -120,7 +120,7 @@ class Writer:
             "trigger": t.index,
             "triggers": p.mechanism.horizon,
             "final": t.final,
-            "mechanism": p.config["mechanism"]["kind"],
+            "mechanism": p.kind,
             "confidence_level": p.confidence,
             "noise": {"distribution": p.mechanism.distribution},
             "privacy": statement.privacy(p, t),

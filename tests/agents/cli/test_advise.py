@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.agents.cli import advise as cli_advise
 from hushstream.mechanisms.histogram import advise as histogram_propose
-from hushstream.mechanisms.histogram.stated_shape import Shape
+from hushstream.mechanisms.registry import entries
+from hushstream.mechanisms.stated_shape import Shape
 from hushstream.topics.config.secret import write_new_key
 
 from .test_group import typed
@@ -229,4 +229,5 @@ def test_epochs_of_several_windows_are_played_or_told(folder: Path) -> None:
 def test_the_help_warns_of_the_protected_stream() -> None:
     plain = " ".join(typed("plan", "--help")[1].split())
     assert "PUBLIC OR SYNTHETIC data only" in plain and "--shape" in plain
-    assert set(cli_advise.VALUES) == {"pak", "tops"}
+    wanted = {name for name, entry in entries().items() if entry.advisor}
+    assert wanted == {"histogram", "pak", "tops"}

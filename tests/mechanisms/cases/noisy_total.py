@@ -183,6 +183,7 @@ ENTRY = Entry(
     build=build,
     framed=as_given,
     objections=no_objection,
+    advisor=None,
 )
 
 

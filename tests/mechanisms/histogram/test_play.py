@@ -11,8 +11,8 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.play import Run, Workload, numbered, play
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.histogram.stated_shape import Shape
 from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.testing import Memory, Trace, run
 
 ENDS = (90, 90, 250, 300)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.histogram.stated_shape import Shape
+from hushstream.mechanisms.stated_shape import Shape
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import ParameterError
-from ..contract import F64, I64
-from ..validate import at_least, non_negative
-from .play import Workload
+from ..errors import ParameterError
+from .contract import F64, I64
+from .validate import at_least, non_negative
+from .workload import Workload
 
 _MOST = 100_000_000
 _TAIL = 5.738  # of activity: the published workload of Zhang et al. (2023) has this exponent

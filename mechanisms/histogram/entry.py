@@ -1,0 +1,21 @@
+"""The one place where the rest of the product finds `histogram`."""
+
+from __future__ import annotations
+
+from ..contract import Entry
+from .advisor import HistogramAdvisor
+from .mechanism import Histogram
+from .rounds import Rounds
+from .settings import HistogramParameters, build, framed, objections
+
+ENTRY = Entry(
+    name="histogram",
+    summary="counts and sums per key, keys known or not, one privacy unit spread over many keys",
+    parameters=HistogramParameters,
+    mechanisms=(Histogram, Rounds),
+    grouped=True,
+    build=build,
+    framed=framed,
+    objections=objections,
+    advisor=HistogramAdvisor(),
+)

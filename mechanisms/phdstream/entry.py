@@ -1,0 +1,19 @@
+"""The one place where the rest of the product finds `phdstream`."""
+
+from __future__ import annotations
+
+from ..contract import Entry, as_given, no_objection
+from .mechanism import PHDStream
+from .settings import PHDStreamParameters, build
+
+ENTRY = Entry(
+    name="phdstream",
+    summary="private tree of a spatial stream with insertions and deletions, at every trigger",
+    parameters=PHDStreamParameters,
+    mechanisms=(PHDStream,),
+    grouped=False,
+    build=build,
+    framed=as_given,
+    objections=no_objection,
+    advisor=None,
+)

@@ -1,0 +1,45 @@
+"""What advice on streams of values has in common: its options, its units and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..advice import AdviceTable, Option, Question
+
+OPTIONS: frozenset[Option] = frozenset({"records", "tail-scale"})
+
+
+def grid_of(question: Question) -> float:
+    """Size of one grid step of the value."""
+    return float(question.setting.grids[0])
+
+
+def steps_of(question: Question) -> float | None:
+    """The stated scale in grid steps; None where none was stated."""
+    return None if question.scale is None else question.scale / grid_of(question)
+
+
+def value_table(
+    name: str, body: dict[str, Any], what: str, details: Sequence[tuple[str, str]]
+) -> AdviceTable:
+    """Errors of ``what`` with each choice, then more."""
+    title = (
+        f"{name}: expected for {body['records']:,} records per window, large values "
+        f"e times rarer every {body['scale']:g}"
+    )
+    names = {
+        "proposed": "as proposed",
+        "configured": "as configured",
+        "ideal": "with the ideal threshold",
+        "top": f"with B = {body['largest_value']:g}",
+    }
+    rows = [
+        (f"error of a {what}, {names[one]}", _error(error))
+        for one, error in body["expected_error"].items()
+    ]
+    return AdviceTable("", title, (), (*rows, *details))
+
+
+def _error(error: float | None) -> str:
+    return "no useful threshold" if error is None else f"±{error:,.4g}"
