@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         ParameterError,
         RecordError,
     )
-    from .mechanisms.contract import Entry, Mechanism, Noise, Setting
+    from .mechanisms.contract import Mechanism, Noise, Setting
+    from .mechanisms.entry import Entry
     from .mechanisms.noise import KeyedNoise
     from .topics.config.load import load, loads
 
@@ -37,7 +38,7 @@ _WHERE = {
     "ConfigError": ".errors",
     "ContractError": ".errors",
     "EngineError": ".errors",
-    "Entry": ".mechanisms.contract",
+    "Entry": ".mechanisms.entry",
     "ExtraError": ".errors",
     "HushError": ".errors",
     "KeyedNoise": ".mechanisms.noise",

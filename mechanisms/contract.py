@@ -12,7 +12,7 @@ c value columns, g shard-wide totals, m released keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
@@ -25,7 +25,6 @@ from .keys import Keys, concat
 
 if TYPE_CHECKING:
     from ..client.survey import Survey
-    from .advice import Advisor
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -265,58 +264,6 @@ class Setting:
     grids: tuple[Fraction, ...] = ()
     keys: tuple[bytes, ...] | None = None
     count: bool = True
-
-
-class Frame(NamedTuple):
-    """What a pipeline itself says of things that parameters of a mechanism may say too."""
-
-    delay: int  # triggers until a released key changes how its records are counted
-    keys_only: bool  # the keys are released, and no value
-    public_keys: bool  # there is a public list of keys
-    every: int | None  # microseconds between triggers; None where a rule gives their times
-    origin: int  # a moment at which a window begins, in microseconds
-    timed: bool  # an input called ``time`` is read from the record instead of the event time
-
-
-Objection = tuple[str, str]
-"""A setting, and why it cannot be used."""
-
-
-class Entry(NamedTuple):
-    """How the rest of the product finds a mechanism. There is no default here either.
-
-    Attributes:
-        name: ``mechanism.kind`` in a configuration.
-        summary: one line for lists of mechanisms.
-        parameters: frozen dataclass with defaults; its fields are the settings a user may give.
-        mechanisms: every class that ``build`` may return; each has all members of `Mechanism`.
-        grouped: whether pipelines group records by ``key``; otherwise they have inputs.
-        build: the mechanism; raises `ParameterError` if parameters and setting clash.
-        framed: the parameters with what the pipeline says put in (`as_given`: nothing); raises
-            `ParameterError`.
-        objections: settings that were given and would not be used (`no_objection`).
-        advisor: what `hush plan` asks for better settings; None where there is nothing to ask.
-    """
-
-    name: str
-    summary: str
-    parameters: type[Any]
-    mechanisms: tuple[type[Any], ...]
-    grouped: bool
-    build: Callable[[Any, Setting], Any]
-    framed: Callable[[Any, Frame], Any]
-    objections: Callable[[Any, Frame], Iterable[Objection]]
-    advisor: Advisor | None
-
-
-def as_given(parameters: Any, frame: Frame) -> Any:
-    """The parameters, of which the pipeline says nothing."""
-    return parameters
-
-
-def no_objection(parameters: Any, frame: Frame) -> Iterable[Objection]:
-    """Every setting that was given is used."""
-    return ()
 
 
 def empty_units(u: int, lanes: int, bound: int) -> Units:

@@ -17,7 +17,8 @@ from typing import Any
 from ..errors import ContractError, ParameterError
 from . import histogram, pak, phdstream, privhp, topl, tops
 from .advice import Advisor
-from .contract import MEMBERS, Entry, Mechanism, Setting
+from .contract import MEMBERS, Mechanism, Setting
+from .entry import Entry
 
 GROUP = "hushstream.mechanisms"
 BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, tops))

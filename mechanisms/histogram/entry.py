@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..contract import Entry
+from ..entry import Entry
 from .advisor import HistogramAdvisor
 from .mechanism import Histogram
 from .rounds import Rounds

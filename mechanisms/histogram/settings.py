@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
-from ..contract import Cost, Frame, Objection, Setting
+from ..contract import Cost, Setting
+from ..entry import Frame, Objection
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..contract import Entry, no_objection
+from ..entry import Entry, no_objection
 from ..slots.settings import framed
 from .advisor import PakAdvisor
 from .mechanism import Pak

@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from ...errors import ParameterError
-from ..contract import Frame, Setting
+from ..contract import Setting
+from ..entry import Frame
 from ..noise import DELTA_PER_DRAW
 from ..parts.clip_threshold import geometric_thresholds
 from ..validate import at_least

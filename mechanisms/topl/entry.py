@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..contract import Entry, as_given, no_objection
+from ..entry import Entry, as_given, no_objection
 from .mechanism import ToPL
 from .settings import ToPLParameters, build
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple, Protocol
 
-from ...mechanisms.contract import Objection
+from ...mechanisms.entry import Objection
 from ...mechanisms.parts.stated_bound import plain
 from ..events.fields import NumericField
 from .values import FieldPath, ValueName, above

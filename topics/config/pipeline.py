@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from ...mechanisms.contract import Frame
+from ...mechanisms.entry import Frame
 from ...mechanisms.registry import entries
 from ..names import releases_topic
 from .aggregates import Aggregate, Count

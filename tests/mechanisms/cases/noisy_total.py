@@ -22,7 +22,6 @@ from hushstream.mechanisms.contract import (
     Closed,
     Cost,
     Encoded,
-    Entry,
     Noise,
     Output,
     Part,
@@ -31,11 +30,10 @@ from hushstream.mechanisms.contract import (
     Setting,
     Stated,
     Units,
-    as_given,
     empty_part,
     empty_units,
-    no_objection,
 )
+from hushstream.mechanisms.entry import Entry, as_given, no_objection
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.hierarchy import laplace_variance
 from hushstream.mechanisms.parts.point_bound import insertions

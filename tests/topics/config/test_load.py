@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hushstream.errors import ConfigError, ParameterError
 from hushstream.mechanisms import registry
-from hushstream.mechanisms.contract import as_given, no_objection
+from hushstream.mechanisms.entry import as_given, no_objection
 from hushstream.mechanisms.registry import entries
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.canonical import canonical, config_hash
