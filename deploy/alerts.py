@@ -24,7 +24,7 @@ class Alert(NamedTuple):
     hold: str = ""
 
 
-class Group(NamedTuple):
+class RuleGroup(NamedTuple):
     """Rules that may be seen by the same people."""
 
     name: str
@@ -141,7 +141,7 @@ OPERATOR = (
 )
 
 
-def groups(gaps: Mapping[str, float]) -> list[Group]:
+def groups(gaps: Mapping[str, float]) -> list[RuleGroup]:
     """All rules.
 
     Args:
@@ -149,8 +149,10 @@ def groups(gaps: Mapping[str, float]) -> list[Group]:
     """
     overdue = (_overdue(gaps),) if gaps else ()
     return [
-        Group("hush-public", "from the public registry alone", (*WORKERS, *overdue, *BUDGET)),
-        Group("hush-operator", "functions of raw data: never route these to the public", OPERATOR),
+        RuleGroup("hush-public", "from the public registry alone", (*WORKERS, *overdue, *BUDGET)),
+        RuleGroup(
+            "hush-operator", "functions of raw data: never route these to the public", OPERATOR
+        ),
     ]
 
 
