@@ -60,7 +60,6 @@ def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipe
         partitions,
         _input_fields(source),
         source.partitioner,
-        source.format == "frame",
         tuple(pipelines),
     )
 

@@ -65,7 +65,6 @@ class Input:
     partitions: int
     fields: InputFields
     partitioner: str  # "none", "murmur2" or "crc32"
-    frames: bool  # records are columnar frames instead of JSON
     pipelines: tuple[Pipeline, ...]
 
     @cached_property

@@ -136,11 +136,7 @@ class _Streams:
             (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
             for s in logs.units
         }
-        frames = {source.topic for source in deployment.inputs if source.frames}
-        self.raw = {
-            (s.topic, s.partition): StreamLog(kafka, s, FRAMES if s.topic in frames else STEP)
-            for s in logs.raw
-        }
+        self.raw = {(s.topic, s.partition): StreamLog(kafka, s, STEP) for s in logs.raw}
         self.clock = StreamLog(kafka, logs.clock, STEP, make=timed)
         self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
 

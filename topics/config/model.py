@@ -33,10 +33,9 @@ from .values import (
 
 def _read_format(reader: Reader, raw: Any, path: Path) -> str:
     """Read the format of an input; refuse unsupported formats with advice."""
-    if raw in ("avro", "protobuf"):
-        advice = "is not supported: publish JSON records, or columnar frames"
-        raise reader.fail(path, f'"{raw}" {advice}')
-    return str(reader.read(Literal["json", "frame"], raw, path))
+    if raw in ("avro", "protobuf", "frame"):
+        raise reader.fail(path, f'"{raw}" is not supported: publish one JSON object per record')
+    return str(reader.read(Literal["json"], raw, path))
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class Input:
         topic: the raw topic.
         unit: path, or list of paths, of the privacy unit: the protected person or thing.
         time: location of the event time.
-        format: one JSON object per record, or columnar `frame`s.
+        format: one JSON object per record.
         partitioner: the producers' partitioner, if the unit is the record key; saves
             re-partitioning, and every record is verified.
         on_error: treatment of an unusable record: keep it in the dead-letter topic, drop it, or
@@ -185,7 +184,7 @@ class Input:
     topic: TopicName
     unit: Paths
     time: Time
-    format: Annotated[Literal["json", "frame"], Convert(_read_format)] = "json"
+    format: Annotated[Literal["json"], Convert(_read_format)] = "json"
     partitioner: Literal["none", "murmur2", "crc32"] = "none"
     on_error: Literal["dlq", "drop", "fail"] = "dlq"
     dlq_payload: Literal["raw", "hash", "none"] = "raw"

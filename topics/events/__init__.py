@@ -1,1 +1,1 @@
-"""Raw records to columns: JSON and frames, paths, types, times, keys."""
+"""Raw records to columns: JSON, paths, types, times, keys."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....mechanisms.noise import derive
-from ....topics.events.frames import FRAMES_PER_STEP, expand
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog, Entry
@@ -51,8 +50,7 @@ class IngestStage:
         feedback: Mapping[str, Feedback],
         most: int | None = None,
     ) -> None:
-        self._frames = source.frames
-        self._most = FRAMES_PER_STEP if source.frames else EVENTS if most is None else most
+        self._most = EVENTS if most is None else most
         self._clock = clock
         self._feedback = feedback
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
@@ -86,8 +84,6 @@ class IngestStage:
         if len(records) > self._most:
             records = records[: self._most]
             fetched = records[-1].offset + 1
-        if self._frames:
-            records = expand(records)
         while True:
             before = self._skip
             step = self._step(reader, marker, records, fetched)

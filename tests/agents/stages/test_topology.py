@@ -8,7 +8,6 @@ Covers: agents/stages/bound/bounder.py
 Covers: agents/stages/aggregate/stage.py
 Covers: agents/stages/aggregate/computation.py
 Covers: agents/stages/aggregate/partial_sums.py
-Covers: topics/events/frames.py
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import RawRecord
-from hushstream.topics.events.frames import encode as encode_frame
 from hushstream.topics.frames import CellsFrame
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -299,20 +297,3 @@ def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
     finally:
         topology.AggregateStage = AggregateStage
     assert 0 < sum(m * m for m in total.values()) <= 4
-
-
-def test_columnar_frames_are_read_like_json_events():
-    events = [{"user": u, "page": p, "t": t} for u, p, t in BASE if t < ORIGIN + 6 * HOUR]
-    log = [RawRecord(i, 0, None, encode_frame(events[n : n + 50])) for i, n in
-           enumerate(range(0, len(events), 50))]  # fmt: skip
-    log.append(RawRecord(len(log), 0, None, b"no frame"))
-    made = deployment(format="frame")
-    p = made.pipelines[0]
-    found = engine(made, [log], [start(p), trigger(p, 1, [len(log)])])
-    # The format is part of the configuration, so noise differs; what is counted does not.
-    same = [(u, p, t) for u, p, t in BASE if t < ORIGIN + 6 * HOUR]
-    alike = run(same)
-    for outcome in ("seen", "accepted"):
-        assert found.counts["p", outcome] == alike.counts["p", outcome]
-    assert found.counts["p", "invalid:malformed"] == 1
-    assert [o.value for o in found.outs["hush.p.dlq"]] == [b"no frame"]

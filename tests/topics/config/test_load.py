@@ -463,3 +463,9 @@ def test_template_comments_show_the_defaults() -> None:
     data: dict[str, dict[str, Any]] = tomllib.loads(shown)
     assert loads(shown, environ={}).engine == loads("", environ={}).engine
     assert set(data["engine"]) == {f.name for f in fields(loads("", environ={}).engine)}
+
+
+@pytest.mark.parametrize("name", ["frame", "avro", "protobuf"])
+def test_formats_that_are_not_read_are_refused_with_what_to_do(name: str) -> None:
+    with pytest.raises(ConfigError, match="one JSON object per record"):
+        loads(SMALL.replace("[[input]]", f'[[input]]\nformat = "{name}"', 1), environ={})
