@@ -1,4 +1,7 @@
-"""Ways in which one bound was given twice, or one noise put on two contents."""
+"""Ways in which one bound was given twice, or one noise put on two contents.
+
+Covers: agents/clock/pinned.py
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What ``hush plan`` advises: that it can be pasted, is better, and says what it rests on.
 
-Covers: agents/advice/advise.py, agents/cli/advise_table.py
+Covers: agents/cli/advise_table.py, mechanisms/advice.py, mechanisms/workload.py
 """
 
 from __future__ import annotations

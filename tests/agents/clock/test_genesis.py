@@ -1,6 +1,6 @@
 """What a deployment pins at its genesis, and what a worker refuses to start with.
 
-Covers: agents/deployment/topic_specs.py, agents/worker/setup.py
+Covers: agents/deployment/topic_specs.py, agents/worker/setup.py, agents/clock/begins.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replay: what it compares, and that it sees each kind of fault that a log could have.
 
-Covers: agents/offline/compare.py, agents/offline/compare_units.py, agents/offline/replay_clock.py
+Covers: agents/offline/compare.py, agents/offline/compare_units.py, agents/clock/paid.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""One function decides whether a worker may start: `hush check` says what `hush worker` would."""
+"""One function decides whether a worker may start: `hush check` says what `hush worker` would.
+
+Covers: agents/clock/start.py
+"""
 
 from __future__ import annotations
 

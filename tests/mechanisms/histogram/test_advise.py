@@ -1,4 +1,7 @@
-"""Proposed parameters are near the best on data of the same shape, for three shapes."""
+"""Proposed parameters are near the best on data of the same shape, for three shapes.
+
+Covers: mechanisms/histogram/advisor.py
+"""
 
 from __future__ import annotations
 

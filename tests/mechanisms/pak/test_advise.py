@@ -1,4 +1,7 @@
-"""Advice on PAK: predictions against streams with the assumed tail, and when B is better."""
+"""Advice on PAK: predictions against streams with the assumed tail, and when B is better.
+
+Covers: mechanisms/pak/advisor.py
+"""
 
 from __future__ import annotations
 

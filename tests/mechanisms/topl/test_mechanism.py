@@ -1,6 +1,7 @@
 """The aggregator: bounds, thresholds, estimates, and what it refuses.
 
 Covers: mechanisms/topl/estimate.py, mechanisms/topl/settings.py, mechanisms/topl/units.py
+Covers: mechanisms/topl/groups.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Advice on ToPS: the predicted threshold and errors are those of streams with the assumed tail."""
+"""Advice on ToPS: the predicted threshold and errors are those of streams with the assumed tail.
+
+Covers: mechanisms/slots/advice.py, mechanisms/tops/advisor.py
+"""
 
 from __future__ import annotations
 
