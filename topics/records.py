@@ -70,7 +70,7 @@ class Skipped(msgspec.Struct, tag="skipped", frozen=True):
 
     @property
     def end(self) -> int:
-        """The first window that is not meant."""
+        """The first window after those that are skipped."""
         return self.window + 1 if self.until is None else self.until
 
 

@@ -173,7 +173,7 @@ def _cron_offsets(rule: str, start: int, count: int) -> tuple[int, ...]:
     try:
         fires = tuple(islice(CronSim(rule, begin), count))
     except CronSimError as error:
-        raise ConfigError(f"{rule!r} is no cron rule ({error})") from error
+        raise ConfigError(f"{rule!r} is not a cron rule ({error})") from error
     if len(fires) < count:
         raise ConfigError(f"the cron rule {rule!r} fires less than {count} times")
     return tuple((fire - begin) // timedelta(microseconds=1) for fire in fires)

@@ -149,7 +149,7 @@ def _again(
 def _first(
     cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
 ) -> list[str]:
-    """Make a genesis under an id that all first runs share: only one of them can commit."""
+    """Make a genesis. All first runs share this transactional id; one commits."""
     names = Names(deployment.name, secrets.token_hex(5))
     created: list[str] = []
 

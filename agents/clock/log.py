@@ -81,7 +81,7 @@ class ClockLog:
         end = fresh[-1][0] + 1 if fresh else place
         before = [e for e in self._entries if e[0] < place]
         for _, record in (e for e in fresh if e[0] >= self.end):
-            self._note(self._over, record)  # what follows the log has not brought it yet
+            self._note(self._over, record)  # the follower has not seen it yet
         self._entries = before + fresh + [e for e in self._entries if e[0] >= end]
         self._base = min(self._base, place)
         self.end = max(self.end, end)

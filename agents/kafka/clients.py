@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiokafka
@@ -21,9 +21,6 @@ BATCH_BYTES = 900_000
 OUTAGE_SECONDS = 300.0
 
 log = logging.getLogger("hushstream.kafka")
-
-Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
-"""Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
 
 
 def transactional_producer(
@@ -42,23 +39,6 @@ def transactional_producer(
         linger_ms=0,
         request_timeout_ms=30_000,
     )
-
-
-def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
-    """Append records from ``begun`` on until the batch is full; the place that was reached.
-
-    It goes straight to the batch's builder: most records are rows of a few bytes, for which
-    wrapping would cost more than writing them.
-    """
-    append, now, none = batch._builder.append, int(time.time() * 1000), list[Any]()
-    for place, (key, value, stamp, headers) in enumerate(records[begun:]):
-        at = now if stamp is None else stamp
-        if append(place, at, key, value, list(headers) if headers else none) is None:
-            break
-    else:
-        place = len(records) - begun
-    batch._relative_offset = place
-    return begun + place
 
 
 def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:

@@ -17,7 +17,7 @@ from ...topics.events.decode import RawRecord
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
 
-# For a name that is no UTF-8 the extension returns a broken list and an error at once. A call that
+# For a name that is not UTF-8 the extension returns a broken list and an error at once. A call that
 # the interpreter has specialised would not look for the error; this one always does.
 _LISTED = methodcaller("headers")
 
@@ -108,7 +108,7 @@ def raw(message: Message) -> RawRecord:
 
 
 def _headers(message: Message) -> tuple[tuple[str, bytes], ...]:
-    """Headers of a message; none if one has a name that is no UTF-8, as in `batches`."""
+    """Headers of a message; none if one has a name that is not UTF-8, as in `tolerant_batches`."""
     try:
         return tuple(_LISTED(message) or ())
     except SystemError:

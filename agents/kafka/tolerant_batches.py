@@ -1,4 +1,4 @@
-"""Fetched record batches, whatever bytes the names of their headers are.
+"""Parse batches even if header names are not UTF-8.
 
 To a broker the name of a header is bytes; aiokafka decodes it as UTF-8 and gives up the whole
 fetch where that fails, so that one such record would stop its partition for ever. Here such a
@@ -11,10 +11,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import aiokafka.consumer.fetcher
-from aiokafka.record.default_records import DefaultRecord, _DefaultRecordBatchPy
+from aiokafka.record.default_records import DefaultRecord
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
+
+from .private import opened, read_batches_with
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # after the base offset
@@ -74,11 +75,9 @@ class TolerantBatch:
 
 
 def patiently(data: memoryview) -> Iterator[Any]:
-    """Records of a batch; those with a header name that is no UTF-8 have no headers."""
-    batch = _DefaultRecordBatchPy(data)
-    batch._maybe_uncompress()
-    buffer, place = batch._buffer, batch._pos
-    for _ in range(batch._num_records):
+    """Records of a batch; those with a header name that is not UTF-8 have no headers."""
+    batch, buffer, place, records = opened(data)
+    for _ in range(records):
         length, place = decode_varint(buffer, place)
         yield _record(batch, buffer, place)
         place += length
@@ -119,4 +118,4 @@ def _bytes(buffer: bytearray, place: int) -> tuple[bytes | None, int]:
 
 def install() -> None:
     """Have every consumer of this process read batches so."""
-    aiokafka.consumer.fetcher.MemoryRecords = TolerantBatches
+    read_batches_with(TolerantBatches)

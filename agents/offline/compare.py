@@ -191,7 +191,7 @@ class _Chosen:
 def name(key: bytes | None, value: bytes | None) -> Name:
     """What makes a release record one and only: all its rows must be there exactly once.
 
-    What somebody else wrote there, and is no release, has a name that nothing expects.
+    A record of somebody else that is not a release has a name that nothing expects.
     """
     try:
         body = json.loads(value or b"{}")

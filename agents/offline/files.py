@@ -35,9 +35,7 @@ def read_file(path: Path) -> list[dict[str, Any]]:
         return list(readers[path.suffix](path))
     except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
         # Nothing of the content is quoted: it may be private.
-        raise ConfigError(
-            f"{path}: this is no {path.suffix} file in UTF-8 that can be read"
-        ) from None
+        raise ConfigError(f"{path}: not a {path.suffix} file in UTF-8 that can be read") from None
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,8 @@ from typing import Any
 import faust
 
 from ..kafka import transport
-from ..kafka.transport import Interval
+from ..kafka.intervals import Interval
+from ..kafka.private import FailingApp
 from ..stages.topology import AGGREGATE, BOUND, INGEST, Topology
 from .setup import WorkerSetup
 
@@ -31,7 +32,7 @@ def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust
     engine, kafka = setup.config.engine, setup.config.kafka
     session = engine.session_timeout / 1e6
     setup.data_dir.mkdir(parents=True, exist_ok=True)
-    app = transport.App(
+    app = FailingApp(
         setup.names.group,
         broker=[f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")],
         broker_credentials=transport.credentials(kafka),

@@ -37,7 +37,7 @@ def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
 
         def do_GET(self) -> None:
             page = pages.get(self.path.split("?")[0])
-            status, body = page() if page else (404, b"not here\n")
+            status, body = page() if page else (404, b"not found\n")
             self.send_response(status)
             self.send_header("Content-Type", CONTENT)
             self.send_header("Content-Length", str(len(body)))

@@ -54,6 +54,11 @@ class PublicMetrics:
             "hush_noise_stddev", "At the last trigger.", ["pipeline", "level"], **given
         )
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether this worker serves."""
+        return bool(self.registry.get_sample_value("hush_ready"))
+
     def declare(self, pipeline: Pipeline) -> None:
         """Publish what the configuration says."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}

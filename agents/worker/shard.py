@@ -21,7 +21,7 @@ from faust.types import TP
 
 from ...topics.records import Marker, encode
 from ..kafka.clients import stop_quietly, through_outages, transactional_producer
-from ..kafka.transport import Interval
+from ..kafka.intervals import Interval
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared

@@ -38,7 +38,7 @@ async def _run(config: Config, member: str) -> None:
         pages = {
             "/metrics": metrics_page(worker.public.registry),
             "/live": health_page(lambda: True),
-            "/ready": health_page(lambda: bool(worker.public.ready._value.get())),
+            "/ready": health_page(lambda: worker.public.is_ready),
         }
         servers.append(serve(engine.public_host, engine.public_port, pages))
     if engine.operator_port:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import EngineError
 from ...topics.records import encode
-from ..kafka.clients import Content, fill
+from ..kafka.private import Content, fill
 from ..stages.step import Out, Step
 from ..state.layout import MARKER
 

@@ -24,7 +24,7 @@ from ..clock.log import ClockLog
 from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
 from ..kafka import transport
-from ..kafka.transport import Interval
+from ..kafka.intervals import Interval
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
 from .local_state import Shared

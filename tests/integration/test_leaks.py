@@ -225,7 +225,7 @@ def test_endpoints_say_no_more_than_they_must(finished, capfd):
         assert get(port, "/live")[0::2] == (200, "ok\n")
         for path in ("/", f"/{USER}", "/internal/metrics", "/table", "/metrics/x", "/../ready"):
             status, headers, body = get(port, path)
-            assert (status, body) == (404, "not here\n")
+            assert (status, body) == (404, "not found\n")
             assert USER not in headers
     finally:
         server.shutdown()

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
-from hushstream.agents.clock.owner import Clock
 from hushstream.agents.clock.timeline import Over, Timeline
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.offline.engine import OfflineEngine

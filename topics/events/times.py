@@ -15,7 +15,7 @@ FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "record": 1_0
 
 
 def fits(convert: Callable[[Any], int], value: Any, out: I64, row: int) -> bool:
-    """Convert one value into its row; False if it is no time between 1970 and 9999."""
+    """Convert one value into its row; False if it is not a time between 1970 and 9999."""
     try:
         out[row] = convert(value)
     except (TypeError, ValueError, OverflowError):

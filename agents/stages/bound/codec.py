@@ -73,7 +73,7 @@ def distinct(digests: NDArray[np.uint8], prefix: bytes) -> tuple[list[bytes], ND
     order = np.argsort(words[:, 0])
     head, tail = words[order].T
     alike = head[1:] == head[:-1]
-    if (alike & (tail[1:] != tail[:-1])).any():  # half a digest in common, which is no accident
+    if (alike & (tail[1:] != tail[:-1])).any():  # half a digest in common: not an accident
         order = np.lexsort((words[:, 1], words[:, 0]))
         head, tail = words[order].T
         alike = (head[1:] == head[:-1]) & (tail[1:] == tail[:-1])

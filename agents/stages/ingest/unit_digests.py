@@ -44,7 +44,7 @@ class UnitDigests(dict[Any, int]):
         return number
 
     def look(self, units: Sequence[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """(n, 16) keyed digests, and (n,) which units do not belong into this partition.
+        """(n, 16) keyed digests, and (n,) which units do not belong to this partition.
 
         Both are meaningless for None, which stands for a record without a unit.
         """

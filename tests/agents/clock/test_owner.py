@@ -1,6 +1,7 @@
 """The clock: charges before triggers, one cut for what was missed, requests that repeat.
 
 Covers: agents/clock/wall_time.py
+Covers: agents/clock/clock.py
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import hushstream.agents.clock.wall_time as clock_module
 import pytest
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
+from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
-from hushstream.agents.clock.owner import Clock, ClockOwner
+from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.clock.timeline import Timeline, fold
 from hushstream.agents.clock.wall_time import WallClock, Witness
 from hushstream.agents.deployment.model import Deployment

@@ -1,6 +1,8 @@
 """Intervals: what was fetched, what was filtered away, and what can no longer be fetched.
 
 Covers: agents/kafka/clients.py
+
+Covers: agents/kafka/intervals.py
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka.clients import consumer
-from hushstream.agents.kafka.transport import Interval, credentials, register
+from hushstream.agents.kafka.intervals import Gone, Interval
+from hushstream.agents.kafka.private import take
+from hushstream.agents.kafka.transport import credentials, register
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
@@ -44,19 +48,21 @@ def transaction(broker: Broker, topic: str, count: int, commit: bool) -> None:
     (producer.commit_transaction if commit else producer.abort_transaction)(20)
 
 
-async def intervals(broker: Broker, topic: str, start: int, end: int) -> list[Interval]:
+async def intervals(
+    broker: Broker, topic: str, start: int, end: int, most: int = transport.MAX_RECORDS
+) -> list[Interval]:
     """What the consumer's thread captures until it stands at ``end``."""
     client = consumer(Kafka(bootstrap=broker.bootstrap))
     await client.start()
     found: list[Interval] = []
-    place, gone = TP(topic, 0), transport.Gone(patience=0.0)
+    place, gone = TP(topic, 0), Gone(patience=0.0)
     try:
         client.assign([TopicPartition(topic, 0)])
         client.seek(TopicPartition(topic, 0), start)
         until = time.monotonic() + 20
         while not found or found[-1].end < end:
             assert time.monotonic() < until, found
-            found += transport._take(client._fetcher, {place}, lambda: {place: start}, gone)
+            found += take(client, {place}, lambda: {place: start}, gone, most)
             await asyncio.sleep(0.02)
     finally:
         await client.stop()
@@ -78,10 +84,9 @@ def test_intervals_cover_control_records_and_aborted_data_without_a_gap(broker, 
         assert all(one.start <= record.offset < one.end for record in one.records)
 
 
-def test_long_lists_are_cut_without_losing_their_place(broker, topic, monkeypatch):
+def test_long_lists_are_cut_without_losing_their_place(broker, topic):
     transaction(broker, topic, 25, commit=True)
-    monkeypatch.setattr(transport, "MAX_RECORDS", 10)
-    found = asyncio.run(intervals(broker, topic, 3, 26))
+    found = asyncio.run(intervals(broker, topic, 3, 26, 10))
     assert [(one.start, one.end) for one in found][:2] == [(3, 13), (13, 23)]
     assert found[-1].end == 26 and sum(len(one.records) for one in found) == 22
 
@@ -122,7 +127,7 @@ def test_a_group_that_refuses_a_worker_is_heard():
     def said(task: object) -> object:
         made = transport.Consumer.__new__(transport.Consumer)
         coordinator = SimpleNamespace(_coordination_task=task)
-        made._thread = SimpleNamespace(_consumer=SimpleNamespace(_coordinator=coordinator))
+        made._thread = SimpleNamespace(client=SimpleNamespace(_coordinator=coordinator))
         return made.group_error()
 
     async def run() -> None:

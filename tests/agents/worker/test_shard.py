@@ -21,8 +21,8 @@ from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
+from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.kafka.transport import Interval
 from hushstream.agents.stages.step import Out, Step
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore

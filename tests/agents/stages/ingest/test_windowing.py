@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
-from hushstream.agents.clock.owner import Clock
 from hushstream.agents.clock.timeline import Timeline
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.offline.engine import OfflineEngine

@@ -1,0 +1,149 @@
+"""What the clock decides: a fold over clock log and ledger, and the records that come next.
+
+Pure: times and offsets are given to it, and what it decides is written by its owner.
+"""
+
+from __future__ import annotations
+
+from ...errors import EngineError
+from ...topics.records import (
+    Beat,
+    ClockRecord,
+    Offsets,
+    Skipped,
+    Start,
+    Trigger,
+    TriggerRequest,
+)
+from ...topics.schedule import Due
+from ..deployment.model import Deployment, Pipeline
+from .ledger import Ledger, Record, charge_body, limits
+from .timeline import Timeline, advance, fold
+
+MOST_TRIGGERS = 200  # of one transaction
+
+
+class Clock:
+    """The state of the clock's owner: a fold over clock log and ledger, and what comes next."""
+
+    def __init__(
+        self, deployment: Deployment, ledger: Ledger, version: str, key_fingerprint: str
+    ) -> None:
+        self._pipelines = {p.name: p for p in deployment.pipelines}
+        self._ledger = ledger
+        self._version = version
+        self._fingerprint = key_fingerprint
+        horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
+        self.timelines: dict[str, Timeline] = fold((), horizons)
+        self.offsets: Offsets = {}
+        self.time = 0
+        self.requested: dict[str, int] = {}
+
+    def apply(self, record: ClockRecord) -> None:
+        """Take a record of the clock log."""
+        advance(self.timelines, record)
+        self.time = max(self.time, record.time)
+        if isinstance(record, Beat | Trigger):
+            self.offsets = record.offsets
+
+    def request(self, request: TriggerRequest) -> None:
+        """Let the schedule of external pipelines advance to a time; repeats change nothing."""
+        for name, pipeline in self._pipelines.items():
+            if pipeline.external and (request.pipelines is None or name in request.pipelines):
+                self.requested[name] = max(self.requested.get(name, request.at), request.at)
+
+    def starts(self, now: int) -> list[Start]:
+        """First windows of pipelines that the clock has not seen yet."""
+        found = []
+        for name, pipeline in self._pipelines.items():
+            if self.timelines[name].first is None:
+                window = 0 if pipeline.external else pipeline.windows.window(now)
+                found.append(Start(name, window, now, self._fingerprint))
+        return found
+
+    def due(self, now: int) -> list[tuple[Pipeline, Due]]:
+        """Triggers whose time has come, earliest first."""
+        found = []
+        for name, pipeline in self._pipelines.items():
+            limit = self.requested.get(name) if pipeline.external else now
+            timeline = self.timelines[name]
+            if limit is not None and timeline.first is not None:
+                # A request for the future waits for it: nobody spends what is not due yet.
+                dues = pipeline.windows.due(timeline, min(limit, now), MOST_TRIGGERS)
+                found += [(pipeline, due) for due in dues]
+        found.sort(key=lambda f: (f[1].scheduled, f[0].number, f[1].window))
+        return found[:MOST_TRIGGERS]
+
+    def fire(self, pipeline: Pipeline, due: Due, now: int) -> tuple[list[Record], ClockRecord]:
+        """The ledger records, if any, and the clock record of one due trigger.
+
+        The charge comes first: no charge, no trigger.
+        """
+        epoch = pipeline.windows.epoch(due.window)
+        place = pipeline.name, epoch
+        records = []
+        charge = self._ledger.charges.get(place)
+        if charge is None:
+            if not self._payable(pipeline, epoch):
+                return self.refuse(pipeline, due.window, now)
+            body = charge_body(pipeline, epoch, self._version, self._fingerprint)
+            charge = self._ledger.next("charge", now, body)
+            records.append(charge)
+        self._check(pipeline, charge)
+        timeline = self.timelines[pipeline.name]
+        final = due.index == pipeline.mechanism.horizon
+        trigger = Trigger(
+            now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,
+            due.scheduled, epoch, charge.seq, charge.hash(), pipeline.config_hash,
+            charge.body["code_version"], self._fingerprint,
+            self._ledger.epochs(pipeline.name) + len(records), *limits(pipeline),
+        )  # fmt: skip
+        return records, trigger
+
+    def unpaid(self, now: int) -> list[tuple[Pipeline, int]]:
+        """Windows that have begun, or may receive records soon, and cannot be paid for.
+
+        Epochs are only ever added, so what cannot be paid for now cannot be later; unless the
+        limit is raised, which counts for epochs that have not begun. A pipeline that is triggered
+        by request is refused at its triggers: its windows have nothing to do with this time.
+        """
+        found = []
+        for name, pipeline in self._pipelines.items():
+            timeline = self.timelines[name]
+            if pipeline.external or timeline.first is None:
+                continue
+            last = pipeline.windows.window(now + pipeline.max_future_skew)
+            for window in range(timeline.floor, last + 1):
+                open_ = window not in timeline.closed and not timeline.done.get(window)
+                if open_ and not self._payable(pipeline, pipeline.windows.epoch(window)):
+                    found.append((pipeline, window))
+                    break  # the whole epoch is closed with it; the rest comes with the next beat
+        return found
+
+    def refuse(self, pipeline: Pipeline, window: int, now: int) -> tuple[list[Record], ClockRecord]:
+        """The ledger record, if it is not there, and the clock record of a refused epoch."""
+        epoch = pipeline.windows.epoch(window)
+        name = pipeline.name
+        end = (epoch + 1) * pipeline.windows.per_epoch
+        body = {"pipeline": name, "epoch": epoch, "reason": "the budget's limit is reached"}
+        known = (name, epoch) in self._ledger.refused
+        records = [] if known else [self._ledger.next("refused", now, body)]
+        return records, Skipped(name, epoch, window, now, end)
+
+    def _payable(self, pipeline: Pipeline, epoch: int) -> bool:
+        place = pipeline.name, epoch
+        if place in self._ledger.charges:
+            return True
+        return place not in self._ledger.refused and self._ledger.affordable(pipeline)
+
+    def _check(self, pipeline: Pipeline, charge: Record) -> None:
+        if charge.body["config_hash"] != pipeline.config_hash:
+            raise EngineError(
+                f"pipeline {pipeline.name!r}: its open epoch was charged for another "
+                "configuration; restore that one, or rename the pipeline"
+            )
+        if charge.body["key_fingerprint"] != self._fingerprint:
+            raise EngineError(
+                "the noise key is not the one that was charged: use the key with the fingerprint "
+                f"{charge.body['key_fingerprint']}"
+            )

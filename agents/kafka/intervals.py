@@ -1,0 +1,73 @@
+"""Fetched lists with the offsets that they cover, and positions that can no longer be fetched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
+from faust.types import TP
+
+from ...errors import EngineError
+
+GONE_SECONDS = 30.0
+
+Positions = Callable[[], Mapping[TP, int]]
+"""The position that each open shard wants next."""
+
+
+class Interval(NamedTuple):
+    """Records of one partition in [start, end), in order; possibly none."""
+
+    tp: TP
+    start: int
+    end: int
+    records: list[Any]
+
+
+class Gone:
+    """Positions that the broker no longer has.
+
+    Asking for one is not an error at once. A position is asked of the group as soon as a partition
+    is assigned, and the group may know none, or one that was trimmed since: a moment later the
+    shard says where it stands. A worker that was asleep may have been overtaken by another one,
+    which has applied and trimmed more: a moment later it is told so. Only where a shard goes on
+    wanting what is gone, it is lost.
+
+    Args:
+        patience: seconds.
+    """
+
+    def __init__(self, patience: float = GONE_SECONDS) -> None:
+        self._patience = patience
+        self._since: dict[tuple[TP, int], float] = {}
+
+    def check(self, failed: Any, wanted: Mapping[TP, int]) -> None:
+        """Raise what a fetch reported, if it is a fault.
+
+        Raises:
+            EngineError: an open shard has wanted a position for some time that is gone.
+        """
+        try:
+            failed.check_raise()
+        except NoOffsetForPartitionError:
+            return
+        except OffsetOutOfRangeError as error:
+            asked = {(TP(tp.topic, tp.partition), n) for tp, n in error.args[0].items()}
+            self._judge({(tp, n) for tp, n in asked if n >= wanted.get(tp, n + 1)})
+
+    def _judge(self, missing: set[tuple[TP, int]]) -> None:
+        now = time.monotonic()
+        partitions = {tp for tp, _ in missing}
+        known = {one: t for one, t in self._since.items() if one[0] not in partitions}
+        self._since = known | {one: self._since.get(one, now) for one in missing}
+        lost = [one for one in missing if now - self._since[one] >= self._patience]
+        if lost:
+            # Never log the offset: in a raw topic it is an exact count.
+            places = ", ".join(sorted(f"{tp.topic}-{tp.partition}" for tp, _ in lost))
+            raise EngineError(
+                f"the next record to read is gone: {places}; it was deleted before it was applied "
+                "(retention of the topic), or the topic was cut short: restore it, or begin a new "
+                "deployment (another deployment.name)"
+            ) from None

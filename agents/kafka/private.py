@@ -1,0 +1,323 @@
+"""Private names of Faust and aiokafka that the product relies on: here, and nowhere else.
+
+Both libraries are capped in ``pyproject.toml``, since any release may change what is private. Every
+name of `NEEDED` is looked for when this module is imported, so that a worker on a version without
+one of them stops before it reads a record. What the names are used for stands below, as functions
+and as classes with public hooks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from types import CodeType, FunctionType
+from typing import Any
+
+import faust
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer import fetcher as fetching
+from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.structs import TopicPartition
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP, Message
+
+from ...errors import EngineError
+from .intervals import Gone, Interval, Positions
+
+Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
+"""Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
+
+NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("faust-streaming", faust.App, ("_on_agent_error",)),
+    (
+        "faust-streaming",
+        driver.Consumer,
+        (
+            "_drain_messages", "_filter_tps_with_pending_acks", "_get_active_partitions",
+            "_new_consumer_thread", "_new_offset", "_paused_partitions", "_stopped", "_thread",
+            "_unacked_messages",
+        ),
+    ),
+    (
+        "faust-streaming",
+        driver.AIOKafkaConsumerThread,
+        ("_consumer", "_create_consumer", "_create_worker_consumer", "_ensure_consumer"),
+    ),
+    ("aiokafka", AIOKafkaConsumer, ("_closed", "_coordinator", "_fetcher")),
+    (
+        "aiokafka",
+        Fetcher,
+        (
+            "_closed", "_create_fetch_waiter", "_notify", "_records", "_subscriptions",
+            "_wait_consume_future",
+        ),
+    ),
+    ("aiokafka", FetchResult, ("_assignment", "_partition_records")),
+    ("aiokafka", PartitionRecords, ("_consumer_record",)),
+    ("aiokafka", GroupCoordinator, ("_coordination_task",)),
+    ("aiokafka", BatchBuilder, ("_builder", "_relative_offset")),
+    (
+        "aiokafka",
+        _DefaultRecordBatchPy,
+        ("_buffer", "_maybe_uncompress", "_num_records", "_pos"),
+    ),
+    ("aiokafka", fetching, ("MemoryRecords",)),
+)  # fmt: skip
+
+
+def check(needed: Iterable[tuple[str, Any, tuple[str, ...]]] = NEEDED) -> None:
+    """Look for every private name.
+
+    Raises:
+        EngineError: one is missing; the message names library, version and name.
+    """
+    for library, owner, names in needed:
+        known = set(_names(owner))
+        for name in names:
+            if name not in known and not hasattr(owner, name):
+                raise EngineError(
+                    f"{library} {version(library)} has no {owner.__name__}.{name}, which this "
+                    "version of hushstream relies on: install the versions of requirements.lock"
+                )
+
+
+def _names(owner: Any) -> Iterator[str]:
+    """Attributes that the methods of a class use or annotate, those of instances included."""
+    for one in getattr(owner, "__mro__", ()):
+        yield from vars(one).get("__annotations__", ())
+        for member in vars(one).values():
+            if isinstance(member, FunctionType):
+                yield from _used(member.__code__)
+
+
+def _used(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _used(constant)
+
+
+check()
+
+
+# -- Faust ----------------------------------------------------------------------------------------
+
+
+class FailingApp(faust.App):
+    """A Faust application that stops where an agent fails.
+
+    Stock Faust restarts the agent, and the event that it had is acknowledged and lost.
+
+    Attributes:
+        on_agent_failure: told what an agent raised.
+    """
+
+    on_agent_failure: Callable[[BaseException], None]
+
+    async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
+        self.on_agent_failure(exc)
+
+
+class HookedThread(driver.AIOKafkaConsumerThread):
+    """Faust's consumer thread with hooks: `make_consumer`, `open_client`, `client`."""
+
+    def make_consumer(self, url: Any, port: int) -> AIOKafkaConsumer:
+        """The client of this thread, not started."""
+        raise NotImplementedError
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        return self.make_consumer(transport.url, transport.default_port)
+
+    async def open_client(self) -> None:
+        """Make and start the client."""
+        self._consumer = self._create_consumer(loop=self.thread_loop)
+        await self._consumer.start()
+
+    @property
+    def client(self) -> Any:
+        """The client, or None before it was made."""
+        return self._consumer
+
+    @property
+    def ready_client(self) -> Any:
+        """The client; Faust's error where there is none."""
+        return self._ensure_consumer()
+
+
+class HookedConsumer(driver.Consumer):
+    """Faust's consumer with hooks: `make_thread`, `deliver`, and what shards have `applied`.
+
+    Attributes:
+        applied: what each open shard has applied, for lag monitoring.
+    """
+
+    applied: Callable[[], Mapping[TP, int]] = staticmethod(dict)
+
+    def make_thread(self) -> HookedThread:
+        """The thread that fetches."""
+        raise NotImplementedError
+
+    async def deliver(self, stopped: Callable[[], bool]) -> None:
+        """Fetch and hand over until ``stopped``."""
+        raise NotImplementedError
+
+    @property
+    def thread(self) -> Any:
+        """What `make_thread` made, or None before the start."""
+        return self._thread
+
+    @property
+    def flowing_partitions(self) -> set[TP]:
+        """Partitions that are assigned and not paused."""
+        active: set[TP] = set(self._get_active_partitions())
+        paused: set[TP] = self._paused_partitions
+        return active - paused
+
+    def ack(self, message: Message) -> bool:
+        """Nothing to remember: what is applied is in the state."""
+        message.acked = True
+        self._unacked_messages.discard(message)
+        return True
+
+    def _new_consumer_thread(self) -> HookedThread:
+        return self.make_thread()
+
+    async def _drain_messages(self, fetcher: Any) -> None:
+        await self.deliver(lambda: self._stopped.is_set() or fetcher._stopped.is_set())
+
+    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
+        return iter(self.applied())
+
+    def _new_offset(self, tp: TP) -> int | None:
+        offset: int | None = self.applied().get(tp)
+        return offset
+
+
+# -- aiokafka: fetching ---------------------------------------------------------------------------
+
+
+def closed(consumer: Any) -> bool:
+    """Whether a consumer or what fetches for it has been closed."""
+    return bool(consumer._closed or consumer._fetcher._closed)
+
+
+async def fetch(
+    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int, seconds: float
+) -> list[Interval]:
+    """Fetched intervals of the active partitions, waiting a moment if there are none.
+
+    Args:
+        consumer: an open one.
+        active: partitions to take from.
+        wanted: the position that each open shard wants next.
+        gone: judges positions that the broker refuses.
+        most: records of one interval.
+        seconds: to wait.
+    """
+    fetcher = consumer._fetcher
+    with fetcher._subscriptions.fetch_context():
+        if fetcher._subscriptions.reassignment_in_progress:
+            await fetcher._subscriptions.wait_for_assignment()
+        found = list(take(consumer, active, wanted, gone, most))
+        if not found:
+            waiter = fetcher._create_fetch_waiter()
+            await asyncio.wait([waiter], timeout=seconds)
+            if not waiter.done():
+                waiter.cancel()
+            found = list(take(consumer, active, wanted, gone, most))
+    return found
+
+
+def take(
+    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int
+) -> Iterator[Interval]:
+    """What the fetcher holds for ``active``, as intervals; errors of the broker are raised."""
+    fetcher = consumer._fetcher
+    for tp in list(fetcher._records):
+        name = TP(tp.topic, tp.partition)
+        if name not in active:
+            if not fetcher._subscriptions.is_assigned(tp):
+                del fetcher._records[tp]
+            continue
+        held = fetcher._records[tp]
+        if type(held) is not FetchResult:
+            gone.check(held, wanted())
+            if held.calculate_backoff() == 0:  # else it would be asked for again at once
+                _drop(fetcher, tp)
+            continue
+        found = _interval(name, tp, held, most)
+        if not held.has_more():
+            _drop(fetcher, tp)
+        if found is not None:
+            yield found
+
+
+def _interval(name: TP, tp: TopicPartition, held: Any, most: int) -> Interval | None:
+    """Take up to ``most`` records; None if the position has not moved, or was revoked."""
+    assignment = held._assignment
+    state = assignment.state_value(tp) if assignment.active else None
+    start = state.position if state is not None else None
+    if held.has_more():
+        held._partition_records._consumer_record = _as_it_is
+    records = held.getall(most)
+    if state is None or start is None or state.position <= start:
+        return None
+    return Interval(name, start, state.position, records)
+
+
+def _drop(fetcher: Any, tp: TopicPartition) -> None:
+    """Let the fetcher ask for the next list of a partition."""
+    del fetcher._records[tp]
+    fetcher._notify(fetcher._wait_consume_future)
+
+
+def _as_it_is(_: TopicPartition, record: Any) -> Any:
+    """A record as the parser made it: it has all that a shard reads, at a third of the cost."""
+    return record
+
+
+def group_failure(consumer: Any) -> BaseException | None:
+    """Why the group refused a member for good, if it did: nobody else would say so."""
+    coordinator = getattr(consumer, "_coordinator", None)
+    task = getattr(coordinator, "_coordination_task", None)
+    if task is None or not task.done() or task.cancelled():
+        return None
+    error: BaseException | None = task.exception()
+    return error
+
+
+# -- aiokafka: batches ----------------------------------------------------------------------------
+
+
+def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
+    """Append records from ``begun`` on until the batch is full; the place that was reached.
+
+    It goes straight to the batch's builder: most records are rows of a few bytes, for which
+    wrapping would cost more than writing them.
+    """
+    append, now, none = batch._builder.append, int(time.time() * 1000), list[Any]()
+    for place, (key, value, stamp, headers) in enumerate(records[begun:]):
+        at = now if stamp is None else stamp
+        if append(place, at, key, value, list(headers) if headers else none) is None:
+            break
+    else:
+        place = len(records) - begun
+    batch._relative_offset = place
+    return begun + place
+
+
+def opened(data: memoryview) -> tuple[Any, bytearray, int, int]:
+    """A record batch uncompressed: itself, its bytes, where records begin, how many there are."""
+    batch = _DefaultRecordBatchPy(data)
+    batch._maybe_uncompress()
+    return batch, batch._buffer, batch._pos, batch._num_records
+
+
+def read_batches_with(parser: type) -> None:
+    """Have every consumer of this process parse fetched data with ``parser``."""
+    fetching.MemoryRecords = parser

@@ -1,0 +1,64 @@
+"""Private names: all that are used are looked for, and a missing one is named."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import version
+
+import pytest
+from hushstream.agents.kafka import private
+from hushstream.errors import EngineError
+
+from ...tree import ROOT, sources
+
+FOREIGN = re.compile(r"[\w\])]\._(?!_)\w+")
+OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._")
+
+
+class Library:
+    """What a private attribute looks like from outside."""
+
+    _annotated: int
+
+    def __init__(self) -> None:
+        self._kept = [self._called() for _ in range(1)]
+
+    def _called(self) -> int:
+        return 0
+
+
+def test_everything_that_is_needed_is_there() -> None:
+    private.check()
+    assert len(private.NEEDED) > 8
+
+
+@pytest.mark.parametrize("name", ["_annotated", "_kept", "_called"])
+def test_attributes_of_classes_and_of_instances_are_found(name: str) -> None:
+    private.check([("aiokafka", Library, (name,))])
+
+
+def test_a_missing_name_is_told_with_its_library_and_version() -> None:
+    said = f"aiokafka {version('aiokafka')} has no Library._gone"
+    with pytest.raises(EngineError, match=re.escape(said)):
+        private.check([("aiokafka", Library, ("_kept", "_gone"))])
+
+
+def test_no_other_module_of_the_engine_reaches_into_a_library() -> None:
+    wrong = []
+    for path, text in sources().items():
+        if path.startswith(("agents/kafka/", "agents/worker/", "agents/clock/")):
+            code = re.sub(r'""".*?"""', "", text, flags=re.S)
+            found = [
+                m.group()
+                for m in FOREIGN.finditer(code)
+                if not OWN.search(code[max(m.start() - 9, 0) : m.end()])
+            ]
+            if found and path != "agents/kafka/private.py":
+                wrong.append((path, found))
+    assert wrong == []
+
+
+def test_both_libraries_are_capped() -> None:
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert re.search(r'"aiokafka>=[\d.]+,<[\d.]+"', text)
+    assert re.search(r'"faust-streaming==[\d.]+"', text)
