@@ -1,1 +1,1 @@
-"""What runs beside the engine: a local Apache Kafka, the container image, dashboards, manifests."""
+"""Everything beside the engine: a local Apache Kafka, container image, dashboards, manifests."""

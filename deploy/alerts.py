@@ -1,4 +1,4 @@
-"""Prometheus alerting rules as data: those that need only what is public, and the operator's.
+"""Prometheus alerting rules as data: public ones, and the operator's.
 
 `hush alerts` prints them for a configuration; the file in ``deploy/prometheus`` is what it prints
 for the sample deployment.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-LATE = 1.5  # of the longest time between two triggers
-SLACK_SECONDS = 60.0  # scrapes, and a clock that moves to another worker
+LATE = 1.5  # times the longest time between two triggers
+SLACK_SECONDS = 60.0  # for scrapes, and for a clock that moves to another worker
 
 
 class Alert(NamedTuple):
-    """One rule; ``hold`` is how long it must be true before anybody is told."""
+    """One rule; ``hold`` is the time for which it must be true before it fires."""
 
     name: str
     expr: str
@@ -25,7 +25,7 @@ class Alert(NamedTuple):
 
 
 class RuleGroup(NamedTuple):
-    """Rules that may be seen by the same people."""
+    """Rules for the same audience."""
 
     name: str
     remark: str
@@ -187,7 +187,7 @@ def _overdue(gaps: Mapping[str, float]) -> Alert:
 
 
 def rules(gaps: Mapping[str, float]) -> dict[str, Any]:
-    """The rules file as Prometheus understands it."""
+    """The rules file as Prometheus reads it."""
     return {
         "groups": [
             {"name": group.name, "rules": [_rule(alert) for alert in group.rules]}
@@ -229,5 +229,5 @@ def _lines(rule: dict[str, Any]) -> list[str]:
 
 
 def _quoted(said: str) -> str:
-    """A YAML text in single quotes."""
+    """Quote a YAML text with single quotes."""
     return "'" + said.replace("'", "''") + "'"

@@ -1,10 +1,10 @@
-"""A real Apache Kafka on the loopback of this machine: one KRaft node, no container, no root.
+"""A real Apache Kafka on the loopback interface: one KRaft node, without container or root.
 
     >>> from hushstream.deploy.broker import Broker
     >>> Broker().status
     'stopped'
 
-As a context manager it starts, waits until it serves, and leaves nothing behind::
+As a context manager it starts, waits until it serves, and removes everything at the end::
 
     with Broker() as broker:
         print(broker.bootstrap)
@@ -56,13 +56,13 @@ class Broker:
     """One local Kafka node that can be stopped, killed and started again on its data and port.
 
     Args:
-        data: folder of its data, made if absent and kept; by default a temporary one that
-            `stop` removes (`kill` leaves it for the next start).
+        data: data folder, created if absent and kept; by default a temporary one that `stop`
+            removes (`kill` leaves it for the next start).
         port: TCP port for clients; by default a free one, kept for the broker's life.
-        heap_mb: heap of the Java machine, MiB.
-        overrides: further broker settings (``server.properties`` names).
-        detached: let it run on when this process ends.
-        quiet: draw no progress bar while Kafka is fetched.
+        heap_mb: heap of the Java virtual machine, MiB.
+        overrides: additional broker settings (``server.properties`` names).
+        detached: leave it running when this process ends.
+        quiet: hide the progress bar while Kafka is downloaded.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Broker:
 
     @property
     def data(self) -> Path:
-        """Folder of data, settings and log."""
+        """Folder with data, settings and log."""
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="hush-broker-"))
         self._data.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """File with the output of the server; appended to at every start."""
+        """File with the server's output; every start appends to it."""
         return self.data / "broker.log"
 
     @property
@@ -119,7 +119,7 @@ class Broker:
 
     @property
     def status(self) -> Status:
-        """``failed`` means that the process ended without being asked to."""
+        """State of the server; ``failed`` means that it ended by itself."""
         if self._child is None:
             return "stopped"
         if self._child.returncode is not None:
@@ -127,11 +127,11 @@ class Broker:
         return "running" if self._ready else "starting"
 
     def start(self, timeout: float = 60.0) -> Self:
-        """Start it on its data and port and wait until it serves; nothing happens if it runs.
+        """Start it on its data and port and wait until it serves; do nothing if it runs.
 
         Raises:
-            BrokerError: Kafka or Java is missing, the port is taken, or the server did not come
-                up within ``timeout`` seconds; with the end of its log.
+            BrokerError: Kafka or Java is missing, the port is taken, or the server did not start
+                within ``timeout`` seconds; the message ends with its log.
         """
         with self._lock:
             if self.pid is not None:
@@ -140,8 +140,8 @@ class Broker:
             command = self._prepare()
             if not self._detached:
                 atexit.register(self._at_exit)
-            # Tied until it serves, even if it is to run on: a start that is cut short, in whatever
-            # way, would otherwise leave a server that nobody knows of.
+            # A start may be interrupted, which would leave an unknown server behind. So even a
+            # detached child is tied to this process until it serves.
             self._child = Child(command, self.log, kernel=KERNEL and not self._detached)
             try:
                 self._wait_until_ready(timeout)
@@ -153,7 +153,7 @@ class Broker:
             return self
 
     def stop(self, timeout: float = 20.0) -> None:
-        """Shut it down (SIGTERM, at last SIGKILL) and remove its data if they are temporary."""
+        """Shut it down (SIGTERM, finally SIGKILL) and remove its data if they are temporary."""
         with self._lock:
             self._end(signal.SIGTERM, timeout)
             if self._temporary and self._data is not None:
@@ -161,7 +161,7 @@ class Broker:
                 self._data = None
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash would; `start` brings it back on the same data."""
+        """End it with SIGKILL, as in a crash; `start` restarts it on the same data."""
         with self._lock:
             self._end(signal.SIGKILL, 10)
 
@@ -183,9 +183,9 @@ class Broker:
         self.stop()
 
     def _prepare(self) -> list[str]:
-        """Fetch Kafka, write the settings, format an empty folder; return the command line."""
+        """Fetch Kafka, write the settings and format an empty folder; return the command line."""
         if not port_is_free(self.port):
-            raise BrokerError(f"port {self.port} of {HOST} is taken: choose another with --port")
+            raise BrokerError(f"port {self.port} of {HOST} is in use: choose another with --port")
         jars = fetch(quiet=self._quiet)
         java = [str(find_java()), f"-Xmx{self._heap_mb}m", *JVM_FLAGS]
         classpath = os.pathsep.join(str(jars / jar.filename) for jar in read_lock())
@@ -215,11 +215,11 @@ class Broker:
         deadline = time.monotonic() + timeout
         while not self._ready:
             if self.pid is None:
-                raise BrokerError(f"the broker ended at start; {self.log} says:\n{self.tail()}")
+                raise BrokerError(f"the broker ended at start; end of {self.log}:\n{self.tail()}")
             if time.monotonic() > deadline:
                 raise BrokerError(
-                    f"the broker does not serve after {timeout:.0f} s; "
-                    f"{self.log} says:\n{self.tail()}"
+                    f"the broker is not ready after {timeout:.0f} s; "
+                    f"end of {self.log}:\n{self.tail()}"
                 )
             self._ready = _listens(self.port) and serves(self.bootstrap)
             if not self._ready:

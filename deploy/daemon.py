@@ -1,7 +1,7 @@
 """``hush broker start|stop|status``: a local broker that runs on its own until it is stopped.
 
-What is known of it lies in ``broker.json`` in its data folder. A process counts as the broker
-only if its command line names that folder, so that a reused process id is never signalled.
+``broker.json`` in its data folder records process id and port. A process counts as the broker only
+if its command line names that folder, so that a reused process id is never signalled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEFAULT_PORT = 9092
 
 
 class BrokerState(msgspec.Struct, frozen=True):
-    """What ``status`` reports.
+    """The state of a local broker.
 
     ``state`` is ``stopped``, ``running`` (it answers) or ``starting`` (a process without answers).
     """
@@ -60,12 +60,13 @@ def start(
     """Start the broker of folder ``data`` unless it runs, and wait until it serves.
 
     Args:
-        data: its data folder; by default one per user.
+        data: data folder; by default one per user.
         port: TCP port for clients; by default the last one used, at first 9092.
         timeout: seconds to wait for an answer.
 
     Raises:
-        BrokerError: the port is taken, it runs already on another port, or it did not come up.
+        BrokerError: the port is in use, the broker already runs on another port, or it did not
+            start.
     """
     folder = _folder(data)
     before = status(folder)
@@ -76,7 +77,7 @@ def start(
     port = port or (record.port if record else DEFAULT_PORT)
     if not port_is_free(port):
         raise BrokerError(
-            f"port {port} of {HOST} is taken by another program; start with --port PORT"
+            f"port {port} of {HOST} is in use by another program; start with --port PORT"
         )
     broker = Broker(folder, port, detached=True).start(timeout)
     _write(folder, _Record(broker.pid or 0, port))
@@ -94,7 +95,7 @@ def remove(data: Path | None = None) -> None:
     """Stop the broker and delete its data folder with all topics in it."""
     folder = _folder(data)
     if folder.exists() and not (folder / "server.properties").is_file():
-        raise BrokerError(f"{folder} holds no broker: not deleted")
+        raise BrokerError(f"{folder} is not a broker's folder: not deleted")
     stop(folder)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The Grafana dashboards as data: one for operators, one that needs only what is public.
+"""The Grafana dashboards as data: one for operators, one of public metrics only.
 
 ``python -m hushstream.deploy.dashboards FOLDER`` writes them as JSON.
 """
@@ -15,7 +15,7 @@ SCHEMA = 39
 
 
 class Panel(NamedTuple):
-    """One picture: its title, unit, queries (legend → PromQL) and kind of visualisation."""
+    """One panel: title, unit, queries (legend → PromQL) and kind of visualisation."""
 
     title: str
     unit: str

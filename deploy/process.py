@@ -1,9 +1,9 @@
-"""Child processes that never outlive their parent, and processes found again by their id.
+"""Child processes that never outlive their parent, and processes identified by their id.
 
 A child is tied to its parent in one of two ways. On Linux the kernel kills it when the *thread*
-that started it ends, hence that thread is kept for as long as the child runs. Elsewhere a small
-shell holds a pipe whose other end closes with the parent, however the parent ends. Only the second
-tie can be undone: for a child that is to run on once it is known to work.
+that started it ends, so that thread is kept as long as the child runs. Elsewhere a small shell
+holds a pipe whose other end closes with the parent, however the parent ends. Only the second tie
+can be undone, for a child that outlives its parent once it is known to work.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ with needs("local"):
 
 KERNEL = sys.platform == "linux"
 
-# Run by a bare interpreter that then becomes the child: asks the kernel for SIGKILL at the
-# parent's death, and gives up if that has already happened.
+# A bare interpreter runs this and then becomes the child: it asks the kernel for SIGKILL at the
+# parent's death, and exits if the parent is already dead.
 _TIE = """\
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
@@ -36,12 +36,12 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class Child:
-    """A running child in a process group of its own, so that Ctrl-C reaches the parent alone.
+    """A running child in its own process group, so that Ctrl-C reaches only the parent.
 
     Args:
         command: program (a full path) and arguments.
-        log: file that both output streams are appended to.
-        kernel: tie by the kernel (Linux), for good, rather than by a pipe, which `untie` closes.
+        log: file to which both output streams are appended.
+        kernel: tie by the kernel (Linux), permanently, rather than by a pipe, which `untie` closes.
     """
 
     def __init__(self, command: Sequence[str], log: Path, *, kernel: bool = KERNEL) -> None:
@@ -56,11 +56,11 @@ class Child:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status (negative: the signal), or ``None`` while it runs."""
+        """Exit status (negative: a signal), or ``None`` while it runs."""
         return self._process.poll()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; a child that has ended already is left alone."""
+        """Send a signal, unless the child has already ended."""
         self._process.send_signal(number)
 
     def wait(self, timeout: float) -> bool:
@@ -73,9 +73,9 @@ class Child:
         return True
 
     def untie(self) -> None:
-        """Let a child that is tied by a pipe run on when this process ends."""
+        """Release a child tied by a pipe, so that it outlives this process."""
         if self._guard is not None:
-            self._guard.kill()  # before its pipe closes: the child's id may be another's by then
+            self._guard.kill()  # before its pipe closes: the child's id may be reused by then
             self._guard.communicate()
             self._guard = None
 
@@ -88,15 +88,15 @@ def _popen(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            # A server needs none of our settings, least of all the noise key.
+            # A server does not need our settings, least of all the noise key.
             env={name: value for name, value in os.environ.items() if name[:5] != "HUSH_"},
         )
 
 
 def _start_in_keeper(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start ``command`` from a thread that lives until it ends and collects its exit status.
+    """Start ``command`` from a thread that lives until the child ends and collects its status.
 
-    What the start raises is raised here.
+    Errors of the start are raised here.
     """
     started = threading.Event()
     outcome: list[subprocess.Popen[bytes] | BaseException] = []
@@ -131,19 +131,21 @@ def _guard(pid: int) -> subprocess.Popen[bytes]:
 
 
 def command_of(pid: int) -> str:
-    """Return the command line of a process, or an empty string if there is none (or a zombie)."""
+    """Return the command line of a process; empty if it does not exist or is a zombie."""
     with contextlib.suppress(psutil.Error):
         return " ".join(psutil.Process(pid).cmdline())
     return ""
 
 
 def end_process(pid: int, mark: str, timeout: float) -> bool:
-    """End process ``pid`` if its command line contains ``mark``: SIGTERM, at last SIGKILL.
+    """End process ``pid`` if its command line contains ``mark``: SIGTERM, finally SIGKILL.
 
     Returns whether such a process was found.
     """
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(pid)  # knows when it began: never signals a later holder of the id
+        process = psutil.Process(
+            pid
+        )  # it knows its start time, so it never signals a later process with the same id
         if mark not in " ".join(process.cmdline()):
             return False
         for send in (process.terminate, process.kill):

@@ -1,4 +1,4 @@
-"""Server settings of one Kafka node on the loopback, small and quick to start."""
+"""Settings of one small Kafka node on the loopback interface that starts quickly."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..errors import BrokerError
 
 HOST = "127.0.0.1"
 
-# Below the range from which systems take the ports of outgoing connections: a client that keeps
-# trying a dead broker's port there can connect to itself and hold the port when it comes back.
+# In the range of outgoing ports, a client that keeps trying a dead broker's port can connect to
+# itself and so block the broker's restart. These ports lie below that range.
 PORTS = range(20_000, 32_000)
 
 JVM_FLAGS = (
@@ -37,7 +37,7 @@ SINGLE_NODE = {
     # After a crash the controller refuses the node until its old session ends (default 9 s).
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "400",
-    # A topic that nobody created is a mistake to report, not to hide.
+    # A missing topic is a mistake, which automatic creation would hide.
     "auto.create.topics.enable": "false",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -65,7 +65,7 @@ def server_settings(
         port: TCP port for clients.
         controller: TCP port of the KRaft controller, used by the node itself.
         logs: folder of the data.
-        overrides: further broker settings; they win.
+        overrides: additional broker settings; they take precedence.
     """
     place = {
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
@@ -110,7 +110,7 @@ def free_port() -> int:
     """Return a free port of the loopback from `PORTS`, chosen at random.
 
     Raises:
-        BrokerError: a thousand of them were taken.
+        BrokerError: a thousand ports were in use.
     """
     for _ in range(1000):
         port = PORTS[secrets.randbelow(len(PORTS))]

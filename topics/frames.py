@@ -47,14 +47,14 @@ class EventSlice(NamedTuple):
 
 
 class EventsFrame(NamedTuple):
-    """A slice as it was sent by the first stage of one raw partition."""
+    """A slice sent by the first stage of one raw partition."""
 
     origin: int
     slice: EventSlice
 
 
 class CellsFrame(NamedTuple):
-    """A partial sum as it was sent by one bound shard."""
+    """A partial sum sent by one bound shard."""
 
     origin: int
     window: int
@@ -63,7 +63,7 @@ class CellsFrame(NamedTuple):
 
 
 class Barrier(NamedTuple):
-    """Everything of this trigger's micro-batch from this origin has been sent."""
+    """A marker that the origin has sent its whole micro-batch of this trigger."""
 
     origin: int
     trigger: Trigger
@@ -74,7 +74,7 @@ AnyFrame = EventsFrame | CellsFrame | Barrier
 
 
 def encode_events(origin: int, events: EventSlice) -> Iterator[bytes]:
-    """Frames of at most `LIMIT` bytes each, in order."""
+    """Split into frames of at most `LIMIT` bytes each, in order."""
     frame = _encode_events(origin, events)
     if len(frame) <= LIMIT or len(events.unit) <= 1:
         yield frame
@@ -85,7 +85,7 @@ def encode_events(origin: int, events: EventSlice) -> Iterator[bytes]:
 
 
 def encode_cells(origin: int, window: int, batch: int, part: Part) -> Iterator[bytes]:
-    """Frames of at most `LIMIT` bytes each, in key order."""
+    """Split into frames of at most `LIMIT` bytes each, in key order."""
     frame = _encode_cells(origin, window, batch, part)
     if len(frame) <= LIMIT or len(part.key) <= 1:
         yield frame
@@ -101,7 +101,7 @@ def take_part(part: Part, rows: NDArray[Any]) -> Part:
 
 
 def encode_barrier(barrier: Barrier) -> bytes:
-    """The whole trigger travels, since a shard may meet it before its own clock does."""
+    """Encode a barrier with its whole trigger: a shard may read it before the clock record."""
     meta = {
         b"kind": b"barrier",
         b"origin": str(barrier.origin).encode(),
@@ -112,7 +112,7 @@ def encode_barrier(barrier: Barrier) -> bytes:
 
 
 def decode(frame: bytes) -> AnyFrame:
-    """The frame behind a record's value.
+    """Decode the frame in a record's value.
 
     Raises:
         EngineError: the version or kind is unknown; an older worker must not guess.

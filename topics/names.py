@@ -30,7 +30,7 @@ class Names(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Consumer group of all workers."""
+        """The consumer group of all workers."""
         return self.base
 
     @property
@@ -65,7 +65,7 @@ class Names(NamedTuple):
         return f"{self.base}.{stage}.{subject}-changelog"
 
     def transactional_id(self, stage: str, topic: str, partition: int) -> str:
-        """Fences any earlier owner of the same shard."""
+        """The transactional id of a shard; its use fences any earlier owner."""
         return f"{self.base}.{stage}.{topic}.{partition}"
 
 
@@ -90,5 +90,5 @@ def dead_letter_topic(pipeline: str) -> str:
 
 
 def late_topic(pipeline: str) -> str:
-    """Late and far-future records, where a pipeline wants to keep them."""
+    """Late and far-future records, if a pipeline keeps them."""
     return f"hush.{pipeline}.late"

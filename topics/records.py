@@ -22,10 +22,9 @@ class Beat(msgspec.Struct, tag="beat", frozen=True):
 class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     """A cut of one pipeline's window; it is a beat too.
 
-    ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows.
-    ``charge`` is the chain hash of the ledger record that pays for the release, ``epochs`` the
-    number of epochs that the pipeline has been charged for so far, this one included. The limits
-    are those of then, as texts, since a limit may be raised: releases never say another one.
+    ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows. ``charge`` is the chain hash of the ledger record that pays for the release, ``epochs``
+    the number of epochs that the pipeline has been charged for so far, this one included. The
+    limits are those at that time, as texts: a limit may be raised later, but releases keep theirs.
     """
 
     time: int
@@ -57,9 +56,9 @@ class Start(msgspec.Struct, tag="start", frozen=True):
 
 
 class Skipped(msgspec.Struct, tag="skipped", frozen=True):
-    """Windows whose epoch could not be paid for: no trigger, their data are dropped.
+    """Windows whose epoch could not be charged: they have no triggers and their data are dropped.
 
-    They are those from ``window`` on and below ``until``, the end of the epoch.
+    The windows run from ``window`` to below ``until``, the end of the epoch.
     """
 
     pipeline: str
@@ -97,7 +96,7 @@ class Selected(msgspec.Struct, tag="selected", frozen=True):
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What a shard has applied; the last row of each of its transactions.
+    """The position that a shard has applied; the last row of each of its transactions.
 
     ``applied`` is the input offset before which everything is in the state; ``clock`` the next
     clock entry to handle; ``upstream`` the last barrier of each upstream partition, per
@@ -114,12 +113,12 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_BEAT = b'{"type":"beat",'  # the tag of a structure comes first
+_BEAT = b'{"type":"beat",'  # a struct's tag comes first
 _CLOCK = msgspec.json.Decoder(Beat | Trigger | Start | Skipped)
 
 
 def encode(record: object) -> bytes:
-    """Canonical JSON: keys sorted, no white space."""
+    """Encode as canonical JSON: sorted keys, without white space."""
     return _ENCODER.encode(record)
 
 
@@ -129,6 +128,6 @@ def is_beat(value: bytes) -> bool:
 
 
 def decode_clock(value: bytes) -> ClockRecord:
-    """One record of the clock topic."""
+    """Decode one record of the clock topic."""
     record: ClockRecord = _CLOCK.decode(value)
     return record

@@ -30,7 +30,7 @@ _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Due:
-    """A trigger whose time has come: window, index from 1, and its scheduled time."""
+    """A trigger that is due: window, index from 1, and scheduled time."""
 
     window: int
     index: int
@@ -38,10 +38,10 @@ class Due:
 
 
 class ScheduleState(Protocol):
-    """How far a pipeline is.
+    """Progress of a pipeline.
 
-    ``done`` holds the number of triggers that each open window has had; windows below ``floor``
-    and in ``closed`` get no more.
+    ``done`` holds the number of past triggers of each open window; windows below ``floor`` and in
+    ``closed`` are finished.
     """
 
     @property
@@ -54,17 +54,18 @@ class ScheduleState(Protocol):
 
 @dataclass(frozen=True)
 class Schedule:
-    """When the windows of one pipeline begin, end and are released.
+    """Times at which the windows of one pipeline begin, end and are released.
 
     Attributes:
-        origin: a moment at which window 0 begins.
-        length: of a window.
+        origin: start of window 0.
+        length: length of a window.
         per_epoch: windows that share one charge and one contribution bound.
-        every: distance of triggers, a divisor of ``length``; 0 if ``cron`` is given.
-        cron: rule of trigger times, UTC.
+        every: interval between triggers, a divisor of ``length``; 0 if ``cron`` is given.
+        cron: cron rule of trigger times, UTC.
         horizon: triggers per window, T.
         lateness: added to every trigger time.
-        arrival: an event belongs to the window that is open when it arrives, whatever its time.
+        arrival: whether an event belongs to the window that is open at its arrival, whatever its
+            time.
     """
 
     origin: int
@@ -78,7 +79,7 @@ class Schedule:
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> Schedule:
-        """The schedule of a valid pipeline."""
+        """Return the schedule of a valid pipeline."""
         window, rule, length = pipeline.window, pipeline.triggers, pipeline.window_length
         return cls(
             origin=window.origin,
@@ -126,7 +127,7 @@ class Schedule:
         return tuple(self.every * i for i in range(1, self.horizon + 1))
 
     def longest_gap(self) -> int:
-        """Most microseconds between successive triggers, windows taken together.
+        """Longest time between successive triggers of all windows together, in microseconds.
 
         Exact for regular triggers; for a cron rule over five weeks or 32 windows, if that is more.
         """
@@ -138,10 +139,10 @@ class Schedule:
         return max((b - a for a, b in pairwise(times)), default=self.length)
 
     def due(self, state: ScheduleState, now: int, limit: int | None = None) -> list[Due]:
-        """Triggers scheduled at or before ``now`` that have not happened yet.
+        """Return triggers scheduled at or before ``now`` that have not fired yet.
 
-        They come in the order in which they are to happen: by scheduled time, then by window.
-        A window's triggers keep their order. At most ``limit`` are returned, the earliest.
+        They are in firing order: by scheduled time, then by window. A window's triggers keep their
+        order. At most ``limit`` are returned, the earliest.
         """
         return list(islice(self._pending(state, now), limit))
 

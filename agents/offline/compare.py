@@ -1,4 +1,4 @@
-"""What was published beside what was recomputed: bytes, times, headers, each record once."""
+"""Comparison of published and recomputed records: bytes, times, headers, each record once."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SHOWN = 20
 
 @dataclass
 class ReplayOutcome:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
-        compared: records found in both, byte for byte the same.
-        lost: recomputed, not in the log, although later ones of its shard are.
+        compared: records found in both, identical byte for byte.
+        lost: recomputed, but missing in the log although later ones of the shard are present.
         doubled: in the log more than once.
         differing: in the log with other bytes than recomputed, or not recomputed at all;
             copies of aborted transactions included.
-        pending: recomputed, and not in the log yet: the deployment has not come so far.
-        aborted: copies that only a reader of uncommitted data sees, all the same bytes.
-        routed: events whose way through a units log was checked.
-        problems: the first of them, in words.
+        pending: recomputed, but not yet in the log: the deployment is not that far.
+        aborted: identical copies that only a reader of uncommitted data sees.
+        routed: events whose path through a units log was checked.
+        problems: the first problems, in words.
     """
 
     compared: int = 0
@@ -50,17 +50,17 @@ class ReplayOutcome:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything published is exactly what it should be."""
+        """Whether all published records are correct."""
         return not (self.lost or self.doubled or self.differing)
 
     def found(self, what: str, where: str, number: int = 1) -> None:
-        """Count a problem, and keep the first ones in words."""
+        """Count a problem, and keep the first ones as text."""
         setattr(self, what, getattr(self, what) + number)
         if len(self.problems) < SHOWN:
             self.problems.append(f"{what}: {where}")
 
     def figures(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """Return the result as a JSON object."""
         return asdict(self) | {"agrees": self.agrees}
 
 
@@ -78,10 +78,10 @@ Name = tuple[bytes, str, int]  # record key, schema, trigger
 
 
 class ReleaseCheck:
-    """The releases of one pipeline: what was recomputed beside what readers see.
+    """The recomputed releases of one pipeline, compared with those that readers see.
 
-    Each release must be there once for a reader of committed data, and all copies that a reader
-    of uncommitted data sees must be the same. Records come one by one, and digests are kept.
+    A reader of committed data must see each release once, and all copies that a reader of
+    uncommitted data sees must be identical. Records arrive one by one, and only digests are kept.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ReleaseCheck:
             self._expected[name(out.key, out.value)] = _digest(_of_out(out))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
-        """Take a record of the topic; all that are expected have come before."""
+        """Take a record of the topic; all expected records have been given before."""
         if self._takes(record.key):
             one = name(record.key, record.value)
             wrong = _digest(_of_raw(partition, record)) != self._expected.get(one)
@@ -111,7 +111,7 @@ class ReleaseCheck:
         return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
 
     def finish(self, outcome: ReplayOutcome) -> None:
-        """Judge what came."""
+        """Judge the records taken."""
         for one, tally in self._seen.items():
             self._judge(one, tally, outcome)
         for one, tally in self._copies.items():
@@ -133,7 +133,7 @@ class ReleaseCheck:
             outcome.found("doubled", _text(one), tally.number - 1)
 
     def _missing(self, outcome: ReplayOutcome) -> None:
-        """A shard publishes its triggers in order, and a manifest after its rows."""
+        """Tell lost from pending: a shard publishes triggers in order, and a manifest after its rows."""
         chosen = self._chosen
         reached: dict[int, int] = defaultdict(int)
         for one in self._seen:
@@ -148,7 +148,7 @@ class ReleaseCheck:
 
 
 class Tally(NamedTuple):
-    """Records of one name, and how many of them are not what was recomputed."""
+    """Number of records of one name, and how many of them differ from the recomputed one."""
 
     number: int
     wrong: int
@@ -162,7 +162,7 @@ def _digest(published: Published) -> bytes:
 
 
 class _Chosen:
-    """Places of a pipeline's releases: which shard, which ordinal, and whether it was asked for."""
+    """Shard and ordinal of a pipeline's releases, and whether they were asked for."""
 
     def __init__(
         self, pipeline: Pipeline, triggers: Sequence[Trigger], windows: Collection[int] | None
@@ -177,7 +177,7 @@ class _Chosen:
         return self._texts is None or key.split(b"|", 2)[1] in self._texts
 
     def ordinal(self, one: Name) -> int:
-        """The number of the trigger; a later one than all if the clock does not know it."""
+        """The ordinal of the trigger; larger than all others if the clock does not have it."""
         return self._ordinals.get((one[0].split(b"|", 2)[1], one[2]), 1 << 62)
 
     def shard(self, one: Name) -> int:
@@ -189,7 +189,7 @@ class _Chosen:
 
 
 def name(key: bytes | None, value: bytes | None) -> Name:
-    """What makes a release record one and only: all its rows must be there exactly once.
+    """The identity of a release record, which must occur exactly once.
 
     A record of somebody else that is not a release has a name that nothing expects.
     """

@@ -1,7 +1,7 @@
-"""A units log beside what the raw log decodes to: no event lost, doubled or changed on the way.
+"""Comparison of a units log with the decoded raw log: lost, doubled and changed events.
 
-How events of one step are cut into frames is an accident, and so is the order of different
-units; each unit's own sequence per upstream partition, window and micro-batch is not.
+The division of a step's events into frames is arbitrary, and so is the order of different units.
+Each unit's own sequence per upstream partition, window and micro-batch is not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Routed:
         self.pending = 0  # events held
 
     def take(self, frame: bytes) -> Place | None:
-        """Add a frame in log order; returns what it closes, if anything."""
+        """Add a frame in log order; return the place that it closes, if any."""
         taken = decode(frame)
         if isinstance(taken, EventsFrame):
             self._events(taken)
@@ -48,7 +48,7 @@ class Routed:
         one = events.slice
         place = events.origin, one.window, one.batch
         if place in self._closed:
-            self.misplaced += len(one.unit)  # after its own barrier: it would never be counted
+            self.misplaced += len(one.unit)  # after its own barrier, so it would never be counted
             return
         self._parts[place].append(self._table(one))
         self.pending += len(one.unit)
@@ -63,11 +63,11 @@ class Routed:
 
     @property
     def places(self) -> set[Place]:
-        """Where there are events that were not compared yet."""
+        """Places with events that have not been compared yet."""
         return set(self._parts)
 
     def events(self, place: Place) -> I64 | None:
-        """All events of one upstream partition, window and micro-batch, in order; then gone."""
+        """Remove and return all events of one place, in order."""
         tables = self._parts.pop(place, None)
         if tables is None:
             return None
@@ -81,9 +81,9 @@ class Routed:
 
 
 class Comparison:
-    """One units partition beside what the first stage sends to it, as both are read.
+    """Comparison of one units partition with the records that the first stage sends to it.
 
-    A micro-batch is compared and let go of as soon as both have closed it.
+    A micro-batch is compared and dropped as soon as both sides have closed it.
     """
 
     def __init__(self, where: str, outcome: ReplayOutcome) -> None:
@@ -93,7 +93,7 @@ class Comparison:
         self._expected, self._found = Routed(keys), Routed(keys)
 
     def sent(self, frame: bytes) -> None:
-        """Take what the first stage sends, recomputed."""
+        """Take the next recomputed frame of the first stage."""
         self._settle(self._expected.take(frame), self._found)
 
     def found(self, frame: bytes) -> None:
@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def ahead(self) -> int:
-        """By how many events the log is ahead of what was recomputed."""
+        """Number of events by which the log is ahead of the recomputation."""
         return self._found.pending - self._expected.pending
 
     def _settle(self, place: Place | None, other: Routed) -> None:
@@ -113,7 +113,7 @@ class Comparison:
         _compare_place(self._where, place, self._expected, self._found, self._outcome)
 
     def finish(self) -> None:
-        """Compare the rest."""
+        """Compare the remaining events."""
         where, outcome = self._where, self._outcome
         if self._found.misplaced:
             outcome.found(
@@ -129,7 +129,7 @@ def compare_units(
     logs: Mapping[tuple[str, int], Iterable[LogFrame]],
     outcome: ReplayOutcome,
 ) -> None:
-    """Compare units partitions with what the first stage sends to them."""
+    """Compare units partitions with the records that the first stage sends to them."""
     for name, outs in sent.items():
         one = Comparison(f"{name[0]}-{name[1]}", outcome)
         for out in outs:

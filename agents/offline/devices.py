@@ -1,7 +1,7 @@
-"""Raw values as the reports that devices would have made of them; only `hush simulate` does this.
+"""Raw values turned into the reports of simulated devices; only `hush simulate` does this.
 
-No worker may: whoever perturbs a value has seen it. A device knows its user, its values, the
-survey, and what the release topic has told it before; so do the devices here.
+Workers must not do this, because perturbing a value requires seeing it. A device knows its user,
+its values, the survey, and the earlier records of the release topic; so do the devices here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REPORTED, UNTOLD, SPENT = "reported", "no threshold yet", "no report left"
 
 @dataclass(frozen=True)
 class Told:
-    """Thresholds as devices learn them: ``theta[i]`` of ``window[i]`` from ``time[i]`` on.
+    """Thresholds that devices learn: ``theta[i]`` of ``window[i]`` from ``time[i]`` on.
 
     Windows are distinct and in order: a window has one threshold.
     """
@@ -43,7 +43,7 @@ class Told:
     theta: I64
 
     def at(self, window: I64, time: I64) -> I64:
-        """(n,) thresholds of (n,) windows at (n,) moments, 0 before there is any."""
+        """(n,) thresholds of (n,) windows at (n,) times; 0 before the first threshold."""
         if not len(self.window):
             return np.zeros(len(time), np.int64)
         place = np.minimum(np.searchsorted(self.window, window), len(self.window) - 1)
@@ -56,12 +56,12 @@ NOTHING = Told(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int6
 
 @dataclass(frozen=True)
 class Crowd:
-    """The devices behind a file of raw values; columns in the order of time.
+    """The devices that own a file of raw values; columns are in time order.
 
     Attributes:
-        survey: what they were given.
-        paths: where a report's fields go.
-        value_path: where values stand in the file, and nothing stands in a report.
+        survey: survey of the devices.
+        paths: paths of a report's fields.
+        value_path: path of values in the file; it is empty in a report.
         row: (n,) place of each value in the file.
         user: (n,) texts.
         window, time, slot, value, group: (n,) columns; times in microseconds.
@@ -81,9 +81,9 @@ class Crowd:
     words: NDArray[np.uint64]
 
     def report(self, rows: Sequence[Row], told: Told) -> tuple[list[Row], Counter[str]]:
-        """The file with reports in the place of values, and what became of the values.
+        """Replace the values of the file by reports, and count the fates of the values.
 
-        A row without a report stays, for it has a time, but no aggregator takes it.
+        A row without a report stays, because it has a time, but no aggregator accepts it.
         """
         theta = np.where(self.group == RANGE, 0, told.at(self.window, self.time))
         silent = (self.group != RANGE) & (theta == 0)
@@ -98,7 +98,7 @@ class Crowd:
         return out, Counter({name: int(fate.sum()) for name, fate in fates.items() if fate.any()})
 
     def _spent(self, able: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """(n,) slots for which a device has no report left in their period."""
+        """(n,) whether the device has no report left in the slot's period."""
         used: dict[tuple[str, int], set[int]] = defaultdict(set)
         out = np.zeros(len(able), bool)
         for i in np.flatnonzero(able).tolist():
@@ -110,7 +110,7 @@ class Crowd:
         return out
 
     def _codes(self, theta: I64, made: NDArray[np.bool_]) -> list[int]:
-        """Outputs of the channels; -1, which no channel has, where there is no report."""
+        """Outputs of the channels; -1, an impossible output, if there is no report."""
         code = np.full(len(theta), -1)
         for step in np.unique(theta[made]).tolist():
             now = np.flatnonzero(made & (theta == step))
@@ -130,7 +130,7 @@ class Crowd:
 
 
 def surveyed(source: Input, rows: Sequence[Row]) -> Pipeline | None:
-    """The pipeline whose raw values the rows hold; None: the rows are used as they are.
+    """The pipeline whose raw values the rows hold; None if the rows are used as they are.
 
     Raises:
         ConfigError: there are several such pipelines, and a device answers one survey.
@@ -149,27 +149,27 @@ def _raw(pipeline: Pipeline, rows: Sequence[Row]) -> bool:
 
 
 def survey_of(pipeline: Pipeline) -> Survey:
-    """What the devices of a pipeline are given.
+    """The survey that the devices of a pipeline answer.
 
     Raises:
-        ConfigError: its mechanism is no survey.
+        ConfigError: the mechanism is not a survey.
     """
     survey = pipeline.mechanism.survey
     if survey is None:
-        raise ConfigError(f"pipeline {pipeline.name!r} is no survey")
+        raise ConfigError(f"pipeline {pipeline.name!r} is not a survey")
     return survey
 
 
 def value_path(pipeline: Pipeline) -> str:
-    """Where raw values stand: the field of the pipeline's one value column."""
+    """Path of raw values: the field of the pipeline's one value column."""
     return str(next(a["field"] for a in pipeline.config["aggregate"] if "field" in a))
 
 
 def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes) -> Crowd:
-    """The devices behind rows of which each has a unit, a time and a value, and maybe a slot.
+    """The devices that own rows; each row has a unit, a time, a value, and perhaps a slot.
 
-    Without a slot the event time in whole seconds takes its place. Rows that lack something, or
-    whose value is not finite, stay as they are, to be counted as bad records.
+    The default slot is the event time in whole seconds. Rows that lack a field, or whose value is
+    not finite, stay as they are and count as bad records.
     """
     survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
     raw = [
@@ -197,7 +197,7 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
 def _words(
     pipeline: Pipeline, survey: Survey, secret: bytes, places: Iterator[tuple[str, int]]
 ) -> NDArray[np.uint64]:
-    """(n, 3) words by user and slot: whoever repeats a slot repeats its randomness."""
+    """(n, 3) random words by user and slot: a repeated slot repeats its randomness."""
     noise = KeyedNoise(
         secret,
         charge=bytes(32),
@@ -212,7 +212,7 @@ def _words(
 
 
 def at(row: Any, path: str) -> Any:
-    """What stands at a path of a record; None if nothing does."""
+    """The value at a path of a record; None if it is missing."""
     for step in path.split("."):
         row = row.get(step) if isinstance(row, dict) else None
     return row

@@ -74,7 +74,7 @@ class VirtualShard:
         stage.open(self._store, self._marker)
 
     def advance(self, limit: int, take: Callable[[Step], None]) -> bool:
-        """Run one step; returns whether anything moved."""
+        """Run one step; return whether anything moved."""
         before = self.stage.position
         records, fetched = self._log.since(max(before, 0), limit)
         step = self.stage.step(self._store, self._marker, records, fetched)
@@ -98,11 +98,11 @@ class OfflineEngine:
         names: names of topics, with the genesis id of the logs.
         secret: the root key.
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
-        entries: the clock log, or where it is read from as shards need it.
-        given: internal logs that were read instead of being produced (re-partitioned units).
-        sent: told of every record that no stage here reads; what it does not take is kept in
+        entries: the clock log, or its source, which is read as shards need it.
+        given: internal logs that are read instead of produced (re-partitioned units).
+        sent: called with every record that no stage here reads; records that it refuses stay in
             ``outs``.
-        trim: let go of what has been read, for logs that do not fit into memory.
+        trim: drop records that have been read, for logs that do not fit into memory.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class OfflineEngine:
         return VirtualShard(stage, source, self._names.genesis, self._trim)
 
     def run(self) -> None:
-        """Step all shards in turn until nothing moves."""
+        """Step all shards in turn until none makes progress."""
         moved = True
         while moved:
             moved = self._read_clock()
@@ -170,7 +170,7 @@ class OfflineEngine:
                 moved |= shard.advance(STEP, self._take)
 
     def _read_clock(self) -> bool:
-        """Read on, unless the slowest shard has enough left; beats that all have passed go."""
+        """Read on unless the slowest shard has enough left; drop beats that all have passed."""
         if self._unread is None:
             return False
         low = min((stage.clock_position for stage in self._ingests), default=0)
@@ -198,7 +198,7 @@ class OfflineEngine:
 
 
 def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:
-    """The last cut or beat: nothing of a raw partition above it may be used."""
+    """The last cut or beat of a raw partition; records above it must not be used."""
     ends = [
         record.offsets[topic][partition]
         for _, record in entries

@@ -17,7 +17,7 @@ def read_file(path: Path) -> list[dict[str, Any]]:
     """Rows of a CSV (numbers recognised), JSON-lines or Arrow file.
 
     Raises:
-        ConfigError: the file is missing, of another kind, or cannot be read as what it says.
+        ConfigError: the file is missing, of an unknown kind, or does not match its suffix.
     """
     readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
         ".csv": _csv,
@@ -28,13 +28,15 @@ def read_file(path: Path) -> list[dict[str, Any]]:
         ".feather": _arrow,
     }
     if path.suffix not in readers:
-        raise ConfigError(f"{path}: data come from {', '.join(sorted(readers))} files")
+        raise ConfigError(
+            f"{path}: unknown kind of file; expected one of {', '.join(sorted(readers))}"
+        )
     if not path.exists():
-        raise ConfigError(f"{path}: there is no such file")
+        raise ConfigError(f"{path}: file not found")
     try:
         return list(readers[path.suffix](path))
     except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
-        # Nothing of the content is quoted: it may be private.
+        # The content may be private, so the message does not quote it.
         raise ConfigError(f"{path}: not a {path.suffix} file in UTF-8 that can be read") from None
 
 

@@ -1,10 +1,10 @@
 """Replay: recompute releases in memory from the logs and the secret, and compare every byte.
 
-Raw log, clock log and ledger decide what a release contains, and the secret how it is blurred.
-So whatever crashed, was fenced or was repeated while a deployment ran, the same engine run once
-over the same logs must give the same records. Re-partitioned pipelines are replayed from their
-units log, whose order is the one that counts; that log is itself compared with what the raw log
-decodes to: nothing lost, nothing doubled.
+Raw log, clock log and ledger determine the content of a release, and the secret its noise. So
+whatever crashed, was fenced or was repeated while a deployment ran, one run of the same engine over
+the same logs must give the same records. Re-partitioned pipelines are replayed from their units
+log, because its order is the one that counts; that log is itself compared with the decoded raw log
+for lost and doubled events.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .replay_logs import Span, StreamLog, frame, spans, timed
 
-AHEAD = 200_000  # events that a units log may be ahead of what is recomputed
-Report = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+AHEAD = 200_000  # events that a units log may be ahead of the recomputation
+Report = Callable[[str, int, int], None]  # current step, progress, total
 
 
 @dataclass
 class Logs:
-    """What a replay reads; releases first, so that all of them can be explained.
+    """The logs that a replay reads; releases first, so that the other logs explain all of them.
 
     Spans are read later, those of raw, units and clock logs while the engine runs.
     """
@@ -54,7 +54,7 @@ class Logs:
 
     @property
     def size(self) -> int:
-        """Raw records, or a little more: offsets without a record count too."""
+        """Raw records, or slightly more: offsets without a record count as well."""
         return sum(span.end - span.begin for span in self.raw)
 
 
@@ -64,15 +64,15 @@ def replay(
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
 ) -> ReplayOutcome:
-    """Recompute and compare what a deployment has released.
+    """Recompute and compare the releases of a deployment.
 
     Args:
         pipelines: names; all of them if empty.
         windows: numbers of windows to compare; all of them if None.
-        report: told about progress.
+        report: called with progress.
 
     Raises:
-        ConfigError: there is no such pipeline, or no noise key.
+        ConfigError: a pipeline is unknown, or the noise key is missing.
         LedgerError: the ledger is broken, or a trigger was not paid for.
         EngineError: a log cannot be read, or lacks what is needed.
     """
@@ -192,10 +192,10 @@ class _Streams:
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
-    """The same deployment with some of its pipelines only."""
+    """The same deployment with only some of its pipelines."""
     known = [p.name for p in deployment.pipelines]
     if strange := sorted(set(pipelines) - set(known)):
-        raise ConfigError(f"there is no pipeline {strange[0]!r}; there is {', '.join(known)}")
+        raise ConfigError(f"pipeline {strange[0]!r} is unknown; expected one of {', '.join(known)}")
     if not pipelines:
         return deployment
     inputs = (
@@ -206,7 +206,7 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
 
 
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
-    """Read what is needed, results before their causes: every release read is in the clock."""
+    """Read releases before the clock, so that every release that was read has its trigger."""
     kafka, names = plan.config.kafka, plan.names
     reader = _Reader(kafka, report)
     logs = Logs()
@@ -249,7 +249,7 @@ def _check_whole(span: Span, needed: int) -> None:
     if span.begin > needed:
         raise EngineError(
             f"{span.topic}-{span.partition} begins at offset {span.begin}: records from {needed} "
-            "on were deleted, and without them nothing can be recomputed; replay earlier, or keep "
+            "on were deleted, so releases cannot be recomputed; replay earlier, or keep "
             "more"
         )
 
@@ -259,7 +259,7 @@ def _dead_topics(pipeline: Pipeline) -> list[str]:
 
 
 def _read_clock(kafka: Kafka, topic: str, read: Clocked) -> Span:
-    """One pass over the clock log; the span that the engine is to read is what was read here."""
+    """Pass over the clock log once; return the span that was read, for the engine to read."""
     (span,) = spans(kafka, topic, 1)
     _check_whole(span, 0)
     log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=lambda t: read.take(t.record))

@@ -1,4 +1,4 @@
-"""A partition that a replay reads in offset order, holding only what has not been taken yet."""
+"""A partition that a replay reads in offset order, holding only records not yet taken."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 
 def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
-    """What each partition of a topic holds now."""
+    """The current span of each partition of a topic."""
     client = consumer(kafka, True)
     try:
         found = []
@@ -40,15 +40,15 @@ def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
 
 
 class StreamLog:
-    """Committed records of a span, in order; the client is opened when it is first needed.
+    """Committed records of a span, in order; the client is opened on first use.
 
     Args:
-        most: records given at once.
-        whole: the span must be readable to its end, else it ends where open transactions begin.
-        committed: False also gives records of aborted transactions.
-        make: what a shard is given for a message.
-        seen: told about each record once.
-        wait: says that nothing more should be given for now.
+        most: maximum records returned at once.
+        whole: whether the span must be readable to its end; else it may end at an open transaction.
+        committed: whether to skip records of aborted transactions.
+        make: converts a message into the record that a shard gets.
+        seen: called once with each record.
+        wait: whether to hold back records for now.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class StreamLog:
         self.end = span.end
 
     def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
-        """Up to ``limit`` records at or above ``offset``, and how far they are complete.
+        """Return up to ``limit`` records from ``offset`` on, and the offset where they end.
 
         Offsets never go back from one call to the next.
         """
@@ -95,12 +95,12 @@ class StreamLog:
         return records, records[-1].offset + 1 if len(records) == limit else max(self.end, offset)
 
     def insist(self) -> bool:
-        """Nothing else moves: whether something was kept back; it is given next time."""
+        """Release records held back, since nothing else moves; return whether there are any."""
         self._forced = self._kept_back
         return self._forced
 
     def drain(self) -> None:
-        """Read what nobody has asked for, so that all of it is seen."""
+        """Read the rest, so that ``seen`` is called with every record."""
         self._held.clear()
         while not self._finished:
             self._read(self.end)
@@ -115,7 +115,7 @@ class StreamLog:
             self._client.assign([place])
         message = self._client.poll(PATIENCE_SECONDS)
         if message is None:
-            raise EngineError(f"{self._name} could not be read on: the broker is silent")
+            raise EngineError(f"{self._name}: the broker does not respond")
         error = message.error()
         if error is not None:
             self._end_at(error, message.offset())
@@ -128,7 +128,7 @@ class StreamLog:
                 self._held.append(record)
 
     def _end_at(self, error: KafkaError, reached: int) -> None:
-        """The end of what is committed; an open transaction may hide the rest."""
+        """Handle the end of committed records; an open transaction may hide the rest."""
         if error.code() == KafkaError._PARTITION_EOF:
             if self._whole and reached < self._span.end:
                 raise EngineError(f"{self._name} ends before offset {self._span.end}")

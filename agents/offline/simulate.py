@@ -1,4 +1,4 @@
-"""Run a configuration on a file, in memory, with the workers' own stages, and compare with truth.
+"""Simulation of a configuration on a file, in memory, with the workers' own stages.
 
 Only for public or synthetic data: the report shows exact figures.
 """
@@ -42,12 +42,12 @@ AS_THEY_ARE = "the file holds reports (definition: local): they were aggregated 
 
 @dataclass
 class Report:
-    """How the last release of each window compares with the truth.
+    """Comparison of the last release of each window with the truth.
 
     Attributes:
         windows: one entry per window: keys and records in truth and released, errors.
-        counts: what happened to the records.
-        note: what was done to the records beforehand, for people.
+        counts: number of records by outcome.
+        note: text for people about the preparation of the records.
     """
 
     pipeline: str
@@ -63,13 +63,13 @@ def simulate(
     secret: bytes,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Report], OfflineEngine]:
-    """Replay rows in event-time order through the input ``source_name``.
+    """Run rows in event-time order through the input ``source_name``.
 
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
     have made of them; rows that are reports are used as they are.
 
     Raises:
-        ConfigError: there is no such input.
+        ConfigError: the input is unknown.
     """
     source, deployment = _deployment(config, source_name)
     pipeline = devices.surveyed(source, rows)
@@ -89,7 +89,7 @@ def _told(
     source: Input, deployment: Deployment, pipeline: Pipeline, crowd: devices.Crowd,
     rows: list[dict[str, Any]], secret: bytes,
 ) -> devices.Told:  # fmt: skip
-    """The thresholds that devices learn from releases; these rest on the range group alone."""
+    """The thresholds that devices learn from releases; they depend on the range group alone."""
     alone = replace(source, pipelines=(pipeline,))
     ranged, _ = crowd.report(rows, devices.NOTHING)
     _, engine = _run(alone, replace(deployment, inputs=(alone,)), ranged, secret, None)
@@ -122,7 +122,7 @@ def _run(
     decoded = decoder.decode(records)
     good = np.ones(len(records), bool)
     good[list(decoded.bad)] = False
-    # Bad records arrive first: they have no time, and go to the dead letters.
+    # Bad records have no time, so they arrive first and become dead letters.
     arrival = np.where(good, decoded.time, -MONTHS)
     order = np.argsort(arrival, kind="stable")
     records = [records[i]._replace(offset=n) for n, i in enumerate(order.tolist())]
@@ -143,7 +143,7 @@ def _run(
 
 
 def _means(p: Pipeline, crowd: devices.Crowd, engine: OfflineEngine) -> Iterator[dict[str, Any]]:
-    """Per window: the last released mean beside that of the values, of silent devices too."""
+    """Per window: the last released mean, and the mean of all values, silent devices included."""
     windows, last = p.windows.windows(crowd.time), _last_rows(p, engine)
     for window in np.unique(windows).tolist():
         values = crowd.value[windows == window]
@@ -166,14 +166,14 @@ def _deployment(config: Config, source_name: str) -> tuple[Input, Deployment]:
         if source.name == source_name:
             return source, Deployment(config.deployment.name, (source,))
     known = ", ".join(i.name for i in config.input)
-    raise ConfigError(f"there is no input {source_name!r}; there is {known}")
+    raise ConfigError(f"input {source_name!r} is unknown; expected one of {known}")
 
 
 def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[ClockRecord]:
-    """The clock log of somebody who triggers exactly on schedule, in event time."""
+    """The clock log of a clock that triggers exactly on schedule, in event time."""
     real = times[times > -MONTHS]
     if not len(real):
-        raise ConfigError("no record of the file has a time: look at the input's time and unit")
+        raise ConfigError("no record of the file has a time: check the input's time and unit")
     first, last = int(real[0]), int(real[-1])
     ledger = Ledger()
     timelines = {}
@@ -230,7 +230,7 @@ def _report(p: Pipeline, view: Any, time: Any, engine: OfflineEngine) -> Report:
             report.counts[outcome] = number
     if p.mechanism.survey is not None:
         report.note = AS_THEY_ARE
-    if p.mechanism.key_form == "code":  # cells and slots have no exact count to stand beside
+    if p.mechanism.key_form == "code":  # cells and slots have no exact count to compare with
         report.windows = [{"released": sum(1 for _ in _rows(p, engine))}]
         return report
     truth = _truth(p, view, time)

@@ -96,7 +96,7 @@ def test_wrong_settings_end_with_the_log(tmp_path: Path) -> None:
 
 
 def test_a_taken_port_is_refused(broker: Broker, tmp_path: Path) -> None:
-    with pytest.raises(BrokerError, match="is taken"):
+    with pytest.raises(BrokerError, match="is in use"):
         Broker(tmp_path, broker.port, quiet=True).start()
 
 

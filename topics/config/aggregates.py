@@ -1,8 +1,8 @@
-"""What a pipeline may release per key: one class for each aggregate, all named in `Aggregate`.
+"""The aggregates that a pipeline may release per key: one class each, all in `Aggregate`.
 
-An aggregate says which value columns it needs summed, which released columns it is made of, and how
-these become its value with an error. A mechanism releases ``count`` and ``sum:<field>``; whatever
-an aggregate makes of them is post-processing.
+An aggregate states the value columns that it needs summed, the released columns that it consists
+of, and how these become its value with an error. A mechanism releases
+``count`` and ``sum:<field>``; an aggregate only post-processes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .values import FieldPath, ValueName, above
 COUNT = "count"
 """The released column of the number of records."""
 
-COLUMN_LIMIT = 2**31  # grid steps; larger clipping intervals would let exact sums overflow
+COLUMN_LIMIT = 2**31  # grid steps; with larger clipping intervals exact sums would overflow
 
 
 class Estimate(NamedTuple):
@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 
 
 class AnyAggregate(Protocol):
-    """What the rest of the product asks of an aggregate. ``kind`` and ``name`` are settings."""
+    """The contract of an aggregate. ``kind`` and ``name`` are settings."""
 
     @property
     def label(self) -> str:
@@ -41,12 +41,12 @@ class AnyAggregate(Protocol):
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
-        """Value columns that must be summed for it."""
+        """Value columns that the mechanism must sum."""
         ...
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Released columns that it is made of, in the order in which `finish` wants them."""
+        """Released columns that form the value, in the order of `finish`."""
         ...
 
     def objections(self) -> Iterator[Objection]:
@@ -54,7 +54,7 @@ class AnyAggregate(Protocol):
         ...
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
-        """Its value and error; None (null in releases) where the parts give none."""
+        """Compute value and error; None (null in releases) if the parts give none."""
         ...
 
 
@@ -178,10 +178,10 @@ class Mean:
         return clip_objections(*self.columns)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
-        """Sum over count, with the delta method's error; None where the count is not positive.
+        """Sum over count, with the delta method's error; None if the count is not positive.
 
-        The released sum is that of values centred on the clip interval plus the middle times
-        the count, so the error of the count cancels but for the distance to the middle.
+        The released sum is that of values centred on the clip interval plus the middle times the
+        count, so the error of the count cancels except for the distance to the middle.
         """
         count, total = parts
         number = plain(count.value)
@@ -193,7 +193,7 @@ class Mean:
 
 
 Aggregate = Count | Sum | Mean
-"""Every aggregate there is: a configuration names one by its ``kind``."""
+"""All aggregates; a configuration selects one by its ``kind``."""
 
 
 def sum_of(field: str) -> str:
@@ -206,7 +206,7 @@ def sum_of(field: str) -> str:
 
 
 def label_of(kind: str, field: str) -> str:
-    """The name of a value that was given none.
+    """The default name of a value.
 
     >>> label_of("mean", "trip.fare")
     'mean_trip_fare'
@@ -215,7 +215,7 @@ def label_of(kind: str, field: str) -> str:
 
 
 def clip_objections(column: NumericField) -> Iterator[Objection]:
-    """What is wrong with the clipping interval of a column."""
+    """Objections to the clipping interval of a column."""
     if column.low >= column.high:
         yield "high", f"{float(column.high):g} must exceed low = {float(column.low):g}"
     for setting, end in (("low", column.low), ("high", column.high)):

@@ -1,4 +1,4 @@
-"""Raw records to typed columns: one precise reason per bad record, no payload in any message.
+"""Decoding of raw records into typed columns, with one reason per bad record and no payloads.
 
 A decoder is built once per input from the union of the fields that its pipelines use; each
 record is decoded once, whatever the number of pipelines.
@@ -57,7 +57,7 @@ class RawRecord(NamedTuple):
 
 
 class View(NamedTuple):
-    """What one pipeline sees: rows of the decoded records, in log order."""
+    """The rows of the decoded records that one pipeline uses, in log order."""
 
     rows: NDArray[np.intp]  # (n,) rows of the record list
     keys: Keys  # (k,) distinct
@@ -77,7 +77,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Typed decoding of JSON events, one record at a time, into columns."""
+    """Decoder of JSON events into typed columns."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Decoder:
         self._get = {path: getter(path, tree) for path in paths}
 
     def decode(self, records: Sequence[RawRecord]) -> Decoded:
-        """Decode a list of records; never raises for what a record contains."""
+        """Decode a list of records; the content of a record never raises an error."""
         values = [r.value for r in records]
         events, bad = self._parse(values)
         time = self._times(events, records, bad)
@@ -112,7 +112,7 @@ class Decoder:
             if max(map(len, values), default=0) <= self._fields.max_record_bytes:
                 return list(map(self._decode, values)), {}
         except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
-            pass  # at least one bad record: find out which, one by one
+            pass  # at least one record is bad: decode one by one to find it
         bad: Bad = {}
         return [self._parse_one(row, value, bad) for row, value in enumerate(values)], bad
 
@@ -133,7 +133,7 @@ class Decoder:
     def _column(
         self, path: str, role: str, events: list[Any], bad: Bad, own: Bad | None = None
     ) -> list[Any]:
-        """Values of a path; a type that only another role of the field allows is a fault."""
+        """Values of a path; a type that only another role of the field allows is an error."""
         get = self._get[path]
         try:
             values = list(map(get, events))
@@ -299,7 +299,7 @@ def _good(n: int, *faults: Bad) -> NDArray[np.intp]:
 
 
 def utc(microseconds: int) -> str:
-    """ISO text of a time, for records that people read."""
+    """Format a time as ISO text, for records that people read."""
     moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC)
     text = moment.strftime("%Y-%m-%dT%H:%M:%S")
     rest = microseconds % 1_000_000

@@ -19,12 +19,12 @@ class NumericField:
 
 @dataclass(frozen=True)
 class InputFields:
-    """How an input's records are read.
+    """The fields and formats of an input's records.
 
     Attributes:
         time: path of the event time, or None for the record's own timestamp.
         time_format: "iso", "epoch_s", "epoch_ms", "epoch_us" or "record".
-        zone: of ISO times without an offset.
+        zone: time zone of ISO times without an offset.
         unit: paths that together name the privacy unit.
     """
 
@@ -37,7 +37,7 @@ class InputFields:
 
 @dataclass(frozen=True)
 class PipelineFields:
-    """What a pipeline reads of each record."""
+    """The fields that a pipeline reads of each record."""
 
     key: tuple[str, ...]
     columns: tuple[NumericField, ...] = ()

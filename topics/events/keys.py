@@ -1,4 +1,4 @@
-"""Keys of events: told apart, numbered and encoded for a whole list at once."""
+"""Keys of events: distinguished, numbered and encoded for a whole list at once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode_key(values: Sequence[Any]) -> bytes:
-    """A composite key as canonical JSON; injective, and readable again in a release."""
+    """Encode a composite key as canonical JSON: injective, and readable in a release."""
     return msgspec.json.encode(values)
 
 
 def decode_key(key: bytes) -> list[Any]:
-    """The values behind `encode_key`."""
+    """Decode the values of `encode_key`."""
     return msgspec.json.decode(key)  # type: ignore[no-any-return]
 
 
@@ -40,8 +40,8 @@ class Numbered(NamedTuple):
 
 
 def numbered(columns: Sequence[list[Any]], events: int) -> Numbered:
-    """The keys of n events from the columns of their parts; a key may have no part at all."""
-    # True == 1 in Python: in a key, they are two values.
+    """The keys of n events from the columns of their parts; a key may have zero parts."""
+    # In Python True == 1, but in a key they are two values.
     apart = [_apart(c) if bool in set(map(type, c)) else c for c in columns]
     single = len(apart) == 1
     values: list[Any] = apart[0] if single else list(zip(*apart, strict=True)) or [()] * events
@@ -56,7 +56,7 @@ def numbered(columns: Sequence[list[Any]], events: int) -> Numbered:
 
 
 def _encoded(rows: Sequence[tuple[Any, ...]]) -> Keys:
-    """`encode_key` of every row, at once: JSON has no line breaks of its own."""
+    """`encode_key` of all rows at once; this splits at line breaks, which JSON does not contain."""
     lines = np.frombuffer(_ENCODER.encode_lines(rows), np.uint8)
     breaks = np.flatnonzero(lines == ord("\n"))
     offsets = np.concatenate([np.zeros(1, np.int64), breaks - np.arange(len(breaks))])
@@ -75,7 +75,7 @@ def _faults(rows: Sequence[tuple[Any, ...]], keys: Keys) -> dict[int, str]:
 
 
 class _Truth(NamedTuple):
-    """A truth value that equals no number."""
+    """A truth value that differs from every number."""
 
     value: bool
     tag: str = "bool"

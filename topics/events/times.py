@@ -24,7 +24,7 @@ def fits(convert: Callable[[Any], int], value: Any, out: I64, row: int) -> bool:
 
 
 def iso(zone: tzinfo) -> Callable[[Any], int]:
-    """A converter of ISO texts; ``zone`` is that of texts that name none."""
+    """A converter of ISO texts; ``zone`` applies to texts without one."""
     parse = datetime.fromisoformat
 
     def convert(value: Any) -> int:
@@ -37,7 +37,7 @@ def iso(zone: tzinfo) -> Callable[[Any], int]:
 
 
 def scaled(factor: int) -> Callable[[Any], int]:
-    """A converter of numbers, integers exactly."""
+    """A converter of numbers; integers are exact."""
 
     def convert(value: Any) -> int:
         return value * factor if type(value) is int else round(value * factor)
@@ -46,7 +46,7 @@ def scaled(factor: int) -> Callable[[Any], int]:
 
 
 def scale(values: list[Any], factor: int) -> I64 | None:
-    """All times at once where every one is an integer in range; else None."""
+    """Convert all times at once if every one is an integer in range; else return None."""
     try:
         times = np.array(values)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The typed struct behind an input: what may stand at each path that some pipeline reads."""
+"""The typed struct of an input: the types allowed at each path that a pipeline reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def types_of(role: str) -> frozenset[type]:
-    """The Python types that a value in some role may have."""
+    """The Python types that a value in a role may have."""
     return frozenset(kind for name in ROLES[role] for kind in _TYPES[name])
 
 
@@ -69,11 +69,11 @@ def tree_of(paths: Mapping[str, set[str]]) -> dict[str, Any]:
 
 
 def define(tree: Mapping[str, Any]) -> Any:
-    """The struct of a tree; it is decoded to positional names, whatever JSON calls the fields."""
+    """Define the struct of a tree; its fields have positional names."""
     fields = []
     names = {}
     for place, (name, kind) in enumerate(tree.items()):
-        # Field names of JSON need not be identifiers.
+        # JSON field names need not be identifiers, so the struct renames them.
         names[f"f{place}"] = name
         nested = define(kind) | None if isinstance(kind, dict) else kind
         fields.append((f"f{place}", nested, None))
@@ -81,7 +81,7 @@ def define(tree: Mapping[str, Any]) -> Any:
 
 
 def getter(path: str, tree: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """Read a path of a decoded event; AttributeError where a parent is null."""
+    """Return a getter of a path; it raises AttributeError if a parent is null."""
     places = []
     node: Any = tree
     for step in path.split("."):
@@ -91,7 +91,7 @@ def getter(path: str, tree: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 
 def safely(get: Callable[[Any], Any], event: Any) -> Any:
-    """The value of a path, None where the event or a parent is not there."""
+    """The value of a path; None if the event or a parent is missing."""
     try:
         return get(event)
     except AttributeError:

@@ -184,7 +184,7 @@ def test_numbers_are_for_the_pipelines_that_they_describe(folder: Path) -> None:
 
 WRONG = [
     (["--sample", "sample.csv", "--shape", "users=1,records=1,keys=1"], "not both"),
-    (["--sample", "absent.csv"], "no such file"),
+    (["--sample", "absent.csv"], "file not found"),
     (["--sample", "sample.txt"], ".csv"),
     (["--sample", "empty.csv"], "no record"),
     (["--sample", "other.csv"], "missing time"),

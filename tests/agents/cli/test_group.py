@@ -222,7 +222,7 @@ WRONG = [
     (["plan", "--set", "pipeline.pages.budget.epsilon=nan"], "epsilon"),
     (["plan", "--set", "pipeline.pages.mechanism.kind=histogramm"], "histogram"),
     (["plan", "--set", "pipeline.pages.triggers.every=7h"], "every"),
-    (["simulate", "absent.csv"], "no such file"),
+    (["simulate", "absent.csv"], "file not found"),
     (["simulate", "file.parquet"], ".csv"),
     (["simulate", "empty.jsonl"], "no record"),
     (["simulate", "good.jsonl", "--input", "other"], "events"),

@@ -296,5 +296,5 @@ def test_pipelines_can_be_chosen():
     made = deployment(pipelines=("p", "q"))
     assert [p.name for p in select(made, ["q"]).pipelines] == ["q"]
     assert select(made, []) is made
-    with pytest.raises(ConfigError, match="no pipeline 'z'; there is p, q"):
+    with pytest.raises(ConfigError, match="pipeline 'z' is unknown; expected one of p, q"):
         select(made, ["q", "z"])
