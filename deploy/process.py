@@ -143,9 +143,8 @@ def end_process(pid: int, mark: str, timeout: float) -> bool:
     Returns whether such a process was found.
     """
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(
-            pid
-        )  # it knows its start time, so it never signals a later process with the same id
+        # psutil checks the start time, so a later process with the same id is never signalled.
+        process = psutil.Process(pid)
         if mark not in " ".join(process.cmdline()):
             return False
         for send in (process.terminate, process.kill):
