@@ -22,9 +22,10 @@ class Beat(msgspec.Struct, tag="beat", frozen=True):
 class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     """A cut of one pipeline's window; it is a beat too.
 
-    ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows. ``charge`` is the chain hash of the ledger record that pays for the release, ``epochs``
-    the number of epochs that the pipeline has been charged for so far, this one included. The
-    limits are those at that time, as texts: a limit may be raised later, but releases keep theirs.
+    ``ordinal`` numbers the pipeline's triggers without gaps, over all of its windows. ``charge`` is
+    the chain hash of the ledger record that pays for the release, ``epochs`` the number of epochs
+    that the pipeline has been charged for so far, this one included. The limits are those at that
+    time, as texts: a limit may be raised later, but releases keep theirs.
     """
 
     time: int

@@ -133,7 +133,7 @@ class ReleaseCheck:
             outcome.found("doubled", _text(one), tally.number - 1)
 
     def _missing(self, outcome: ReplayOutcome) -> None:
-        """Tell lost from pending: a shard publishes triggers in order, and a manifest after its rows."""
+        """Tell lost from pending: a shard publishes in order, a manifest after its rows."""
         chosen = self._chosen
         reached: dict[int, int] = defaultdict(int)
         for one in self._seen:
