@@ -25,6 +25,7 @@ import json
 import time
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +67,15 @@ def topl(
     """Released mean, sums per slot, the release of the warm-up, and who is in the value group."""
     mechanism = ToPL(survey, survey.bound / 2**20, SLOTS + 1, expected=USERS // SLOTS)
     memory = Memory(mechanism, ZeroNoise())
-    group = np.where(generator.random(USERS) < float(survey.share), RANGE, VALUE)
+    users, group = crowd(survey, USERS)
     trigger = np.where(group == RANGE, 1, slot + 1)
     order = np.argsort(trigger, kind="stable")
     bounds = np.searchsorted(trigger[order], np.arange(1, SLOTS + 3))
     theta, sums, first = survey.buckets, [], None
     for t in range(1, SLOTS + 2):
         now = order[bounds[t - 1] : bounds[t]]
-        memory.absorb(reported(mechanism, t, now, slot, value, group, theta, generator))
+        columns = made(mechanism, now, users, slot, value, group, theta, generator)
+        memory.absorb(encoded(mechanism, t, now, columns))
         release = memory.trigger()
         first = first or release
         theta = int(first.public["theta"][0])
@@ -82,26 +84,39 @@ def topl(
     return release.value[0, 0] * grid, np.array(sums[1:]) * grid, first, group == VALUE
 
 
-def reported(
+@cache
+def crowd(survey: Survey, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Names of users, and their groups."""
+    users = np.array([f"user {i}" for i in range(n)], object)
+    return users, np.array([survey.group(user) for user in users], np.int64)
+
+
+def made(
     mechanism: ToPL,
-    t: int,
-    users: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    names: NDArray[Any],
     slot: NDArray[np.int64],
     value: F64,
     group: NDArray[np.int64],
     theta: int,
     generator: Generator,
+) -> dict[str, NDArray[Any]]:
+    """Reports of some users, as decoded columns."""
+    words = generator.integers(0, 1 << 64, (len(rows), 3), dtype=np.uint64)
+    code = simulate(mechanism.survey, value[rows], group[rows], theta, words)
+    step = np.where(group[rows] == RANGE, 0, theta)
+    own = np.full(len(rows), mechanism.survey.number)
+    columns = [slot[rows], group[rows], step, code, own, names[rows]]
+    return dict(zip(mechanism.inputs, columns, strict=True))
+
+
+def encoded(
+    mechanism: ToPL, t: int, rows: NDArray[np.int64], columns: dict[str, NDArray[Any]]
 ) -> Trace:
     """Reports of some users as events of one micro-batch."""
-    words = generator.integers(0, 1 << 64, (len(users), 3), dtype=np.uint64)
-    code = simulate(mechanism.survey, value[users], group[users], theta, words)
-    step = np.where(group[users] == RANGE, 0, theta)
-    own = np.full(len(users), mechanism.survey.number)
-    coded = mechanism.encode(
-        {"slot": slot[users], "group": group[users], "theta": step, "code": code, "survey": own}
-    )
-    ones = np.ones(len(users), np.int8)
-    return Trace(np.full(len(users), t), users, coded.keys, coded.key, coded.value, ones)
+    coded = mechanism.encode(columns)
+    ones = np.ones(len(rows), np.int8)
+    return Trace(np.full(len(rows), t), rows, coded.keys, coded.key, coded.value, ones)
 
 
 def two_point(survey: Survey, value: F64, generator: Generator) -> F64:
@@ -171,28 +186,25 @@ def speed(million: int) -> float:
     """Decoded reports per second, from columns to the release, one core."""
     generator = np.random.default_rng(0)
     survey = Survey(Fraction(1), Fraction(1440), "benchmark")
-    n, theta = million, 40
-    group = np.where(generator.random(n) < 0.1, RANGE, VALUE)
-    words = generator.integers(0, 1 << 64, (n, 3), dtype=np.uint64)
-    columns = {
-        "slot": np.arange(n) % 7,
-        "group": group,
-        "theta": np.where(group == RANGE, 0, theta),
-        "code": simulate(survey, generator.gamma(3, 12, n), group, theta, words),
-        "survey": np.full(n, survey.number),
-    }
-    mechanism = ToPL(survey, horizon=1)
-    memory = Memory(mechanism, ZeroNoise())
-    begin = time.perf_counter()
-    for start in range(0, n, 100_000):
-        cut = slice(start, start + 100_000)
-        coded = mechanism.encode({name: column[cut] for name, column in columns.items()})
-        unit = np.arange(start, start + len(coded.key))
-        ones = np.ones(len(unit), np.int8)
-        memory.absorb(Trace(ones.astype(np.intp), unit, coded.keys, coded.key, coded.value, ones))
-    release = memory.trigger()
+    n = million
+    users, group = crowd(survey, n)
+    slot, value = np.arange(n) % 7, generator.gamma(3, 12, n)
+    mechanism = ToPL(survey, horizon=2)
+    memory, theta, taken = Memory(mechanism, ZeroNoise()), survey.buckets, 0.0
+    for t, who in enumerate((RANGE, VALUE), 1):
+        rows = np.flatnonzero(group == who)
+        for start in range(0, len(rows), 100_000):
+            now = rows[start : start + 100_000]
+            columns = made(mechanism, now, users, slot, value, group, theta, generator)
+            begin = time.perf_counter()
+            memory.absorb(encoded(mechanism, t, now, columns))
+            taken += time.perf_counter() - begin
+        begin = time.perf_counter()
+        release = memory.trigger()
+        taken += time.perf_counter() - begin
+        theta = int(release.public["theta"][0])
     assert len(release.key) == 1
-    return n / (time.perf_counter() - begin)
+    return n / taken
 
 
 def device_speed(reports: int) -> float:

@@ -65,6 +65,21 @@ def test_a_false_range_report_moves_less_than_a_false_value_report(epsilon: str)
         assert one < float(survey.threshold(theta)) * channel(survey, VALUE).reach
 
 
+@pytest.mark.parametrize("epsilon", ["1/2", "1", "2"])
+def test_an_answer_is_so_far_from_the_mean_of_any_true_one(epsilon: str) -> None:
+    """The bound in expectation: half of reach and range together, for both groups."""
+    survey = Survey(Fraction(epsilon), Fraction(100), "s", buckets=16, levels=16)
+    for made, reach in (
+        (survey.hybrid, channel(survey, VALUE).reach),
+        (survey.square_wave, channel(survey, RANGE).reach),
+    ):
+        says = [float(1 + made.decode(code)) / 2 for code in range(made.outputs)]
+        for level in range(made.inputs):
+            weights = np.array([float(weight) for weight in made.weights(level)])
+            mean = weights @ says / weights.sum()
+            assert max(abs(answer - mean) for answer in says) <= (reach + 1) / 2 + 1e-9
+
+
 # Any answers whatever, few enough to try the worst
 
 SMALL = Survey(

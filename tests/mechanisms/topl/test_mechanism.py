@@ -332,6 +332,22 @@ def test_an_empty_micro_batch_still_releases() -> None:
     assert releases[1].value[0, 0] == releases[0].value[0, 0]
 
 
+def test_a_report_that_is_left_out_has_used_up_its_slot_and_leaves_no_state() -> None:
+    mechanism = ToPL(SURVEY, horizon=2)
+    memory = Memory(mechanism, ZeroNoise())
+    rows, kept = [(0, VALUE, 32, 3), (0, RANGE, 0, 3)], []  # the first: before the threshold
+    for t in (1, 2):
+        coded = mechanism.encode(columns(rows))
+        ones = np.ones(2, np.int8)
+        at = np.full(2, t)
+        memory.absorb(Trace(at, np.arange(2), coded.keys, coded.key, coded.value, ones))
+        last = memory.trigger()
+        theta = int(last.public["theta"][0])
+        rows = [(0, VALUE, theta, 5), (1, VALUE, theta % 32 + 1, 5)]
+        kept.append(len(memory.row_tables[0].cells))
+    assert last.value[0, 1] == 0 and kept == [2, 2]  # the range report and theta
+
+
 def test_a_lost_threshold_stops_the_release() -> None:
     """It cannot be chosen anew: later reports of the range group are in the counts by then."""
     mechanism = ToPL(SURVEY, horizon=3, warmup=1)
