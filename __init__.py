@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         LedgerError,
         ParameterError,
         RecordError,
+        RewoundError,
     )
     from .mechanisms.contract import Mechanism, Noise, Setting
     from .mechanisms.entry import Entry
@@ -48,6 +49,7 @@ _WHERE = {
     "ParameterError": ".errors",
     "RecordError": ".errors",
     "ReportStore": ".client",
+    "RewoundError": ".errors",
     "Setting": ".mechanisms.contract",
     "Survey": ".client",
     "compile_config": ".agents.deployment.compile",
@@ -74,6 +76,7 @@ __all__ = [
     "ParameterError",
     "RecordError",
     "ReportStore",
+    "RewoundError",
     "Setting",
     "Survey",
     "compile_config",

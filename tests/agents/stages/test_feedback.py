@@ -1,7 +1,4 @@
-"""What was released, fed back: the status of a key as of a trigger, the same for every reader.
-
-Covers: agents/stages/expiry.py
-"""
+"""What was released, fed back: the status of a key as of a trigger, the same for every reader."""
 
 from __future__ import annotations
 

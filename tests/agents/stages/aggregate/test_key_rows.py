@@ -1,7 +1,4 @@
-"""Key rows and the index of what is due.
-
-Covers: agents/stages/aggregate/due_keys.py
-"""
+"""Key rows and the index of what is due."""
 
 from __future__ import annotations
 
