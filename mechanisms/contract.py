@@ -80,6 +80,12 @@ class Closed(NamedTuple):
     rows: Rows
     part: Part  # merged parts of micro-batch t alone
     t: int  # trigger, 1..horizon
+    renewals: tuple[int, ...] = ()  # triggers up to t, ascending, since which noise has a new nonce
+
+    @property
+    def renewed(self) -> int:
+        """The trigger since which the nonce in force holds."""
+        return self.renewals[-1] if self.renewals else 1
 
 
 class Releases(NamedTuple):
@@ -134,17 +140,22 @@ class Noise(Protocol):
     """Keyed exact noise: the shard binds secret, charge, pipeline and window beforehand.
 
     The same arguments give the same draw; any different argument an independent one.
+
+    ``first`` is the trigger (1, 2, …) at which each draw covers content for the first time: one
+    per index, (len(index),), or one per key, (len(key), 1). The draw's label holds the nonce that
+    is in force there, and what the draw covers must be complete at that trigger: then no draw
+    ever covers two contents, even if a cluster is rewound (docs/decisions/keyed-noise.md).
     """
 
-    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         """(len(key), len(index)) discrete Gaussians, P(z) ∝ exp(-z² / 2 variance)."""
         ...
 
-    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
         """(len(key), len(index)) discrete Laplace draws, P(z) ∝ exp(-abs(z) / scale)."""
         ...
 
-    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+    def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
         """(len(key), len(index), 2) uniform words, for samplers of a mechanism's own."""
         ...
 

@@ -136,6 +136,7 @@ class Memory:
         bound_shards, aggregate_shards: how many of each; results never depend on them.
         delay: d; a record of micro-batch j sees statuses as of trigger j-1-d.
         scan: load every row at every trigger instead of what is due (same result, slower).
+        renewals: triggers at which the nonce of the noise changes; all rows are loaded there.
     """
 
     mechanism: Mechanism
@@ -144,6 +145,7 @@ class Memory:
     aggregate_shards: int = 1
     delay: int = 1
     scan: bool = False
+    renewals: tuple[int, ...] = ()
     t: int = 0
     unit_tables: list[UnitTable] = field(default_factory=list)
     row_tables: list[RowTable] = field(default_factory=list)
@@ -211,8 +213,10 @@ class Memory:
     def _release(self, shard: int) -> Releases:
         part = merge(self.parked[shard])
         table = self.row_tables[shard]
-        rows = table.load(part, self.t, self.scan)
-        rows, releases = self.mechanism.release(Closed(rows, part, self.t), self.noise)
+        rows = table.load(part, self.t, self.scan or self.t in self.renewals)
+        renewals = tuple(t for t in self.renewals if t <= self.t)
+        closed = Closed(rows, part, self.t, renewals)
+        rows, releases = self.mechanism.release(closed, self.noise)
         table.store(rows)
         for key, status in zip(releases.key, releases.status.tolist(), strict=True):
             known = self.seen.setdefault(key, [])

@@ -20,7 +20,7 @@ from ...client.survey import RANGE, SLOTS, Survey
 from ...errors import ConfigError
 from ...mechanisms.contract import F64, I64
 from ...mechanisms.keys import Keys
-from ...mechanisms.noise import KeyedNoise
+from ...mechanisms.noise import STEADY, KeyedNoise
 from ...mechanisms.topl import fit as local
 from ...mechanisms.topl.groups import user_of
 from ...topics.events.decode import Decoder, RawRecord
@@ -205,9 +205,10 @@ def _words(
         config=survey.digest.encode(),
         pipeline=pipeline.name,
         window="",
+        nonces=STEADY,
     )
     keys = Keys.of(json.dumps(place).encode() for place in places)
-    bits = noise.bits("report", keys, np.arange(2, dtype=np.int64))
+    bits = noise.bits("report", keys, np.arange(2, dtype=np.int64), np.ones(2, np.int64))
     return bits.reshape(len(keys), 4)[:, :3]
 
 

@@ -50,23 +50,51 @@ class Process:
     def factor(self) -> Factorization:
         return factorization.build(self.name, self.horizon)
 
-    def at(self, noise: Noise, keys: Keys, t: int, since: I64) -> I64:
-        """(r,) noise at trigger t in 1/STEPS, rounded down.
+    @property
+    def first(self) -> I64:
+        """(m,) step, from 1 on, at which each coordinate of the noise is used for the first time.
 
-        ``since`` (r,): coordinates that are complete by that trigger are left out, because the
-        process of that key had no data then and its noise is known to everybody.
+        (Cx)_i is complete there: C has zeros in the columns of later steps, hence z_i covers
+        what came up to that step and nothing else, wherever it is used again.
         """
-        return self._floors(noise, keys, np.array([t]), since)[:, 0]
+        width = self.factor.width
+        return np.searchsorted(width, np.arange(width[-1]), side="right").astype(np.int64) + 1
 
-    def ahead(self, noise: Noise, keys: Keys, t: int, since: I64 | None = None) -> I64:
-        """(r, T-t+1) noise at triggers t…T in 1/STEPS, rounded down; ``since`` as for `at`."""
-        return self._floors(noise, keys, np.arange(t, self.horizon + 1), since)
+    def at(self, noise: Noise, keys: Keys, t: int, since: I64, first: I64 | None = None) -> I64:
+        """(r,) noise at step t in 1/STEPS, rounded down.
 
-    def _floors(self, noise: Noise, keys: Keys, triggers: I64, since: I64 | None) -> I64:
+        Args:
+            noise: its source.
+            keys: (r,) labels.
+            t: step; steps are triggers unless ``first`` says otherwise.
+            since: (r,) coordinates that are complete by that step are left out, because the
+                process of that key had no data then and its noise is known to everybody.
+            first: trigger at which each coordinate covers content first, (m,), or (r, 1) a
+                trigger before which none of a key's coordinates does and after which no nonce
+                changes; None where steps are triggers.
+        """
+        return self._floors(noise, keys, np.array([t]), since, first)[:, 0]
+
+    def ahead(
+        self,
+        noise: Noise,
+        keys: Keys,
+        t: int,
+        since: I64 | None = None,
+        first: I64 | None = None,
+    ) -> I64:
+        """(r, T-t+1) noise at steps t…T in 1/STEPS, rounded down; arguments as for `at`."""
+        return self._floors(noise, keys, np.arange(t, self.horizon + 1), since, first)
+
+    def _floors(
+        self, noise: Noise, keys: Keys, triggers: I64, since: I64 | None, first: I64 | None
+    ) -> I64:
         out = np.empty((len(keys), len(triggers)), np.int64)
         index = np.arange(self.factor.width[triggers[-1] - 1])
+        begun = self.first if first is None else first
         for rows in self.chunks(np.arange(len(keys)), len(index)):
-            z = noise.gauss(self.purpose, keys.take(rows), index, self.variance)
+            each = begun[: len(index)] if begun.ndim == 1 else begun[rows]
+            z = noise.gauss(self.purpose, keys.take(rows), index, self.variance, each)
             if since is not None:
                 z[index < self._known(since[rows])[:, None]] = 0
             out[rows] = grid.floors(self.factor, triggers, z, STEPS)

@@ -10,6 +10,11 @@ records while it is not yet public, V those after, with a weight w < 1 in the co
 and noise 1/w times as large: a unit can then spend most of its bound on keys that still have to
 be found. The weight of a record depends on what earlier triggers released and on nothing else.
 
+*No draw covers two contents.* Coordinate i of z covers (Cx)_i, which is complete at the first
+trigger whose release uses it; the nonce in force there is part of its label
+(`Process.first`), and so is that of the debiasing counters. Predictions of later triggers use the
+nonce in force now; the first release under another one is given all rows and predicts anew.
+
 Guarantee (add or remove all records of one unit, all triggers and windows of an epoch): the bound
 holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
 from the past, hence the whole is μ-GDP with μ = √Q/σ, up to what the noise grid adds

@@ -16,6 +16,13 @@ one (key, round) by at most one, at one leaf, which lies in H(T) nodes, so selec
 sensitivity C·H(T); values have (C·L)²·H(T) per column. Selection adds its δ as in
 `hushstream.mechanisms.parts.key_selection`, with m = 1 in each of at most C pairs of key and round.
 
+*No draw covers two contents.* Selection noise is indexed by the age of a round; the trigger of an
+age is the round's start plus the age. The triggers of value leaves are not stored, so a key whose
+last leaf lies under an older nonce opens a *chain* of its own: a new tree on top of the last
+released values, its leaves counted from there, its label with the trigger of its first leaf. All
+draws of a chain then fall under one nonce. Each record is in one leaf of one chain, hence the
+squared sensitivity of all chains together is still (C·L)²·H(T); variances of chains add up.
+
 A unit's count per round rests on the status that its records see, d triggers late; a record that
 saw an old round is summed, but no longer counted.
 """
@@ -106,6 +113,10 @@ class Rounds:
         return np.dtype([
             ("units", np.int64), ("buffer", np.int64, wide), ("total", np.int64, wide),
             ("round", np.int32), ("start", np.int32),
+            # The chain of value leaves: released values that it stands on and their variance,
+            # its leaves, the trigger of its first one. `total` is exact and counts from there.
+            ("base", np.int64, wide), ("spread", np.float64, wide),
+            ("leaf", np.int32), ("chain", np.int32),
         ])  # fmt: skip
 
     @property
@@ -166,6 +177,7 @@ class Rounds:
         hit = self._next(cell, closed.rows.key, closed.t, noise)
         due[:] = np.where(hit > 0, closed.t + hit, 0)
         now = np.flatnonzero(hit == 0)
+        cell[now] = self._continued(cell[now], closed.rows.key.take(now), closed, noise)
         cell["total"][now] += cell["buffer"][now]
         cell["buffer"][now], cell["units"][now] = 0, 0
         cell["round"][now] += 1
@@ -191,8 +203,10 @@ class Rounds:
         for rows in self._groups(cell):
             start = int(cell["start"][rows[0]])
             age = t - start  # the round's own trigger
-            labels = _with_round(keys.take(rows), cell["round"][rows])
-            ahead = self.selector.ahead(noise, labels, age)[:, : self.horizon - t + 1]
+            labels = _with_number(keys.take(rows), cell["round"][rows])
+            first = start + self.selector.first
+            ahead = self.selector.ahead(noise, labels, age, first=first)
+            ahead = ahead[:, : self.horizon - t + 1]
             count = cell["units"][rows] * STEPS
             hit[rows] = first_crossing(count, ahead, bar[age - 1 : age - 1 + ahead.shape[1]])
         hit[cell["units"] < self.min_units] = -1
@@ -204,17 +218,36 @@ class Rounds:
         for start in np.unique(cell["start"][able]):
             yield from self.selector.chunks(able[cell["start"][able] == start])
 
-    def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
-        value = cell["total"].copy()
-        variance = np.zeros(value.shape)
-        for nth in np.unique(cell["round"]).tolist():  # the nth release has the nth leaf
-            rows = np.flatnonzero(cell["round"] == nth)
-            since, some = np.zeros(len(rows), np.int64), keys.take(rows)
+    def _continued(
+        self, cell: NDArray[Any], keys: Keys, closed: Closed, noise: Noise
+    ) -> NDArray[Any]:
+        """Rows of keys with one leaf more; in a new chain where an older nonce covers the last."""
+        cell = cell.copy()
+        old = np.flatnonzero((cell["leaf"] > 0) & (cell["chain"] < closed.renewed))
+        if len(old):
+            value, variance = self._chained(cell[old], keys.take(old), noise)
+            cell["base"][old], cell["spread"][old] = value, variance
+            cell["total"][old], cell["leaf"][old] = 0, 0
+        cell["chain"][cell["leaf"] == 0] = closed.t
+        cell["leaf"] += 1
+        return cell
+
+    def _chained(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> tuple[I64, F64]:
+        """(r, 1+c) noisy totals of centred columns at each key's last leaf, and variances."""
+        value, variance = cell["base"] + cell["total"], cell["spread"].copy()
+        first, labels = cell["chain"].astype(np.int64)[:, None], _with_number(keys, cell["chain"])
+        for leaf in np.unique(cell["leaf"]).tolist():
+            rows = np.flatnonzero(cell["leaf"] == leaf)
+            since, some = np.zeros(len(rows), np.int64), labels.take(rows)
             for place, quantity in enumerate(self.quantities):
                 process = quantity.lanes[0]
-                steps = process.at(noise, some, nth, since)
+                steps = process.at(noise, some, leaf, since, first[rows])
                 value[rows, place] += (steps + (STEPS + 1) // 2) // STEPS
-                variance[rows, place] = process.variance_at(nth, since)
+                variance[rows, place] += process.variance_at(leaf, since)
+        return value, variance
+
+    def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
+        value, variance = self._chained(cell, keys, noise)
         for place, column in enumerate(self.summed, 1):
             value[:, place] += column.middle * value[:, 0]
             variance[:, place] += column.middle**2 * variance[:, 0]
@@ -222,7 +255,7 @@ class Rounds:
         return Releases(keys, value, variance, cell["round"].copy(), {"threshold": bar})
 
     def error(self, t: int) -> F64:
-        """(c',) noise standard deviation of a key's t-th release, in grid units."""
+        """(c',) noise standard deviation of a key's t-th release in one chain, in grid units."""
         since = np.zeros(1, np.int64)
         variance = [float(one.lanes[0].variance_at(t, since)[0]) for one in self.quantities]
         for place, column in enumerate(self.summed, 1):
@@ -267,15 +300,15 @@ def _tag(rounds: NDArray[Any]) -> NDArray[np.uint8]:
     return (1 + rounds % _TAGS).astype(np.uint8)
 
 
-def _with_round(keys: Keys, rounds: NDArray[np.int32]) -> Keys:
-    """Each key followed by its round in four bytes: injective, as the width is fixed."""
+def _with_number(keys: Keys, numbers: NDArray[np.int32]) -> Keys:
+    """Each key followed by a number in four bytes: injective, as the width is fixed."""
     widths = np.diff(keys.offsets) + 4
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
     data = np.empty(int(offsets[-1]), np.uint8)
     tail = (offsets[1:, None] - 4 + np.arange(4)).reshape(-1)
     body = np.ones(len(data), np.bool_)
     body[tail] = False
-    data[tail] = rounds.astype(">i4").view(np.uint8)
+    data[tail] = numbers.astype(">i4").view(np.uint8)
     data[body] = keys.packed()
     return Keys(data, offsets)
 

@@ -5,8 +5,11 @@ It knows labels and distributions. It never knows what a draw is added to.
 
 from .keyed import (
     DELTA_PER_DRAW,
+    NONCE,
     SAMPLER_VERSION,
+    STEADY,
     KeyedNoise,
+    Nonces,
     ZeroNoise,
     derive,
     encode,
@@ -17,8 +20,11 @@ from .keyed import (
 
 __all__ = [
     "DELTA_PER_DRAW",
+    "NONCE",
     "SAMPLER_VERSION",
+    "STEADY",
     "KeyedNoise",
+    "Nonces",
     "ZeroNoise",
     "derive",
     "encode",

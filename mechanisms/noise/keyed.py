@@ -2,10 +2,11 @@
 
 A draw is a pure function of a 32-byte secret and a label. The label names the ledger charge that
 paid (one charge, one noise), the mechanism and its configuration, pipeline, window, purpose, kind
-and scale of the noise, key and index; it never names a partition, host, thread or attempt. The same
-label gives the same draw on every machine, whatever is asked for together with it; different labels
-give independent draws. So a release that is computed again comes out the same, and two contents
-never share a noise.
+and scale of the noise, key and index, and the *nonce* in force at the trigger where the draw covers
+content for the first time; it never names a partition, host or thread. The same label gives the
+same draw on every machine, whatever is asked for together with it; different labels give
+independent draws. So a release that is computed again comes out the same, and two contents never
+share a noise: nonces are random and are committed together with the content that they cover.
 
 *Guarantee.* Every draw is within `DELTA_PER_DRAW` in total variation of the exact discrete
 distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
@@ -18,10 +19,12 @@ noise drawn with it, past releases included.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from numbers import Rational
+from typing import TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -42,10 +45,21 @@ SAMPLER_VERSION = "1"
 DELTA_PER_DRAW = Fraction(1, 1 << 110)
 """Bound on the total variation distance of any one draw to the exact distribution."""
 
+NONCE = 16
+"""Bytes of a nonce."""
+
+Nonces = tuple[tuple[int, bytes], ...]
+"""Which nonce is in force: (trigger from which it holds, nonce), the first from trigger 1 on."""
+
+STEADY: Nonces = ((1, bytes(NONCE)),)
+"""One nonce for ever, for simulations and tests: what nobody publishes, nobody can rewind."""
+
 LARGEST_VARIANCE = Fraction(1 << 100)
 LARGEST_SCALE = Fraction(1 << 50)
 
 _SIZE = 32
+
+Drawn = TypeVar("Drawn", I64, NDArray[np.uint64])
 
 
 def encode(fields: Sequence[bytes]) -> bytes:
@@ -116,16 +130,19 @@ class KeyedNoise:
         config: whatever names the configuration, best its hash.
         pipeline: its name.
         window: its name; a text is the same as its UTF-8 bytes.
+        nonces: of the window, up to now; public. A trigger to come has the last one.
         test: noise for tests: other draws than production's, no guarantee.
 
     Raises:
-        ParameterError: secret or charge is not 32 bytes long.
+        ParameterError: secret or charge is not 32 bytes long, or the nonces do not hold from
+            trigger 1 on, in order, 16 bytes each.
 
     >>> noise = KeyedNoise(bytes(range(32)), charge=bytes(32), mechanism="m", config=b"",
-    ...                    pipeline="p", window="w")
-    >>> keys, index = Keys.of([b"a", b"b"]), np.arange(3)
-    >>> both = noise.gauss("release", keys, index, Fraction(9))
-    >>> both.shape, bool((both[1:, 2:] == noise.gauss("release", keys[1:], index[2:], 9)).all())
+    ...                    pipeline="p", window="w", nonces=STEADY)
+    >>> keys, index, first = Keys.of([b"a", b"b"]), np.arange(3), np.ones(3, np.int64)
+    >>> both = noise.gauss("release", keys, index, Fraction(9), first)
+    >>> one = noise.gauss("release", keys[1:], index[2:], Fraction(9), first[2:])
+    >>> both.shape, bool((both[1:, 2:] == one).all())
     ((2, 3), True)
     """
 
@@ -136,19 +153,25 @@ class KeyedNoise:
     config: bytes
     pipeline: str
     window: str | bytes
+    nonces: Nonces
     test: bool = False
 
     def __post_init__(self) -> None:
         _sized("secret", self.secret)
         if len(self.charge) != _SIZE:
             raise ParameterError("charge", self.charge, f"must be {_SIZE} bytes")
+        begins = [begin for begin, _ in self.nonces]
+        if begins[:1] != [1] or any(a >= b for a, b in pairwise(begins)):
+            raise ParameterError("nonces", begins, "must hold from trigger 1 on, in order")
+        if any(len(nonce) != NONCE for _, nonce in self.nonces):
+            raise ParameterError("nonces", self.nonces, f"must be {NONCE} bytes each")
 
     @property
     def guarantee(self) -> str:
         """``keyed``, or ``none`` for tests."""
         return "none" if self.test else "keyed"
 
-    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         """Independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
 
         Args:
@@ -156,19 +179,23 @@ class KeyedNoise:
             key: r keys.
             index: (m,) int64, any integers.
             variance: σ² in squared units of the grid, at most 2¹⁰⁰.
+            first: (m,) or (r, 1) int64, the trigger at which each draw covers content first.
 
         Returns:
             (r, m) draws.
 
         Raises:
             ParameterError: the variance is not a positive rational in range.
-            ContractError: the index is not a vector of int64.
+            ContractError: the index is not a vector of int64, or ``first`` does not fit.
         """
         variance = _rational("variance", variance, LARGEST_VARIANCE)
         sampler = _sound(samplers.gaussian(variance))
-        return grid.draws(self._prf("gauss", purpose, variance), key, _vector(index), sampler)
+        return self._drawn(
+            ("gauss", purpose, variance), key, index, first,
+            lambda prf, some, index: grid.draws(prf, some, index, sampler),
+        )  # fmt: skip
 
-    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
         """Independent discrete Laplace draws, ``P(z) ∝ exp(-|z|/scale)`` on the integers.
 
         Args and errors as for `gauss`, with a scale of at most 2⁵⁰.
@@ -178,29 +205,57 @@ class KeyedNoise:
         """
         scale = _rational("scale", scale, LARGEST_SCALE)
         sampler = _sound(samplers.laplace(scale))
-        return grid.draws(self._prf("laplace", purpose, scale), key, _vector(index), sampler)
+        return self._drawn(
+            ("laplace", purpose, scale), key, index, first,
+            lambda prf, some, index: grid.draws(prf, some, index, sampler),
+        )  # fmt: skip
 
-    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+    def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
         """128 uniform bits per key and index, for other exact samplers.
 
         Returns:
             (r, m, 2) words.
 
         Raises:
-            ContractError: the index is not a vector of int64.
+            ContractError: the index is not a vector of int64, or ``first`` does not fit.
         """
-        return grid.words(self._prf("bits", purpose, 0), key, _vector(index))
+        return self._drawn(("bits", purpose, 0), key, index, first, grid.words)
 
-    def _prf(self, kind: str, purpose: str, parameter: Rational | int) -> Prf:
-        label = self._label(kind, purpose, parameter)
+    def _drawn(
+        self,
+        what: tuple[str, str, Rational | int],
+        key: Keys,
+        index: I64,
+        first: I64,
+        draw: Callable[[Prf, Keys, I64], Drawn],
+    ) -> Drawn:
+        """Draws by the nonce that each was first used under; all at once where that is one."""
+        index = _vector(index)
+        first = _begun(first, key, index)
+        held = np.searchsorted([begin for begin, _ in self.nonces], first, side="right") - 1
+        used = np.unique(held).tolist() or [0]
+        if len(used) == 1:
+            return draw(self._prf(*what, self.nonces[used[0]][1]), key, index)
+        parts = []
+        for one in used:
+            rows, columns = _where(held == one, len(key), len(index))
+            prf = self._prf(*what, self.nonces[one][1])
+            parts.append((np.ix_(rows, columns), draw(prf, key.take(rows), index[columns])))
+        out = np.empty((len(key), len(index), *parts[0][1].shape[2:]), parts[0][1].dtype)
+        for place, drawn in parts:
+            out[place] = drawn
+        return out
+
+    def _prf(self, kind: str, purpose: str, parameter: Rational | int, nonce: bytes) -> Prf:
+        label = self._label(kind, purpose, parameter, nonce)
         return Prf(hmac.digest(derive(self.secret, "noise"), label, "sha256"))
 
-    def _label(self, kind: str, purpose: str, parameter: Rational | int) -> bytes:
+    def _label(self, kind: str, purpose: str, parameter: Rational | int, nonce: bytes) -> bytes:
         window = self.window.encode() if isinstance(self.window, str) else self.window
         scale = (str(parameter.numerator), str(parameter.denominator))
         words = (SAMPLER_VERSION, kind, purpose, *scale, self.mechanism, self.pipeline)
         return encode(
-            [*map(str.encode, words), self.config, window, self.charge, bytes([self.test])]
+            [*map(str.encode, words), self.config, window, self.charge, bytes([self.test]), nonce]
         )
 
 
@@ -208,25 +263,31 @@ class KeyedNoise:
 class ZeroNoise:
     """All draws zero: what a mechanism would release without noise. For tests; protects nobody.
 
-    >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4)).tolist()
+    >>> first = np.ones(2, np.int64)
+    >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4), first).tolist()
     [[0, 0]]
     """
 
     guarantee: str = field(default="none", init=False)
 
-    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         """(r, m) zeros; parameters are checked as `KeyedNoise.gauss` does."""
         _rational("variance", variance, LARGEST_VARIANCE)
-        return np.zeros((len(key), len(_vector(index))), np.int64)
+        return self._zeros(key, index, first)
 
-    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
         """(r, m) zeros; parameters are checked as `KeyedNoise.laplace` does."""
         _rational("scale", scale, LARGEST_SCALE)
-        return np.zeros((len(key), len(_vector(index))), np.int64)
+        return self._zeros(key, index, first)
 
-    def bits(self, purpose: str, key: Keys, index: I64) -> NDArray[np.uint64]:
+    def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
         """(r, m, 2) zeros."""
-        return np.zeros((len(key), len(_vector(index)), 2), np.uint64)
+        return np.zeros((*self._zeros(key, index, first).shape, 2), np.uint64)
+
+    @staticmethod
+    def _zeros(key: Keys, index: I64, first: I64) -> I64:
+        _begun(first, key, _vector(index))
+        return np.zeros((len(key), len(index)), np.int64)
 
 
 zero = ZeroNoise()
@@ -248,6 +309,23 @@ def _vector(index: I64) -> I64:
     if index.ndim != 1 or index.dtype != np.int64:
         raise ContractError("index is not a vector of int64")
     return np.ascontiguousarray(index)
+
+
+def _begun(first: I64, key: Keys, index: I64) -> I64:
+    if first.dtype != np.int64 or first.shape not in ((len(index),), (len(key), 1)):
+        raise ContractError("first is not one int64 trigger for each index or for each key")
+    if first.min(initial=1) < 1:
+        raise ContractError("a draw cannot cover content before trigger 1")
+    return first
+
+
+def _where(
+    mask: NDArray[np.bool_], rows: int, columns: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of a block, by a mask of all columns (m,) or of all rows (r, 1)."""
+    if mask.ndim == 1:
+        return np.arange(rows), np.flatnonzero(mask)
+    return np.flatnonzero(mask), np.arange(columns)
 
 
 def _sized(name: str, secret: bytes) -> None:

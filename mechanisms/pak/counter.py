@@ -11,6 +11,11 @@
 in at most H(T) released nodes of the tree, and in one node per level of the hierarchy, each of
 which it moves by at most θ. Of the matrix counter it moves the private product by at most θ times
 a column norm. Records of one unit at any steps, k in all: k times that.
+
+*No draw covers two contents.* ``first`` counts steps here. A node of the tree is first used when its
+last step ends, a coordinate of a factorisation when (Cx)_i is complete (`Process.first`). For the
+hierarchy see `parts.hierarchy`: where the nonce of the noise changes, its chunk is left, and another
+one covers the steps to come, on top of what was released.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ from ..parts.hierarchy import Chunks, laplace_variance
 from ..validate import at_least, positive
 
 _LABEL = Keys.of([b"prefix"])
+_LEVEL = 50  # a node is one integer: its level, then 50 bits of its position
+_POSITION = (1 << _LEVEL) - 1
 
 
 class PrefixCounter(Protocol):
@@ -42,6 +49,10 @@ class PrefixCounter(Protocol):
     @property
     def steps(self) -> int:
         """Noise is an integer multiple of 1/steps."""
+        ...
+
+    def restarted(self, origins: tuple[int, ...]) -> PrefixCounter:
+        """The same with independent noise from each of these steps on, where that is needed."""
         ...
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
@@ -79,6 +90,10 @@ class TreePrefix:
         """1: the noise is integer."""
         return 1
 
+    def restarted(self, origins: tuple[int, ...]) -> TreePrefix:
+        """Itself: each node has the nonce of its last step."""
+        return self
+
     def scale(self, theta: int) -> Fraction:
         """θ·H(T)/ε."""
         return theta * tree_levels(self.horizon) / self.epsilon
@@ -92,9 +107,10 @@ class TreePrefix:
         """See `PrefixCounter.noise`."""
         if theta == 0:
             return [0] * len(ends)
-        codes = [[i << 50 | j for i, j in self.nodes(int(end))] for end in ends]
+        codes = [[i << _LEVEL | j for i, j in self.nodes(int(end))] for end in ends]
         index = np.array(sorted({code for nodes in codes for code in nodes}), np.int64)
-        drawn = noise.laplace(self.purpose, _LABEL, index, self.scale(theta))[0].tolist()
+        last = ((index & _POSITION) + 1) << (index >> _LEVEL)
+        drawn = noise.laplace(self.purpose, _LABEL, index, self.scale(theta), last)[0].tolist()
         value = dict(zip(index.tolist(), drawn, strict=True))
         return [sum(value[code] for code in nodes) for nodes in codes]
 
@@ -120,13 +136,22 @@ class HierarchyPrefix:
         """Exact rationals are rounded to this grid."""
         return STEPS
 
+    def restarted(self, origins: tuple[int, ...]) -> HierarchyPrefix:
+        """See `PrefixCounter.restarted`."""
+        return HierarchyPrefix(self.chunks.restarted(origins))
+
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """See `PrefixCounter.noise`; the steps must fit into one chunk."""
-        out = []
-        for end in ends:
-            exact = self.chunks.prefix(noise, theta, int(end))[1] * self.steps
-            out.append((2 * exact.numerator + exact.denominator) // (2 * exact.denominator))
-        return out
+        return [self._upto(noise, theta, int(end)) for end in ends]
+
+    def _upto(self, noise: Noise, theta: int, end: int) -> int:
+        """Noise of what was released when each chunk was left, and of the open one."""
+        left = [origin for origin in self.chunks.origins[1:] if origin < end]
+        total = 0
+        for stop in (*left, end):
+            exact = self.chunks.prefix(noise, theta, stop)[1] * self.steps
+            total += (2 * exact.numerator + exact.denominator) // (2 * exact.denominator)
+        return total
 
     def variance(self, theta: int, first: int, end: int) -> float:
         """See `PrefixCounter.variance`."""
@@ -157,6 +182,10 @@ class MatrixPrefix:
     def steps(self) -> int:
         """Noise is rounded down to this grid."""
         return STEPS
+
+    def restarted(self, origins: tuple[int, ...]) -> MatrixPrefix:
+        """Itself: each coordinate has the nonce of the step that completes it."""
+        return self
 
     def process(self, theta: int) -> Process:
         """The noise for a threshold."""

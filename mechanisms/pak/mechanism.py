@@ -11,17 +11,20 @@ in one slot, fixed by its own time and micro-batch, so it pays either in the war
 threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter. With the rank rule and a tree or
 hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A unit's k records may
 lie in both parts: `pak_plan` checks every division of them before it accepts a configuration.
+
+*No draw covers two contents.* Threshold and warm-up sum are drawn once, at the warm-up's trigger,
+when its slots are closed; for the others see `pak.counter`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 
-from ..contract import F64, I64, Cost, Noise, Output, Releases, Rows, no_releases
+from ..contract import F64, I64, Closed, Cost, Noise, Output, Releases, Rows, no_releases
 from ..keys import Keys
 from ..parts.clip_threshold import noisy_max, rank_scores
 from ..parts.hierarchy import laplace_variance
@@ -55,9 +58,9 @@ class RankQuantile:
         at_least("rank", self.rank, 1)
         positive("factor", self.factor)
 
-    def choose(self, histogram: I64, noise: Noise) -> int:
+    def choose(self, histogram: I64, noise: Noise, t: int) -> int:
         """Index of the least threshold ≥ r times the chosen quantile, or of the last one."""
-        found = noisy_max(rank_scores(histogram, self.rank), 2 / self.epsilon, noise)
+        found = noisy_max(rank_scores(histogram, self.rank), 2 / self.epsilon, noise, t)
         target = self.factor * self.thresholds[found]
         above = [i for i, theta in enumerate(self.thresholds) if theta >= target]
         return above[0] if above else len(self.thresholds) - 1
@@ -99,15 +102,20 @@ class Pak(SlotStream):
         """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""
         last = len(self.slots.thresholds) - 1
         histogram = self.slots.histogram(entries)
-        chosen = self.chooser.choose(histogram, noise) if self.chooser else last
+        t = self.slots.warmup
+        chosen = self.chooser.choose(histogram, noise, t) if self.chooser else last
         tau = self.slots.thresholds[chosen]
         public = {"threshold": np.array([tau], np.int64)}
         if self.sum_epsilon is None:
             return self._store(rows, tau, 0, 0), no_releases(2, public)
         total = int(self.slots.clipped(entries, tau).sum())
         if tau:
-            index, label = np.zeros(1, np.int64), Keys.of([b"warmup"])
-            total += int(noise.laplace("sum", label, index, tau / self.sum_epsilon)[0, 0])
+            index, label, scale = (
+                np.zeros(1, np.int64),
+                Keys.of([b"warmup"]),
+                tau / self.sum_epsilon,
+            )
+            total += int(noise.laplace("sum", label, index, scale, np.full(1, t, np.int64))[0, 0])
         base = _held(total * self.counter.steps)
         value = np.full((1, 2), base, np.int64)
         variance = np.full((1, 2), self._base_variance(tau))
@@ -116,13 +124,15 @@ class Pak(SlotStream):
         return self._store(rows, tau, base, 0), out
 
     def _go_on(
-        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+        self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
     ) -> tuple[Rows, Releases]:
         """The sums of a trigger's slots, clipped at τ."""
         tau, base, total = (int(x) for x in state[:3])
+        t, counter = closed.t, self.counter.restarted(self.slots.begins(closed.renewals, 1))
         first = self.slots.range_of(t)[0]
         exact = total + np.cumsum(self.slots.per_slot(entries, tau, t))
-        value, variance = self._values(noise, tau, base, first, total, exact)
+        restarted = replace(self, counter=counter)
+        value, variance = restarted._values(self._timed(noise), tau, base, first, total, exact)
         return self._store(rows, tau, base, int(exact[-1])), self._released(
             t, first, value, variance, {}
         )

@@ -113,8 +113,8 @@ def rank_scores(histogram: I64, rank: int) -> I64:
     return -distance
 
 
-def noisy_max(scores: I64, scale: Fraction, noise: Noise, purpose: str = _PURPOSE) -> int:
-    """Index of the largest ``score + DLap(scale)``; ties go to the smallest index.
+def noisy_max(scores: I64, scale: Fraction, noise: Noise, t: int, purpose: str = _PURPOSE) -> int:
+    """Index of the largest ``score + DLap(scale)`` at trigger t; ties go to the smallest index.
 
     Guarantee: see the module's text. Add/remove or replacement of one record: ε-DP with
     ``scale = 1/ε`` for `exceedance_scores` and ``2/ε`` for `rank_scores`. Units of
@@ -125,7 +125,8 @@ def noisy_max(scores: I64, scale: Fraction, noise: Noise, purpose: str = _PURPOS
     """
     at_least("candidates", len(scores), 1)
     positive("scale", scale)
-    drawn = noise.laplace(purpose, Keys.of([b"threshold"]), np.arange(len(scores)), scale)
+    index, first = np.arange(len(scores)), np.full(len(scores), t, np.int64)
+    drawn = noise.laplace(purpose, Keys.of([b"threshold"]), index, scale, first)
     return int(np.argmax(scores + drawn[0]))
 
 

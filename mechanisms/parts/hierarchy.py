@@ -12,14 +12,25 @@ differences, so all of them agree with each other.
 *Guarantee.* Records clipped to θ; add/remove (or replace, values staying in [0, θ]) of one record
 in its own slot: ε-DP, because the record lies in one node per level and moves it by at most θ.
 Noise is derived for whole chunks, data or not.
+
+*No draw covers two contents.* ``first`` counts blocks here. A node of the infinite tree is first used
+when its last block ends. The estimates of a chunk need the noise of all its nodes when its first
+block ends, also of those whose blocks come later; so where the nonce of the noise changes, the
+chunk is left, and another one begins at the block that is open (`Chunks.origins`), on top of what was
+released. Up to then all draws of a chunk cover blocks that ended under the nonce of its first block;
+what they would have covered later has other draws. A record is in one block, which ends in one
+chunk: the sums of a left chunk depend on its ended blocks alone, since consistent estimates of
+the others are never asked for. So chunks compose in parallel as before, and variances add up.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol, cast
 
 import numpy as np
@@ -32,6 +43,10 @@ from .consistency import Forest, forest, span_variance
 
 class Tree(Protocol):
     """What a mechanism needs of a tree over blocks."""
+
+    def restarted(self, origins: tuple[int, ...]) -> Tree:
+        """The same with independent noise from each of these blocks on, where that is needed."""
+        ...
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
         """Start of the epoch of independent noise that holds ``end``, noise from there to it."""
@@ -53,12 +68,14 @@ class Chunks:
         levels: L ≥ 1.
         epsilon: of one record.
         purpose: names the noise.
+        origins: blocks at which a chunk begins whatever came before, ascending from 0.
     """
 
     fanout: int
     levels: int
     epsilon: Fraction
     purpose: str = "node"
+    origins: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
         at_least("fanout", self.fanout, 2)
@@ -74,33 +91,48 @@ class Chunks:
         """θ·L/ε, the scale of every node."""
         return theta * self.levels / self.epsilon
 
-    def draw(self, noise: Noise, theta: int, chunk: int) -> list[I64]:
-        """Noise of all nodes of a chunk, blocks first."""
-        label = Keys.of_codes(np.array([chunk], np.uint64))
+    def restarted(self, origins: tuple[int, ...]) -> Chunks:
+        """See `Tree.restarted`."""
+        return replace(self, origins=origins)
+
+    def draw(self, noise: Noise, theta: int, start: int) -> list[I64]:
+        """Noise of all nodes of the chunk whose first block is ``start``, blocks first."""
+        label, scale = Keys.of_codes(np.array([start], np.uint64)), self.scale(theta)
         out = []
         for level in range(self.levels):
             index = np.arange(self.fanout ** (self.levels - level), dtype=np.int64)
-            out.append(noise.laplace(f"{self.purpose}.{level}", label, index, self.scale(theta))[0])
+            first = np.full(len(index), start + 1, np.int64)
+            out.append(noise.laplace(f"{self.purpose}.{level}", label, index, scale, first)[0])
         return out
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
         """Start of the chunk that ends at or holds ``end``, and the noise of the blocks between."""
         if theta == 0 or end == 0:
             return end, Fraction(0)
-        chunk = (end - 1) // self.blocks
-        start = chunk * self.blocks
-        return start, self._forest(noise, theta, chunk).prefix(end - start)
+        origin = self.origins[bisect_left(self.origins, end) - 1]
+        start = end - 1 - (end - 1 - origin) % self.blocks
+        return start, self._forest(noise, theta, start).prefix(end - start)
 
-    def _forest(self, noise: Noise, theta: int, chunk: int) -> Forest:
+    def _forest(self, noise: Noise, theta: int, start: int) -> Forest:
         if isinstance(noise, Hashable):
-            return _kept(self, noise, theta, chunk)
-        return forest(self.draw(noise, theta, chunk), self.fanout)
+            return _kept(replace(self, origins=(0,)), noise, theta, start)
+        return forest(self.draw(noise, theta, start), self.fanout)
 
     def variance(
         self, theta: int, first: int, end: int, extra: Mapping[int, float] | None = None
     ) -> float:
         """Variance of the noise of blocks first..end-1 plus ``extra`` weighted blocks."""
         extra = {} if extra is None else extra
+        total = 0.0
+        for low, high in pairwise((*self.origins, max(first, end, self.origins[-1], *extra) + 1)):
+            a, z = max(first, low), min(end, high)
+            mine = {b - low: w for b, w in extra.items() if low <= b < high}
+            if z > a or mine:
+                total += self._variance(a - low, max(z, a) - low, mine)
+        return total * laplace_variance(self.scale(theta))
+
+    def _variance(self, first: int, end: int, extra: Mapping[int, float]) -> float:
+        """Between two origins, the first one at 0, per unit of node variance."""
         touched = {block // self.blocks for block in extra}
         touched |= {first // self.blocks, max(end - 1, first) // self.blocks}
         inner = max(0, end // self.blocks + (-first // self.blocks))
@@ -112,7 +144,7 @@ class Chunks:
             mine = {b - start: w for b, w in extra.items() if b // self.blocks == chunk}
             a, z = max(first - start, 0), min(end - start, self.blocks)
             total += span_variance(self.fanout, self.levels, min(a, self.blocks), z, mine)
-        return total * laplace_variance(self.scale(theta))
+        return total
 
 
 @dataclass(frozen=True)
@@ -137,6 +169,10 @@ class InfiniteTree:
         """Scale of a node that covers ``fanout ** (level - 1)`` blocks."""
         return theta * level * (level + 1) / self.epsilon
 
+    def restarted(self, origins: tuple[int, ...]) -> InfiniteTree:
+        """Itself: a node is first used when its last block ends, so each has a nonce of its own."""
+        return self
+
     def nodes(self, end: int) -> list[tuple[int, int]]:
         """(level, index) of the nodes whose sum is the total of the first ``end`` blocks."""
         out, level, size = [], 1, 1
@@ -152,7 +188,9 @@ class InfiniteTree:
         label = Keys.of_codes(np.zeros(1, np.uint64))
         for level, index in self.nodes(end) if theta else ():
             purpose, scale = f"{self.purpose}.{level}", self.scale(theta, level)
-            total += int(noise.laplace(purpose, label, np.array([index], np.int64), scale)[0, 0])
+            place = np.array([index], np.int64)
+            last = (place + 1) * self.fanout ** (level - 1)
+            total += int(noise.laplace(purpose, label, place, scale, last)[0, 0])
         return 0, Fraction(total)
 
     def variance(
@@ -222,8 +260,8 @@ def choose_height(fanout: int, slots: int, most: int = 5) -> int:
     return height
 
 
-@lru_cache(maxsize=4)
-def _kept(chunks: Chunks, noise: Hashable, theta: int, chunk: int) -> Forest:
+@lru_cache(maxsize=16)
+def _kept(chunks: Chunks, noise: Hashable, theta: int, start: int) -> Forest:
     # The noise of a chunk is a function of these arguments alone; keeping the last few makes a
     # release cost O(levels). It stays inside the process, as the secret itself does.
-    return forest(chunks.draw(cast(Noise, noise), theta, chunk), chunks.fanout)
+    return forest(chunks.draw(cast(Noise, noise), theta, start), chunks.fanout)

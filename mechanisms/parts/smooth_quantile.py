@@ -145,11 +145,11 @@ class SmoothQuantile:
         largest = smooth_bound(runs, self.b - _SHADE)
         return place, max(_FLOOR, Fraction(largest) * _RAISE)
 
-    def choose(self, histogram: I64, noise: Noise, purpose: str = "threshold") -> int:
-        """Index of τ among the thresholds."""
+    def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = "threshold") -> int:
+        """Index of τ among the thresholds; the draw is for trigger t."""
         place, bound = self.sensitivity(histogram)
-        label = Keys.of([b"smooth"])
-        drawn = noise.laplace(purpose, label, np.zeros(1, np.int64), Fraction(_LAMBDA))
+        label, index, first = Keys.of([b"smooth"]), np.zeros(1, np.int64), np.full(1, t, np.int64)
+        drawn = noise.laplace(purpose, label, index, Fraction(_LAMBDA), first)
         spread = self.kappa * bound / self.a
         target = self.factor * (
             place + spread * (Fraction(int(drawn[0, 0]), _LAMBDA) + self.offset)

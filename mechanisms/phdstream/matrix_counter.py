@@ -23,7 +23,8 @@ from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys
 from ..noise import DELTA_PER_DRAW
 from ..spatial.domain import U64
-from .tree import Cells, copied
+from .node_counters import Now, chained
+from .tree import Cells
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,9 @@ class MatrixCounter:
 
     All events of a unit, wherever and whenever, move the processes of all nodes together by at
     most their number times the largest column norm of C, in Euclidean norm: m_v events in node v
-    by m_v column norms, and Σ m_v² ≤ (Σ m_v)². State: ``first`` is the exact sum. A step costs n
-    draws per node after n activations.
+    by m_v column norms, and Σ m_v² ≤ (Σ m_v)². The same holds with every chain of a node
+    (`node_counters`) as a process of its own. State: ``first`` is the exact sum of the open chain
+    and ``second`` the output it stands on. A step costs n draws per node after n activations.
 
     Attributes:
         process: noise of every node, indexed by activations instead of triggers.
@@ -75,21 +77,23 @@ class MatrixCounter:
         loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)
         return loss._replace(delta=loss.delta + _inexact(self.epsilon, touched))
 
-    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
-        cell = copied(cell)
+        cell = chained(cell, now, self.variance(cell["steps"]))
         cell["steps"] += 1
         cell["first"] += change
-        drawn = np.empty(len(nodes), np.int64)
+        drawn, start = np.empty(len(nodes), np.int64), cell["start"].astype(np.int64)
+        labels = np.stack([nodes, start.astype(np.uint64)], axis=1).astype(">u8")
+        keys = Keys.fixed(labels.view(np.uint8).reshape(len(nodes), 16))
         for steps in np.unique(cell["steps"]).tolist():
             rows = np.flatnonzero(cell["steps"] == steps)
-            since = np.zeros(len(rows), np.int64)
-            drawn[rows] = self.process.at(noise, Keys.of_codes(nodes[rows]), steps, since)
-        cell["out"] = cell["first"] + (drawn + STEPS // 2) // STEPS
+            since, first = np.zeros(len(rows), np.int64), start[rows, None]
+            drawn[rows] = self.process.at(noise, keys.take(rows), steps, since, first)
+        cell["out"] = cell["second"] + cell["first"] + (drawn + STEPS // 2) // STEPS
         return cell
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
-        """σ²‖B_n‖² after n activations, 0 after none."""
+        """σ²‖B_n‖² after n activations of a chain, 0 after none."""
         table: F64 = _table(self.process)[np.asarray(steps, np.int64)]
         return table
 

@@ -17,6 +17,9 @@ one path. Later scores read released counts only. So splitting costs an insertio
 a deletion nothing. (ii) *Counting.* Given which nodes are leaves when, every counter is an
 independent run on fixed triggers, and the event enters exactly one of them. Multiply. ∎
 
+*No draw covers two contents.* Splitting draws once per node and trigger, over the insertions of
+that very trigger, under the nonce in force there; counters see `node_counters`.
+
 Kumar, Strohmer & Vershynin, *An Algorithm for Streaming Differentially Private Data* (2024),
 Algorithms 3 to 6, but their score is the sum of released counts and net changes,
 which may be negative and grow downwards: its loss has no bound in terms of ε. Here deletions
@@ -55,7 +58,7 @@ from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection
 from ..spatial.stream import SpatialStream
 from .events import DELETE, INSERT, Events, plan, split_rows
-from .node_counters import NodeCounter
+from .node_counters import NodeCounter, Now
 from .tree import (
     GRID,
     NODE,
@@ -207,15 +210,17 @@ class PHDStream(SpatialStream):
         events, waits = plan(closed, waiting, self.first, self.lifetime, self.horizon)
         if closed.t < self.first:
             return waits, no_releases(2, _public(0))
-        tree = self.descend(nodes, self._walk(events, closed.t, noise))
-        variance = self._counted(tree, events, closed.t, noise)
+        carried = float(nodes.cell["carried"].max(initial=0.0))
+        tree = self.descend(nodes, self._walk(events, closed.t, noise, carried))
+        variance = self._counted(tree, events, Now(closed.t, closed.renewed), noise)
         gone = np.setdiff1d(nodes.code, tree.code, assume_unique=True) if self.forget else _NONE
         return _stored(tree, gone, waits), self._publish(tree, variance)
 
-    def _walk(self, events: Events, t: int, noise: Noise) -> _Walk:
+    def _walk(self, events: Events, t: int, noise: Noise, carried: float) -> _Walk:
         rule = self.selection
         if isinstance(rule, ReleasedSelection):
-            variance = self._longest(t - 1)
+            # What leaves took over from forgotten nodes is of their own counts, chains are not.
+            variance = self._longest(t - 1) + (0.0 if self.counter.by_trigger else carried)
             return lambda estimate, level, nodes: rule.splits(estimate, level, variance)
 
         def splits(estimate: I64, level: int, nodes: U64) -> Bool:
@@ -242,13 +247,13 @@ class PHDStream(SpatialStream):
             above, estimate = estimates(self.shape, inherited, estimate[split], own, child)
         return Tree.of(levels)
 
-    def _counted(self, tree: Tree, events: Events, t: int, noise: Noise) -> F64:
+    def _counted(self, tree: Tree, events: Events, now: Now, noise: Noise) -> F64:
         """Let every leaf count its changes, in place; return the variance of all counters."""
         leaf = ~tree.split
         code = tree.code[leaf]
         inserts, deletes = events.within(self.domain, code)
         cell = picked(tree.cell, leaf)
-        put(tree.cell, leaf, self.counter.step(cell, code, inserts - deletes, t, noise))
+        put(tree.cell, leaf, self.counter.step(cell, code, inserts - deletes, now, noise))
         if self.forget:
             tree.fold(leaf)
         variance: F64 = self.counter.variance(tree.cell["steps"]) + tree.cell["carried"]
@@ -268,7 +273,7 @@ class PHDStream(SpatialStream):
         return float(self.counter.variance(steps)[0])
 
     def error(self, t: int) -> F64:
-        """(2,) standard deviation of a leaf that was active at every trigger, in grid steps."""
+        """(2,) standard deviation of a leaf active at every trigger in one chain, in grid steps."""
         return np.full(2, GRID * math.sqrt(self._longest(t)))
 
 

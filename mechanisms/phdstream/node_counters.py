@@ -6,6 +6,15 @@ no others; one record enters exactly one counter. All state lives in the columns
 
 Guarantee of each, for neighbours that differ by one ±1 change at one activation of one node: the
 whole sequence of outputs is ε-differentially private.
+
+*No draw covers two contents.* The draws of `SimpleCounter` and `BlockCounter` are labelled by
+trigger, used there once, and cover changes up to it. `TreeCounter` and the matrix counter label
+theirs by activations, whose triggers are not stored. So they count in *chains*: where the nonce of
+the noise has changed since a chain began, the next activation opens another one on top of the last
+released output (`chained`). All draws of a chain are then first used under the nonce of its first
+trigger, which is in their label together with that trigger. Chains of a node count disjoint
+activations and stand on released numbers, so one change is in one chain, and the guarantee stays as
+it is. Variances of chains add up, in ``carried``.
 """
 
 from __future__ import annotations
@@ -13,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +43,13 @@ def laplace_variance(scale: Fraction) -> float:
     return 1 / (2 * math.sinh(1 / (2 * float(scale))) ** 2)
 
 
+class Now(NamedTuple):
+    """When counters are activated."""
+
+    t: int  # trigger
+    renewed: int = 1  # trigger since which the nonce of the noise holds
+
+
 class NodeCounter(Protocol):
     """What PHDStream needs of a counter."""
 
@@ -45,12 +61,12 @@ class NodeCounter(Protocol):
         """Loss of a unit with at most so many changes, wherever and whenever."""
         ...
 
-    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
-        """New rows of the nodes after one activation at trigger t; inputs stay as they are."""
+    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
+        """New rows of the nodes after one activation; inputs stay as they are."""
         ...
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
-        """(m,) variance of the output after each number of activations, records squared."""
+        """(m,) variance of the output after each number of activations of a chain, records²."""
         ...
 
     def digests(self) -> tuple[str, ...]:
@@ -79,7 +95,24 @@ class _Pure:
 
 
 def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I64:
-    return noise.laplace(purpose, Keys.of_codes(nodes), np.array([t], np.int64), scale)[:, 0]
+    index = np.array([t], np.int64)
+    return noise.laplace(purpose, Keys.of_codes(nodes), index, scale, index)[:, 0]
+
+
+def chained(cell: Cells, now: Now, variance: F64) -> Cells:
+    """A copy that is ready for one activation more, in a new chain where it must be.
+
+    Args:
+        cell: rows of nodes.
+        now: when they are activated.
+        variance: (m,) of their outputs, without what they carry.
+    """
+    cell = copied(cell)
+    new = (cell["steps"] == 0) | (cell["start"] < now.renewed)
+    cell["carried"][new] += variance[new].astype(np.float32)
+    cell["second"][new] = cell["out"][new]
+    cell["first"][new], cell["steps"][new], cell["start"][new] = 0, 0, now.t
+    return cell
 
 
 @dataclass(frozen=True)
@@ -92,11 +125,11 @@ class SimpleCounter(_Pure):
 
     name: ClassVar[str] = "simple"
 
-    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
         cell = copied(cell)
         cell["steps"] += 1
-        cell["out"] += change + _draw(noise, "simple", nodes, t, 1 / self.epsilon)
+        cell["out"] += change + _draw(noise, "simple", nodes, now.t, 1 / self.epsilon)
         return cell
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
@@ -120,12 +153,12 @@ class BlockCounter(_Pure):
         super().__post_init__()
         at_least("block size", self.size, 1)
 
-    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
         cell = copied(cell)
         cell["steps"] += 1
         ends = cell["steps"] % self.size == 0
-        drawn = _draw(noise, "block", nodes, t, 2 / self.epsilon)
+        drawn = _draw(noise, "block", nodes, now.t, 2 / self.epsilon)
         base = cell["out"] - cell["second"]
         exact = cell["first"] + change
         inside = cell["second"] + change + drawn
@@ -147,7 +180,8 @@ class TreeCounter(_Pure):
     A change lies in at most H released sums, one per level. After ``horizon`` steps another tree
     opens on top of the last released total, over disjoint steps, at no further cost
     (Dwork et al. 2010; Chan, Shi & Song 2011). ``log2 horizon`` levels would not be enough.
-    State: ``first`` is the exact sum of the open tree and ``second`` the total it stands on.
+    State: ``first`` is the exact sum of the open tree and ``second`` the total it stands on;
+    ``steps`` counts from ``start``, the first trigger of the chain.
     """
 
     horizon: int = 256
@@ -163,33 +197,36 @@ class TreeCounter(_Pure):
         """H."""
         return self.horizon.bit_length()
 
-    def step(self, cell: Cells, nodes: U64, change: I64, t: int, noise: Noise) -> Cells:
+    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
-        cell = copied(cell)
+        cell = chained(cell, now, self.variance(cell["steps"]))
         tree, done = np.divmod(cell["steps"].astype(np.int64), self.horizon)
         cell["steps"] += 1
         cell["first"] += change
-        cell["out"] = cell["second"] + cell["first"] + self._noise(nodes, tree, done + 1, noise)
+        drawn = self._noise(nodes, cell["start"].astype(np.int64), tree, done + 1, noise)
+        cell["out"] = cell["second"] + cell["first"] + drawn
         full = done + 1 == self.horizon
         cell["second"] = np.where(full, cell["out"], cell["second"])
         cell["first"] = np.where(full, 0, cell["first"])
         return cell
 
-    def _noise(self, nodes: U64, tree: I64, step: I64, noise: Noise) -> I64:
+    def _noise(self, nodes: U64, start: I64, tree: I64, step: I64, noise: Noise) -> I64:
         """(m,) summed noise of the dyadic sums that end at ``step`` 1..horizon of each tree."""
         out = np.zeros(len(nodes), np.int64)
         level = np.arange(self.levels)
         row, bit = np.nonzero((step[:, None] >> level) & 1)
         place = (step[row] >> bit) - 1
-        parts = [part.astype(np.uint64) for part in (nodes[row], tree[row], bit, place)]
+        first = start[row]
+        parts = [part.astype(np.uint64) for part in (nodes[row], first, tree[row], bit, place)]
         label = np.stack(parts, axis=1).astype(">u8")
-        keys = Keys.fixed(label.view(np.uint8).reshape(len(row), 32))
-        drawn = noise.laplace("tree", keys, np.zeros(1, np.int64), self.levels / self.epsilon)
+        keys = Keys.fixed(label.view(np.uint8).reshape(len(row), 40))
+        scale, index = self.levels / self.epsilon, np.zeros(1, np.int64)
+        drawn = noise.laplace("tree", keys, index, scale, first[:, None])
         np.add.at(out, row, drawn[:, 0])
         return out
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
-        """(trees·popcount(horizon) + popcount(rest))·v(H/ε)."""
+        """(trees·popcount(horizon) + popcount(rest))·v(H/ε), of one chain."""
         trees, rest = np.divmod(np.asarray(steps, np.int64), self.horizon)
         ones = np.bitwise_count(rest) + trees * self.horizon.bit_count()
         total: F64 = ones * laplace_variance(self.levels / self.epsilon)

@@ -30,10 +30,11 @@ NODE = np.dtype(
         ("out", np.int64),  # Cn: the counter's latest output, records
         ("below", np.int64),  # Cd: outputs of all counters below, records
         ("spread", np.float64),  # variance of `below`, records squared
-        ("carried", np.float32),  # variance of what `out` took over from forgotten nodes
+        ("carried", np.float32),  # variance of what `out` stands on: forgotten nodes, older chains
         ("first", np.int64),  # the counter's own state; inserts of a scheduled row
         ("second", np.int64),  # the counter's own state; deletions of a scheduled row
-        ("steps", np.int32),  # activations of the counter
+        ("steps", np.int32),  # activations of the counter since `start`
+        ("start", np.int32),  # trigger of the first one, where noise is labelled by activations
     ]
 )
 

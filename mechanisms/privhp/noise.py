@@ -9,6 +9,10 @@ nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the
 
 Nothing is stored: draws are functions of their labels, for sums without a record as well, since
 a sum that is exactly zero would tell that nobody is there.
+
+*No draw covers two contents.* A node is first used at its last trigger, when all that it covers is
+there; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that trigger
+is in the label.
 """
 
 from __future__ import annotations
@@ -86,14 +90,15 @@ class TreeNoise:
     def draw(self, noise: Noise, t: int) -> I64:
         """(cells,) noise of all sums after trigger t (1 ≤ t ≤ T)."""
         names = [bytes([i]) + ((t >> i) - 1).to_bytes(8) for i in _digits(t)]
+        ends = np.array([[t >> i << i] for i in _digits(t)], np.int64)
         return np.concatenate(
-            [self._level(noise, level, names) for level in range(self.shape.levels)]
+            [self._level(noise, level, names, ends) for level in range(self.shape.levels)]
         )
 
-    def _level(self, noise: Noise, level: int, names: list[bytes]) -> I64:
+    def _level(self, noise: Noise, level: int, names: list[bytes], ends: I64) -> I64:
         nodes = Keys.of(bytes([level]) + name for name in names)
         index = np.arange(self.shape.size(level), dtype=np.int64)
-        total: I64 = noise.laplace("sums", nodes, index, self.scales[level]).sum(axis=0)
+        total: I64 = noise.laplace("sums", nodes, index, self.scales[level], ends).sum(axis=0)
         return total
 
     def variance(self, t: int) -> F64:

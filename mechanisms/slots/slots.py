@@ -112,6 +112,17 @@ class Slots:
             return 0, self.warmup_slots if t == self.warmup else 0
         return (t - 1) * self.per_trigger, t * self.per_trigger
 
+    def begins(self, renewals: tuple[int, ...], width: int) -> tuple[int, ...]:
+        """Blocks of ``width`` slots after the warm-up that were open when a nonce changed.
+
+        From each of them on noise is drawn anew; the first is block 0.
+
+        >>> Slots((1,), horizon=9, warmup=2, per_trigger=2).begins((1, 3, 5, 6), 4)
+        (0, 1)
+        """
+        slots = [(t - 1 - self.warmup) * self.per_trigger for t in renewals]
+        return tuple(sorted({0, *(slot // width for slot in slots if slot > 0)}))
+
     def closing(self, slot: I64) -> I64:
         """(e,) the trigger that closes each slot."""
         return np.maximum(slot // self.per_trigger + 1, self.warmup)

@@ -30,6 +30,7 @@ from ..contract import (
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
 from .slots import ROW, Entries, Slots, slot_keys
+from .steps import InSteps
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class SlotStream(ABC):
             return self._open(rows, entries, noise)
         if not len(state):
             raise ContractError("the state of the stream is missing")
-        return self._go_on(closed.t, rows, entries, state, noise)
+        return self._go_on(closed, rows, entries, state, noise)
 
     @abstractmethod
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
@@ -97,9 +98,13 @@ class SlotStream(ABC):
 
     @abstractmethod
     def _go_on(
-        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+        self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
     ) -> tuple[Rows, Releases]:
         """A trigger after the warm-up; ``state`` is what the one before left."""
+
+    def _timed(self, noise: Noise, width: int = 1) -> InSteps:
+        """Noise of blocks of ``width`` slots after the warm-up."""
+        return InSteps(noise, self.slots.warmup, self.slots.per_trigger, width)
 
     def _released(
         self, t: int, first: int, value: I64, variance: F64, public: dict[str, I64]

@@ -101,7 +101,7 @@ class Selection:
         if level < self.floor or level >= self.depth:
             return np.full(len(nodes), level < self.floor)
         index = np.array([t], np.int64)
-        drawn = noise.laplace("split", Keys.of_codes(nodes), index, self.scale)[:, 0]
+        drawn = noise.laplace("split", Keys.of_codes(nodes), index, self.scale, index)[:, 0]
         return self.margin(score, level) + drawn > 0
 
     def probability(self, score: I64, level: int) -> NDArray[np.float64]:

@@ -13,6 +13,9 @@ they are in: kε. Replacing one value within a slot costs no more than adding on
 threshold stay monotone, a node moves by at most θ. Smoothing, consistency and rounding are
 post-processing of noise that is drawn whether there are data or not.
 
+*No draw covers two contents.* The threshold and the warm-up's hierarchy are drawn once, at the
+warm-up's trigger, when its slots are closed; for the other blocks see `parts.hierarchy`.
+
 The paper defines neighbours by position; a record added at the front would then shift every later
 value, so slots take the place of positions here.
 """
@@ -26,11 +29,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ...errors import ParameterError
-from ..contract import F64, I64, Cost, Noise, Output, Releases, Rows, no_releases
+from ..contract import F64, I64, Closed, Cost, Noise, Output, Releases, Rows, no_releases
 from ..parts.clip_threshold import exceedance_scores, noisy_max
 from ..parts.hierarchy import Chunks, InfiniteTree
 from ..parts.smoothing import Smoother
 from ..slots.slots import Entries, with_state
+from ..slots.steps import InSteps
 from ..slots.stream import SlotStream
 from ..validate import positive
 from .blocks import Blocks, Memory, pack, unpack
@@ -103,33 +107,37 @@ class Tops(SlotStream):
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose θ from the warm-up; publish the warm-up if asked to."""
         scores = exceedance_scores(self.slots.histogram(entries), np.array(self.penalty))
-        chosen = noisy_max(scores, 1 / self.threshold_epsilon, noise)
+        t = self.slots.warmup
+        chosen = noisy_max(scores, 1 / self.threshold_epsilon, noise, t)
         theta = self.slots.thresholds[chosen]
         public = {"threshold": np.array([theta], np.int64)}
         if self.warmup is None:
             return self._store(rows, theta, 0, Memory()), no_releases(2, public)
-        t = self.slots.warmup
         sums = self.slots.per_slot(entries, theta, t)
-        memory, out = self._warm_blocks(self.warmup).run(noise, theta, Memory(), 0, sums)
+        timed = InSteps(noise, t - 1, self.slots.warmup_slots, self.warmup.width)
+        memory, out = self._warm_blocks(self.warmup).run(timed, theta, Memory(), 0, sums)
         released = self._released(t, 0, out.value, out.variance, public)
         return self._store(rows, theta, memory.total, Memory()), released
 
     def _go_on(
-        self, t: int, rows: Rows, entries: Entries, state: I64, noise: Noise
+        self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
     ) -> tuple[Rows, Releases]:
         """The sums of a trigger's slots, clipped at θ."""
-        theta, base = int(state[0]), int(state[1])
+        theta, base, t = int(state[0]), int(state[1]), closed.t
         first = self.slots.range_of(t)[0]
         sums = self.slots.per_slot(entries, theta, t)
         at = first - self.slots.warmup_slots
-        memory, out = self._blocks().run(noise, theta, unpack(state[2:]), at, sums)
+        blocks = self._blocks(self.slots.begins(closed.renewals, self.width))
+        timed = self._timed(noise, self.width)
+        memory, out = blocks.run(timed, theta, unpack(state[2:]), at, sums)
         out.value[:, 1] += base
         out.variance[:, 1] += self._base_variance(theta)
         released = self._released(t, first, out.value, out.variance, {})
         return self._store(rows, theta, base, memory), released
 
-    def _blocks(self) -> Blocks:
-        return Blocks(self.tree, self.width, self.steps, self.smoother, self.expected)
+    def _blocks(self, origins: tuple[int, ...] = (0,)) -> Blocks:
+        tree = self.tree.restarted(origins)
+        return Blocks(tree, self.width, self.steps, self.smoother, self.expected)
 
     def _warm_blocks(self, warmup: Warmup) -> Blocks:
         return Blocks(warmup.chunks, warmup.width, self.steps, self.smoother, self.expected)
@@ -167,7 +175,8 @@ class Tops(SlotStream):
         """Noise variance of the sum of the slots first..end-1 after the warm-up, in output steps.
 
         Whole blocks exactly; a range that begins or ends inside a block counts the block whole,
-        which is an upper bound but for the smoother's own choice of predictions.
+        which is an upper bound but for the smoother's own choice of predictions. It holds where the
+        nonce of the noise did not change; where it did, the parts on either side add up.
         """
         low, high = first // self.width, -(-end // self.width)
         return self.tree.variance(theta, low, high) * float(self.steps) ** 2

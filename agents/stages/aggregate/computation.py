@@ -8,7 +8,7 @@ import numpy as np
 
 from ....mechanisms.contract import Closed, Part, Releases
 from ....mechanisms.keys import Keys
-from ....mechanisms.noise import KeyedNoise
+from ....mechanisms.noise import STEADY, KeyedNoise
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
@@ -119,4 +119,5 @@ class Computation:
             config=pipeline.config_hash.encode(),
             pipeline=pipeline.name,
             window=str(trigger.window),
+            nonces=STEADY,
         )

@@ -1,0 +1,49 @@
+"""Noise of a stream that counts in steps of its own: slots or blocks instead of triggers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..contract import I64, Noise
+from ..keys import Keys
+
+
+@dataclass(frozen=True)
+class InSteps:
+    """A noise source whose ``first`` is a number of ended steps instead of a trigger.
+
+    Attributes:
+        source: the noise, whose ``first`` is a trigger.
+        before: the last trigger before the first step can end.
+        per_trigger: slots that a trigger closes.
+        width: slots of a step.
+
+    >>> from ..noise import zero
+    >>> InSteps(zero, before=2, per_trigger=4, width=3).triggers(np.array([1, 2, 8])).tolist()
+    [3, 4, 8]
+    """
+
+    source: Noise
+    before: int
+    per_trigger: int
+    width: int = 1
+
+    def triggers(self, first: I64) -> I64:
+        """The trigger that closes the last slot of so many steps."""
+        return self.before - (-first * self.width // self.per_trigger)
+
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
+        """See `Noise.gauss`."""
+        return self.source.gauss(purpose, key, index, variance, self.triggers(first))
+
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
+        """See `Noise.laplace`."""
+        return self.source.laplace(purpose, key, index, scale, self.triggers(first))
+
+    def bits(self, purpose: str, key: Keys, index: I64, first: I64) -> NDArray[np.uint64]:
+        """See `Noise.bits`."""
+        return self.source.bits(purpose, key, index, self.triggers(first))
