@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from hushstream.mechanisms.contract import Batch, Closed, Part, Setting, Units
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.privhp.mechanism import PrivHP
 from hushstream.mechanisms.privhp.sample import left_to_right
 from hushstream.mechanisms.privhp.settings import PrivHPParameters, build
@@ -100,7 +100,13 @@ def inputs(n: int) -> list[Input]:
 
 def keyed(name: str) -> KeyedNoise:
     return KeyedNoise(
-        b"\x03" * 32, charge=bytes(32), mechanism="benchmark", config=b"", pipeline="p", window=name
+        b"\x03" * 32,
+        charge=bytes(32),
+        mechanism="benchmark",
+        config=b"",
+        pipeline="p",
+        window=name,
+        nonces=STEADY,
     )
 
 
@@ -134,7 +140,8 @@ def one_level(source: Input, epsilon: float, window: str) -> Leaves:
     codes = source.domain.ancestor(source.domain.place(source.points), 14)
     count = np.bincount((codes - np.uint64(1 << 14)).astype(np.intp), minlength=1 << 14)
     index, scale = np.arange(1 << 14), 1 / Fraction(str(epsilon))
-    noise = keyed(window).laplace("histogram", Keys.of([b"one"]), index, scale)[0]
+    first = np.ones(len(index), np.int64)
+    noise = keyed(window).laplace("histogram", Keys.of([b"one"]), index, scale, first)[0]
     return Leaves(np.arange(1 << 14, 2 << 14, dtype=np.uint64), np.maximum(count + noise, 0))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from hushstream.mechanisms.contract import Batch, Closed, Mechanism, Part, Rows, merge
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 
 SIZES = {"small": (1e-4, 1e-3), "medium": (1e-3, 1e-2), "large": (1e-2, 1e-1)}
 
@@ -93,7 +93,13 @@ def absorbed(mechanism: Mechanism, stream: Stream) -> Part:
 
 def keyed(name: str) -> KeyedNoise:
     return KeyedNoise(
-        b"\x02" * 32, charge=bytes(32), mechanism="benchmark", config=b"", pipeline="p", window=name
+        b"\x02" * 32,
+        charge=bytes(32),
+        mechanism="benchmark",
+        config=b"",
+        pipeline="p",
+        window=name,
+        nonces=STEADY,
     )
 
 

@@ -12,14 +12,14 @@ from hushstream.mechanisms.histogram.dense_units import DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Workload
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 
 
 def keyed(name: str, seed: int, window: str = "day") -> KeyedNoise:
     """Exact noise of one run."""
     return KeyedNoise(
         seed.to_bytes(32), charge=bytes(32), mechanism=name, config=b"", pipeline="table1",
-        window=window,
+        window=window, nonces=STEADY,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.counter import TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
 from hushstream.mechanisms.pak.optimise import Choice, Problem, optimise
@@ -48,7 +48,7 @@ def keyed(run: int, what: str) -> KeyedNoise:
     """Noise of one run of one method: nothing is shared between methods."""
     return KeyedNoise(
         b"benchmark of values" + bytes(13), charge=bytes(32), mechanism="benchmark",
-        config=what.encode(), pipeline="values", window=str(run),
+        config=what.encode(), pipeline="values", window=str(run), nonces=STEADY,
     )  # fmt: skip
 
 
@@ -130,14 +130,15 @@ def pak_threshold(
         )
     else:
         rule = RankQuantile(share, choice.rank, choice.factor, warm.thresholds)
-    return warm.thresholds[rule.choose(warm.histogram, noise)]
+    return warm.thresholds[rule.choose(warm.histogram, noise, 1)]
 
 
 def warm_sum_noise(tau: int, choice: Choice | None, epsilon: Fraction, noise: KeyedNoise) -> int:
     """Noise of the warm-up's clipped sum."""
     share = epsilon * (1 - choice.split) if choice else epsilon
     index = np.zeros(1, np.int64)
-    return int(noise.laplace("sum", Keys.of([b"warmup"]), index, tau / share)[0, 0])
+    first = np.ones(len(index), np.int64)
+    return int(noise.laplace("sum", Keys.of([b"warmup"]), index, tau / share, first)[0, 0])
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ class Wide:
             warm.thresholds, records, FANOUT, self.height, epsilon, Fraction(top, EXCESS)
         )
         scores = exceedance_scores(warm.histogram, penalty)
-        return warm.thresholds[noisy_max(scores, 1 / epsilon, noise)]
+        return warm.thresholds[noisy_max(scores, 1 / epsilon, noise, 1)]
 
     def prefixes(self, clipped: I64, theta: int, ends: I64, noise: KeyedNoise) -> F64:
         """Estimated sums of the first ``ends`` values: whole blocks, and the last one's guess."""

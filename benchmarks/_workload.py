@@ -193,12 +193,24 @@ class Cached(Process):
         known[codes] = True
         return codes
 
-    def at(self, noise: Noise, keys: Keys, t: int, since: NDArray[np.int64]) -> NDArray[np.int64]:
+    def at(
+        self,
+        noise: Noise,
+        keys: Keys,
+        t: int,
+        since: NDArray[np.int64],
+        first: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int64]:
         assert self.table is not None
         return self.table[0][self._filled(noise, keys, since), t - 1].astype(np.int64)
 
     def ahead(
-        self, noise: Noise, keys: Keys, t: int, since: NDArray[np.int64] | None = None
+        self,
+        noise: Noise,
+        keys: Keys,
+        t: int,
+        since: NDArray[np.int64] | None = None,
+        first: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         assert self.table is not None
         codes = self._filled(noise, keys, since)

@@ -24,7 +24,7 @@ import matplotlib as mpl
 import numpy as np
 import opendp.prelude as dp
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -52,11 +52,19 @@ def best_of(repeats: int, draws: int, call: Callable[[], object]) -> float:
 
 def keyed(sigma: int, rows: int, columns: int, repeats: int) -> float:
     noise = KeyedNoise(
-        b"\x01" * 32, charge=bytes(32), mechanism="benchmark", config=b"", pipeline="p", window="w"
+        b"\x01" * 32,
+        charge=bytes(32),
+        mechanism="benchmark",
+        config=b"",
+        pipeline="p",
+        window="w",
+        nonces=STEADY,
     )
     keys, index = Keys.of_codes(np.arange(rows, dtype=np.uint64)), np.arange(columns)
-    variance = Fraction(sigma) ** 2
-    return best_of(repeats, rows * columns, lambda: noise.gauss("draw", keys, index, variance))
+    variance, first = Fraction(sigma) ** 2, np.ones(columns, np.int64)
+    return best_of(
+        repeats, rows * columns, lambda: noise.gauss("draw", keys, index, variance, first)
+    )
 
 
 def opendp(sigma: int, draws: int, repeats: int) -> float:

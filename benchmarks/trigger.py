@@ -27,7 +27,7 @@ from hushstream.mechanisms.histogram.dense_units import DenseRows
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -71,7 +71,13 @@ def seconds(mechanism: Histogram, load: Load, t: int) -> float:
     lane = np.zeros(load.changed, np.uint8)
     part = Part(Keys.of_codes(codes), lane, sums, np.zeros(mechanism.totals, np.int64))
     noise = KeyedNoise(
-        bytes(32), charge=bytes(32), mechanism="histogram", config=b"", pipeline="p", window="w"
+        bytes(32),
+        charge=bytes(32),
+        mechanism="histogram",
+        config=b"",
+        pipeline="p",
+        window="w",
+        nonces=STEADY,
     )
     began = time.perf_counter()
     rows, _ = mechanism.release(Closed(table.load(part, t), part, t), noise)

@@ -24,7 +24,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from numbers import Rational
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -236,7 +236,7 @@ class KeyedNoise:
         used = np.unique(held).tolist() or [0]
         if len(used) == 1:
             return draw(self._prf(*what, self.nonces[used[0]][1]), key, index)
-        parts = []
+        parts: list[tuple[Any, Drawn]] = []
         for one in used:
             rows, columns = _where(held == one, len(key), len(index))
             prf = self._prf(*what, self.nonces[one][1])

@@ -12,10 +12,10 @@ in at most H(T) released nodes of the tree, and in one node per level of the hie
 which it moves by at most θ. Of the matrix counter it moves the private product by at most θ times
 a column norm. Records of one unit at any steps, k in all: k times that.
 
-*No draw covers two contents.* ``first`` counts steps here. A node of the tree is first used when its
-last step ends, a coordinate of a factorisation when (Cx)_i is complete (`Process.first`). For the
-hierarchy see `parts.hierarchy`: where the nonce of the noise changes, its chunk is left, and another
-one covers the steps to come, on top of what was released.
+*No draw covers two contents.* ``first`` counts steps here. A node of the tree is first used when
+its last step ends, a coordinate of a factorisation when (Cx)_i is complete (`Process.first`). For
+the hierarchy see `parts.hierarchy`: where the nonce of the noise changes, its chunk is left, and
+another one covers the steps to come, on top of what was released.
 """
 
 from __future__ import annotations

@@ -13,14 +13,15 @@ differences, so all of them agree with each other.
 in its own slot: ε-DP, because the record lies in one node per level and moves it by at most θ.
 Noise is derived for whole chunks, data or not.
 
-*No draw covers two contents.* ``first`` counts blocks here. A node of the infinite tree is first used
-when its last block ends. The estimates of a chunk need the noise of all its nodes when its first
-block ends, also of those whose blocks come later; so where the nonce of the noise changes, the
-chunk is left, and another one begins at the block that is open (`Chunks.origins`), on top of what was
-released. Up to then all draws of a chunk cover blocks that ended under the nonce of its first block;
-what they would have covered later has other draws. A record is in one block, which ends in one
-chunk: the sums of a left chunk depend on its ended blocks alone, since consistent estimates of
-the others are never asked for. So chunks compose in parallel as before, and variances add up.
+*No draw covers two contents.* ``first`` counts blocks here. A node of the infinite tree is first
+used when its last block ends. The estimates of a chunk need the noise of all its nodes when its
+first block ends, also of those whose blocks come later; so where the nonce of the noise changes,
+the chunk is left, and another one begins at the block that is open (`Chunks.origins`), on top of
+what was released. Up to then all draws of a chunk cover blocks that ended under the nonce of its
+first block; what they would have covered later has other draws. A record is in one block, which
+ends in one chunk: the sums of a left chunk depend on its ended blocks alone, since consistent
+estimates of the others are never asked for. So chunks compose in parallel as before, and variances
+add up.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the
 Nothing is stored: draws are functions of their labels, for sums without a record as well, since
 a sum that is exactly zero would tell that nobody is there.
 
-*No draw covers two contents.* A node is first used at its last trigger, when all that it covers is
-there; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that trigger
-is in the label.
+*No draw covers two contents.* A node is first used at its last trigger, when all that it covers
+is there; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that
+trigger is in the label.
 """
 
 from __future__ import annotations

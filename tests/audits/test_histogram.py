@@ -25,7 +25,7 @@ from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.parts import key_selection as selection
 from scipy.stats import beta
 
@@ -63,7 +63,13 @@ class World:
     def __init__(self, mechanism: Histogram, name: str, literal: bool = False) -> None:
         self.mechanism, self.literal = mechanism, literal
         self.noise = KeyedNoise(
-            b"a" * 32, charge=bytes(32), mechanism="audit", config=b"", pipeline="p", window=name
+            b"a" * 32,
+            charge=bytes(32),
+            mechanism="audit",
+            config=b"",
+            pipeline="p",
+            window=name,
+            nonces=STEADY,
         )
         self.rows = DenseRows(mechanism, TRIALS)
         if mechanism.public is not None:

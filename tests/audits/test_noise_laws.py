@@ -138,7 +138,7 @@ def test_tiny_scales_draw_zero(kind: str) -> None:
 
 
 def test_bits_are_uniform() -> None:
-    words = NOISE.bits("p", ONE, np.arange(200_000)).reshape(-1, 2)
+    words = NOISE.bits("p", ONE, np.arange(200_000), np.ones(200_000, np.int64)).reshape(-1, 2)
     for word in words.T:
         for shift in (0, 24, 56):
             counts = np.bincount(((word >> np.uint64(shift)) & np.uint64(255)).astype(int))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.contract import Mechanism, Part, Releases, empty_part, merge
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.testing import Memory, Trace, run, seed
 from hypothesis import given, settings
@@ -37,7 +37,13 @@ each = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 
 def keyed(window: str = "w") -> KeyedNoise:
     return KeyedNoise(
-        b"s" * 32, charge=b"c" * 32, mechanism="m", config=b"f", pipeline="p", window=window
+        b"s" * 32,
+        charge=b"c" * 32,
+        mechanism="m",
+        config=b"f",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.privhp.layout import Shape
 from hushstream.mechanisms.testing import Trace
 
@@ -19,6 +19,7 @@ def keyed(window: str | int = "w", mechanism: str = "privhp") -> KeyedNoise:
         config=b"f",
         pipeline="p",
         window=str(window),
+        nonces=STEADY,
     )
 
 

@@ -20,7 +20,7 @@ from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.mechanisms.contract import I64, Batch
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.testing import Memory, run, seed
 
 from ...mechanisms.test_contract import CASES, trace_of
@@ -40,16 +40,16 @@ class Recording(KeyedNoise):
 
     def __init__(self) -> None:
         given = {"charge": b"c" * 32, "mechanism": "m", "config": b"f"}
-        super().__init__(b"s" * 32, **given, pipeline="p", window="w")
+        super().__init__(b"s" * 32, **given, pipeline="p", window="w", nonces=STEADY)
         self.asked: set[str] = set()
 
-    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction) -> I64:
+    def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         self.asked.add("discrete_gaussian")
-        return super().gauss(purpose, key, index, variance)
+        return super().gauss(purpose, key, index, variance, first)
 
-    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
         self.asked.add("discrete_laplace")
-        return super().laplace(purpose, key, index, scale)
+        return super().laplace(purpose, key, index, scale, first)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

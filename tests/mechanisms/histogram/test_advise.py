@@ -20,7 +20,7 @@ from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Run, Workload, last_error
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 
 SETTING = Setting(Fraction(4), Fraction(1, 10**7), 4)
 FIXED = HistogramParameters(delay=0)
@@ -60,7 +60,13 @@ def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keyed(name: str) -> KeyedNoise:
     return KeyedNoise(
-        b"p" * 32, charge=bytes(32), mechanism="m", config=b"", pipeline="p", window=name
+        b"p" * 32,
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="p",
+        window=name,
+        nonces=STEADY,
     )
 
 
@@ -144,7 +150,7 @@ def test_every_kind_of_histogram_gets_settings_that_it_accepts() -> None:
 
 @pytest.mark.usefixtures("coarse")
 def test_what_hardly_matters_stays_as_it_was_given() -> None:
-    one_each = drawn("one record each", 4, 300)
+    one_each = drawn("one record each", 7, 300)
     given = replace(FIXED, budget=1, adaptive_weight=0, last_share=0.4, factorization="terminal")
     strong = replace(QUICK, epsilon=Fraction(50))  # hardly any noise: no setting gains anything
     found = propose(given, strong, [[one_each]], planned)

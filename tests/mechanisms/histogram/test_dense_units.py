@@ -11,7 +11,7 @@ from hushstream.mechanisms.histogram.dense_units import DenseRows, DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.testing import Memory, Trace, UnitTable, run
 
 T, UNITS, KEYS = 7, 300, 40
@@ -36,7 +36,13 @@ def test_a_run_over_dense_tables_equals_the_runner(debias: bool) -> None:
         np.ones(n, np.int8),
     )  # fmt: skip
     noise = KeyedNoise(
-        bytes(32), charge=bytes(32), mechanism="m", config=b"", pipeline="p", window="w"
+        bytes(32),
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="p",
+        window="w",
+        nonces=STEADY,
     )
     units, rows = DenseUnits(mechanism, UNITS), DenseRows(mechanism, KEYS)
     first = np.zeros(KEYS, np.int32)

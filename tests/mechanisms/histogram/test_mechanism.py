@@ -22,7 +22,7 @@ from hushstream.mechanisms.histogram.report import plan
 from hushstream.mechanisms.histogram.rounds import Rounds, _newly_counted
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.testing import Memory, Trace, run, seed
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 10**6)
@@ -41,7 +41,13 @@ def made(horizon: int = 6, columns: Any = (), keys: Any = None, count: bool = Tr
 
 def keyed(window: str = "w") -> KeyedNoise:
     return KeyedNoise(
-        b"h" * 32, charge=bytes(32), mechanism="m", config=b"", pipeline="p", window=window
+        b"h" * 32,
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 

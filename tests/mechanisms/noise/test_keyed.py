@@ -22,6 +22,7 @@ from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import (
     DELTA_PER_DRAW,
+    STEADY,
     KeyedNoise,
     ZeroNoise,
     derive,
@@ -42,18 +43,30 @@ from ...oracles.noise import gaussian_law
 I64 = NDArray[np.int64]
 SECRET = bytes(range(32))
 NOISE = KeyedNoise(
-    SECRET, charge=b"c" * 32, mechanism="histogram", config=b"hash", pipeline="trips", window="w1"
+    SECRET,
+    charge=b"c" * 32,
+    mechanism="histogram",
+    config=b"hash",
+    pipeline="trips",
+    window="w1",
+    nonces=STEADY,
 )
 KEYS = Keys.of([b"", b"a", b"ab", b"a key that fills more than a block", b"12345678"])
 INDEX = np.array([0, 1, 7, -1, 2**63 - 1, -(2**63)], np.int64)
 ONE = Keys.of([b"one"])
 
 
+def at(index: NDArray[np.generic], trigger: int = 1) -> I64:
+    """Every draw covers content first at one trigger."""
+    return np.full(len(index), trigger, np.int64)
+
+
 def many(kind: str, parameter: Fraction | int, count: int = 200_000) -> I64:
     """Draws of one key under a window of its own, so that tests do not share them."""
     noise = replace(NOISE, window=f"{kind} {parameter}")
     draw = {"gauss": noise.gauss, "laplace": noise.laplace}[kind]
-    return draw("test", ONE, np.arange(count), Fraction(parameter)).ravel()
+    index = np.arange(count)
+    return draw("test", ONE, index, Fraction(parameter), at(index)).ravel()
 
 
 # --- labels -------------------------------------------------------------------------------------
@@ -85,6 +98,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "kind": st.sampled_from(["gauss", "laplace", "bits"]),
     "purpose": texts,
     "scale": st.fractions(min_value=Fraction(1, 9), max_value=99, max_denominator=12),
+    "nonce": st.binary(min_size=16, max_size=16),
 }
 labels = st.fixed_dictionaries(FIELDS)
 
@@ -98,8 +112,8 @@ def test_labels_differ_iff_a_field_differs(a: dict, other: dict, changed: set[st
 
 def _label(fields: dict) -> bytes:
     bound = dict(fields)
-    call = [bound.pop(name) for name in ("kind", "purpose", "scale")]
-    return KeyedNoise(SECRET, **bound)._label(*call)
+    call = [bound.pop(name) for name in ("kind", "purpose", "scale", "nonce")]
+    return KeyedNoise(SECRET, **bound, nonces=STEADY)._label(*call)
 
 
 OTHERS: dict[str, dict[str, object]] = {
@@ -110,6 +124,7 @@ OTHERS: dict[str, dict[str, object]] = {
     "pipeline": {"pipeline": "trip"},
     "window": {"window": "w2"},
     "test": {"test": True},
+    "nonce": {"nonces": ((1, b"n" * 16),)},
 }
 
 
@@ -123,61 +138,111 @@ def uncorrelated(a: I64, b: I64) -> None:
 @pytest.mark.parametrize("kind", ["gauss", "laplace"])
 def test_each_bound_field_separates_the_noise(changes: dict[str, object], kind: str) -> None:
     index, other = np.arange(20_000), replace(NOISE, **changes)
-    first, second = (getattr(n, kind)("p", ONE, index, Fraction(10**4)) for n in (NOISE, other))
+    scale, begun = Fraction(10**4), at(index)
+    first, second = (getattr(n, kind)("p", ONE, index, scale, begun) for n in (NOISE, other))
     uncorrelated(first.ravel(), second.ravel())
-    assert (NOISE.bits("p", ONE, index) != other.bits("p", ONE, index)).all()
+    assert (NOISE.bits("p", ONE, index, at(index)) != other.bits("p", ONE, index, at(index))).all()
 
 
 def test_purpose_key_and_kind_separate_the_noise() -> None:
     index, variance = np.arange(20_000), Fraction(10**4)
-    base = NOISE.gauss("p", ONE, index, variance).ravel()
-    uncorrelated(base, NOISE.gauss("q", ONE, index, variance).ravel())
-    uncorrelated(base, NOISE.gauss("p", Keys.of([b"ond"]), index, variance).ravel())
-    uncorrelated(base, NOISE.gauss("p", Keys.of([b"one\0"]), index, variance).ravel())
-    narrow = NOISE.gauss("p", ONE, index, Fraction(100)).ravel()
-    laplace = NOISE.laplace("p", ONE, index, Fraction(100)).ravel()  # by inversion of one table too
+    base = NOISE.gauss("p", ONE, index, variance, at(index)).ravel()
+    uncorrelated(base, NOISE.gauss("q", ONE, index, variance, at(index)).ravel())
+    uncorrelated(base, NOISE.gauss("p", Keys.of([b"ond"]), index, variance, at(index)).ravel())
+    uncorrelated(base, NOISE.gauss("p", Keys.of([b"one\0"]), index, variance, at(index)).ravel())
+    narrow = NOISE.gauss("p", ONE, index, Fraction(100), at(index)).ravel()
+    laplace = NOISE.laplace("p", ONE, index, Fraction(100), at(index)).ravel()  # from one table too
     assert abs(stats.pearsonr(narrow, laplace).statistic) < 5 / len(index) ** 0.5
-    uncorrelated(base, NOISE.gauss("p", ONE, index + 20_000, variance).ravel())
+    uncorrelated(base, NOISE.gauss("p", ONE, index + 20_000, variance, at(index + 20_000)).ravel())
     uncorrelated(base[1:], base[:-1])
 
 
 def test_two_scales_never_share_a_draw() -> None:
     """One uniform at two scales would give a ratio of σ₁/σ₂ at once, and the exact answer."""
     index = np.arange(20_000)
-    fine = NOISE.gauss("p", ONE, index, Fraction(10**4)).ravel()
+    fine = NOISE.gauss("p", ONE, index, Fraction(10**4), at(index)).ravel()
     for variance in (Fraction(10**4 + 1), Fraction(10**8), Fraction(10**5, 3)):
-        uncorrelated(fine, NOISE.gauss("p", ONE, index, variance).ravel())
-    wide = NOISE.laplace("p", ONE, index, Fraction(150)).ravel()
-    uncorrelated(wide, NOISE.laplace("p", ONE, index, Fraction(151)).ravel())
+        uncorrelated(fine, NOISE.gauss("p", ONE, index, variance, at(index)).ravel())
+    wide = NOISE.laplace("p", ONE, index, Fraction(150), at(index)).ravel()
+    uncorrelated(wide, NOISE.laplace("p", ONE, index, Fraction(151), at(index)).ravel())
 
 
 def test_sampler_version_separates_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     index = np.arange(20_000)
-    before = NOISE.gauss("p", ONE, index, Fraction(10**4)).ravel()
+    before = NOISE.gauss("p", ONE, index, Fraction(10**4), at(index)).ravel()
     monkeypatch.setattr(module, "SAMPLER_VERSION", "next")
-    uncorrelated(before, NOISE.gauss("p", ONE, index, Fraction(10**4)).ravel())
+    uncorrelated(before, NOISE.gauss("p", ONE, index, Fraction(10**4), at(index)).ravel())
 
 
 def test_all_keys_and_indexes_have_draws_of_their_own() -> None:
-    words = NOISE.bits("p", KEYS, INDEX)
+    words = NOISE.bits("p", KEYS, INDEX, at(INDEX))
     assert words.shape == (5, 6, 2)
     assert len(np.unique(words)) == words.size
 
 
 def test_a_window_may_be_named_in_bytes() -> None:
     text, raw = replace(NOISE, window="é"), replace(NOISE, window="é".encode())
-    np.testing.assert_array_equal(text.bits("p", KEYS, INDEX), raw.bits("p", KEYS, INDEX))
+    np.testing.assert_array_equal(
+        text.bits("p", KEYS, INDEX, at(INDEX)), raw.bits("p", KEYS, INDEX, at(INDEX))
+    )
+
+
+# --- nonces -------------------------------------------------------------------------------------
+
+TWO = replace(NOISE, nonces=((1, b"a" * 16), (4, b"b" * 16)))
+ALONE = [replace(NOISE, nonces=((1, bytes([one]) * 16),)) for one in b"ab"]
+
+
+@pytest.mark.parametrize("kind", ["gauss", "laplace", "bits"])
+def test_each_draw_has_the_nonce_in_force_where_it_is_used_first(kind: str) -> None:
+    def draw(noise: KeyedNoise, first: I64) -> NDArray[np.generic]:
+        scale = () if kind == "bits" else (Fraction(50),)
+        drawn: NDArray[np.generic] = getattr(noise, kind)("p", KEYS, INDEX, *scale, first)
+        return drawn
+
+    before, after = (draw(noise, at(INDEX)) for noise in ALONE)
+    late = np.array([True, False, True, False, False, True])
+    mixed = draw(TWO, np.where(late, 4, 3))
+    np.testing.assert_array_equal(mixed[:, late], after[:, late])
+    np.testing.assert_array_equal(mixed[:, ~late], before[:, ~late])
+    late = np.array([False, True, True, False, True])
+    mixed = draw(TWO, np.where(late, 9, 1)[:, None])
+    np.testing.assert_array_equal(mixed[late], after[late])
+    np.testing.assert_array_equal(mixed[~late], before[~late])
+    np.testing.assert_array_equal(draw(TWO, at(INDEX, 3)), before)
+    np.testing.assert_array_equal(draw(TWO, at(INDEX, 4)), after)
+    np.testing.assert_array_equal(draw(TWO, at(INDEX, 10**9)), after)
+
+
+@pytest.mark.parametrize(
+    "nonces",
+    [(), ((2, bytes(16)),), ((1, bytes(16)), (1, b"b" * 16)), ((1, bytes(15)),),
+     ((1, bytes(16)), (3, b"b" * 16), (2, b"c" * 16))],
+)  # fmt: skip
+def test_nonces_hold_from_the_first_trigger_on_and_are_in_order(nonces: tuple) -> None:
+    with pytest.raises(ParameterError, match="nonces"):
+        replace(NOISE, nonces=nonces)
+
+
+@pytest.mark.parametrize("source", [NOISE, zero], ids=["keyed", "zero"])
+@pytest.mark.parametrize(
+    "first", [at(INDEX, 0), at(INDEX)[:3], at(INDEX)[None], at(INDEX).astype(np.int32),
+              np.ones((3, 1), np.int64)],
+)  # fmt: skip
+def test_first_triggers_fit_the_draws(source: Noise, first: I64) -> None:
+    with pytest.raises(ContractError, match=r"first|trigger"):
+        source.gauss("p", KEYS, INDEX, Fraction(1), first)
 
 
 # --- same arguments, same draw ------------------------------------------------------------------
 
 DRAWS: dict[str, Callable[[KeyedNoise, Keys, I64], NDArray[np.generic]]] = {
-    "gauss": lambda n, k, i: n.gauss("p", k, i, Fraction(50)),
-    "gauss, two tables": lambda n, k, i: n.gauss("p", k, i, Fraction(10**7)),
-    "gauss, three tables": lambda n, k, i: n.gauss("p", k, i, Fraction(10**10)),
-    "laplace": lambda n, k, i: n.laplace("p", k, i, Fraction(50)),
-    "laplace, three tables": lambda n, k, i: n.laplace("p", k, i, Fraction(10**8)),
-    "bits": lambda n, k, i: n.bits("p", k, i),
+    "gauss": lambda n, k, i: n.gauss("p", k, i, Fraction(50), at(i)),
+    "gauss, two tables": lambda n, k, i: n.gauss("p", k, i, Fraction(10**7), at(i)),
+    "gauss, three tables": lambda n, k, i: n.gauss("p", k, i, Fraction(10**10), at(i)),
+    "laplace": lambda n, k, i: n.laplace("p", k, i, Fraction(50), at(i)),
+    "laplace, three tables": lambda n, k, i: n.laplace("p", k, i, Fraction(10**8), at(i)),
+    "bits": lambda n, k, i: n.bits("p", k, i, at(i)),
 }
 
 
@@ -209,12 +274,12 @@ def test_nothing_asked_nothing_drawn(draw: Callable[..., NDArray[np.generic]]) -
 
 
 GOLDEN = {  # A change here changes released noise: raise SAMPLER_VERSION with it.
-    "gauss": "55975732c5606eaffc566973e86f17b1",
-    "gauss, two tables": "23143ea7744d1d5038b8b6e13e842598",
-    "gauss, three tables": "53c8d0e7bf6b3eb51ca3e33ecd8229d1",
-    "laplace": "9766657f6b3608e017615fe750e94e41",
-    "laplace, three tables": "e5bc80414753840d7bd32205f10fa1c9",
-    "bits": "273f7f998a7a3ec6875e3dbe4b0131c1",
+    "gauss": "ca5d916bb3d51b4f08b2f279a6971c09",
+    "gauss, two tables": "7757d4ca8e5e4b7ccf990f3e9aa43534",
+    "gauss, three tables": "0d9de387f2ff44e208448cd66b6bceb1",
+    "laplace": "1792d2278ee98ef5ea4dac0a29c049db",
+    "laplace, three tables": "551a5c4d742c3dc7a6c033ce54d361a4",
+    "bits": "08e4d14614a8182e952aedc0665e951c",
 }
 
 
@@ -228,17 +293,17 @@ def test_golden_vectors(name: str) -> None:
 
 def test_golden_draws_are_readable() -> None:
     eight = np.arange(8)
-    gauss = [-5, 5, 14, -4, 3, -12, 0, 16]
-    laplace = [-14, -20, 3, -1, -15, 23, -1, -13]
-    assert NOISE.gauss("p", ONE, eight, Fraction(100)).tolist() == [gauss]
-    assert NOISE.laplace("p", ONE, eight, Fraction(10)).tolist() == [laplace]
+    gauss = [8, -16, 4, 13, -4, 1, 2, 18]
+    laplace = [-6, 10, -5, 12, 1, -13, 5, 8]
+    assert NOISE.gauss("p", ONE, eight, Fraction(100), at(eight)).tolist() == [gauss]
+    assert NOISE.laplace("p", ONE, eight, Fraction(10), at(eight)).tolist() == [laplace]
 
 
 def test_a_draw_is_the_inverse_distribution_function_of_its_labelled_block() -> None:
     """From secret to integer once more, with the standard library and decimals."""
     key, index, purpose, variance = b"some key", 5, "p", Fraction(100)
     fields = [b"1", b"gauss", b"p", b"100", b"1", b"histogram", b"trips", b"hash", b"w1"]
-    label = encode([*fields, b"c" * 32, b"\0"])
+    label = encode([*fields, b"c" * 32, b"\0", bytes(16)])
     extracted = hmac.digest(bytes(32), SECRET, "sha256")  # HKDF by hand: extract, expand
     derived = hmac.digest(extracted, encode([b"hushstream", b"noise"]) + b"\1", "sha256")
     aes = Cipher(algorithms.AES256(hmac.digest(derived, label, "sha256")), modes.CBC(bytes(16)))
@@ -248,7 +313,7 @@ def test_a_draw_is_the_inverse_distribution_function_of_its_labelled_block() -> 
     for value, p in gaussian_law(variance, 200).items():
         total += p
         expected = value if expected is None and uniform < total else expected
-    drawn = NOISE.gauss(purpose, Keys.of([key]), np.array([index]), variance)
+    drawn = NOISE.gauss(purpose, Keys.of([key]), np.array([index]), variance, at(np.array([index])))
     assert drawn.tolist() == [[expected]]
 
 
@@ -280,24 +345,24 @@ def test_a_charge_is_a_hash() -> None:
 @pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3), 0.5, float("nan"), Fraction(2**101)])
 def test_scales_are_positive_rationals(source: Noise, value: Fraction) -> None:
     with pytest.raises(ParameterError, match="variance = "):
-        source.gauss("p", KEYS, INDEX, value)
+        source.gauss("p", KEYS, INDEX, value, at(INDEX))
     with pytest.raises(ParameterError, match="scale = "):
-        source.laplace("p", KEYS, INDEX, value)
+        source.laplace("p", KEYS, INDEX, value, at(INDEX))
 
 
 def test_integers_of_any_make_are_the_same_scale() -> None:
-    expected = NOISE.gauss("p", KEYS, INDEX, Fraction(10**18))
+    expected = NOISE.gauss("p", KEYS, INDEX, Fraction(10**18), at(INDEX))
     for same in (10**18, np.int64(10**18)):
-        np.testing.assert_array_equal(NOISE.gauss("p", KEYS, INDEX, same), expected)
+        np.testing.assert_array_equal(NOISE.gauss("p", KEYS, INDEX, same, at(INDEX)), expected)
 
 
 @pytest.mark.parametrize("source", [NOISE, zero], ids=["keyed", "zero"])
 @pytest.mark.parametrize("index", [np.zeros((2, 2), np.int64), np.zeros(2), np.zeros(2, np.int32)])
 def test_an_index_is_a_vector_of_int64(source: Noise, index: I64) -> None:
     for draw in (
-        lambda: source.gauss("p", KEYS, index, Fraction(1)),
-        lambda: source.laplace("p", KEYS, index, Fraction(1)),
-        lambda: source.bits("p", KEYS, index),
+        lambda: source.gauss("p", KEYS, index, Fraction(1), at(index)),
+        lambda: source.laplace("p", KEYS, index, Fraction(1), at(index)),
+        lambda: source.bits("p", KEYS, index, at(index)),
     ):
         with pytest.raises(ContractError, match="index"):
             draw()
@@ -306,7 +371,7 @@ def test_an_index_is_a_vector_of_int64(source: Noise, index: I64) -> None:
 def test_a_sampler_beyond_its_bound_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELTA_PER_DRAW", Fraction(1, 2**127))
     with pytest.raises(ContractError, match="accounted"):
-        NOISE.gauss("p", KEYS, INDEX, Fraction(1))
+        NOISE.gauss("p", KEYS, INDEX, Fraction(1), at(INDEX))
 
 
 @given(st.sampled_from(["gauss", "laplace"]), st.fractions(min_value=Fraction(1, 9), max_value=99))
@@ -334,10 +399,10 @@ def test_fingerprint_is_pinned() -> None:
 
 
 def test_zero_noise_is_zero_and_says_that_it_protects_nobody() -> None:
-    assert not zero.gauss("p", KEYS, INDEX, Fraction(9)).any()
-    assert not zero.laplace("p", KEYS, INDEX, Fraction(9)).any()
-    assert zero.bits("p", KEYS, INDEX).shape == (5, 6, 2)
-    assert not zero.bits("p", KEYS, INDEX).any()
+    assert not zero.gauss("p", KEYS, INDEX, Fraction(9), at(INDEX)).any()
+    assert not zero.laplace("p", KEYS, INDEX, Fraction(9), at(INDEX)).any()
+    assert zero.bits("p", KEYS, INDEX, at(INDEX)).shape == (5, 6, 2)
+    assert not zero.bits("p", KEYS, INDEX, at(INDEX)).any()
     assert (zero.guarantee, NOISE.guarantee, replace(NOISE, test=True).guarantee) == (
         "none",
         "keyed",

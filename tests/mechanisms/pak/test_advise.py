@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak import advise as pak_advise
 from hushstream.mechanisms.pak.settings import PakParameters, build
 from hushstream.mechanisms.testing import Memory, Trace, run
@@ -38,8 +38,8 @@ def measured(parameters: PakParameters, draws: int) -> float:
             coded.value, np.ones(len(time), np.int8),
         )  # fmt: skip
         noise = KeyedNoise(
-            b"q" * 32, charge=bytes(32), mechanism="pak", config=b"", pipeline="p",
-            window=str(seed),
+            b"r" * 32, charge=bytes(32), mechanism="pak", config=b"", pipeline="p",
+            window=str(seed), nonces=STEADY,
         )  # fmt: skip
         *_, last = run(Memory(mechanism, noise), trace)  # type: ignore[arg-type]
         shown = float(last.value[-1, 1]) / mechanism.counter.steps
@@ -56,7 +56,7 @@ def test_predicted_errors_are_those_of_such_streams() -> None:
         (found.parameters, found.error),
         (replace(GIVEN, threshold="top", warmup=1), found.top),
     ):
-        real = measured(parameters, 8)
+        real = measured(parameters, 24)
         assert 0.65 * predicted < real < 1.35 * predicted
     assert 2 * measured(found.parameters, 8) < measured(replace(GIVEN, threshold="top"), 8)
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.pak.counter import (
     HierarchyPrefix,
     MatrixPrefix,
@@ -37,7 +37,13 @@ COUNTERS: list[PrefixCounter] = [
 
 def keyed(window: str) -> KeyedNoise:
     return KeyedNoise(
-        b"k" * 32, charge=b"c" * 32, mechanism="pak", config=b"", pipeline="p", window=window
+        b"k" * 32,
+        charge=b"c" * 32,
+        mechanism="pak",
+        config=b"",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting, factorization
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.pak.counter import HierarchyPrefix, MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.optimise import Problem, optimise
@@ -29,7 +29,13 @@ SMALL = PakParameters(warmup=4, expected=50, counter="tree", factor=1.0, tail=0.
 
 def keyed(window: str) -> KeyedNoise:
     return KeyedNoise(
-        b"q" * 32, charge=b"c" * 32, mechanism="pak", config=b"", pipeline="p", window=window
+        b"q" * 32,
+        charge=b"c" * 32,
+        mechanism="pak",
+        config=b"",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 
@@ -71,7 +77,7 @@ class Fixed:
     def __init__(self, theta: int) -> None:
         self.place = build(SMALL, SETTING).slots.thresholds.index(theta)
 
-    def choose(self, histogram: np.ndarray, noise: object) -> int:
+    def choose(self, histogram: np.ndarray, noise: object, t: int) -> int:
         return self.place
 
 
@@ -161,9 +167,9 @@ def test_the_optimiser_finds_what_gains() -> None:
 
 def test_the_raised_quantile() -> None:
     chooser = RankQuantile(Fraction(1), 3, Fraction(3, 2), (1, 2, 4, 8, 16))
-    assert chooser.choose(np.array([9, 9, 5, 2, 0]), zero) == 3  # r·4 = 6, rounded up to 8
-    assert chooser.choose(np.array([0, 0, 0, 0, 9]), zero) == 4
-    drawn = [chooser.choose(np.array([90, 90, 50, 4, 1]), keyed(str(i))) for i in range(200)]
+    assert chooser.choose(np.array([9, 9, 5, 2, 0]), zero, 3) == 3  # r·4 = 6, rounded up to 8
+    assert chooser.choose(np.array([0, 0, 0, 0, 9]), zero, 3) == 4
+    drawn = [chooser.choose(np.array([90, 90, 50, 4, 1]), keyed(str(i)), 3) for i in range(200)]
     assert len(set(drawn)) > 1 and math.isclose(np.median(drawn), 3, abs_tol=1)
 
 

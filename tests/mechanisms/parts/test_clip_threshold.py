@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.clip_threshold import (
     exceedance_scores,
     exceeding,
@@ -28,7 +28,13 @@ HISTOGRAMS = st.lists(st.integers(0, 30), min_size=2, max_size=8).map(np.array)
 
 def keyed(window: str) -> KeyedNoise:
     return KeyedNoise(
-        b"t" * 32, charge=b"c" * 32, mechanism="m", config=b"", pipeline="p", window=window
+        b"t" * 32,
+        charge=b"c" * 32,
+        mechanism="m",
+        config=b"",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 
@@ -82,15 +88,15 @@ def test_scores_move_as_the_proof_says(histogram: np.ndarray, data: st.DataObjec
 
 
 def test_without_noise_the_first_of_equal_scores_wins() -> None:
-    assert noisy_max(np.array([1, 7, 7, 3]), Fraction(2), zero) == 1
+    assert noisy_max(np.array([1, 7, 7, 3]), Fraction(2), zero, 1) == 1
     histogram = np.array([10, 5, 4, 3, 2, 1])
-    assert noisy_max(rank_scores(histogram, 4), Fraction(2), zero) == 3
-    assert noisy_max(rank_scores(histogram, 1), Fraction(2), zero) == 5
+    assert noisy_max(rank_scores(histogram, 4), Fraction(2), zero, 1) == 3
+    assert noisy_max(rank_scores(histogram, 1), Fraction(2), zero, 1) == 5
 
 
 def frequencies(scores: np.ndarray, scale: Fraction, runs: int) -> np.ndarray:
     """How often each candidate wins: one vectorised draw per run, as `noisy_max` makes it."""
-    won = [noisy_max(scores, scale, keyed(str(i))) for i in range(runs)]
+    won = [noisy_max(scores, scale, keyed(str(i)), 1) for i in range(runs)]
     return np.bincount(won, minlength=len(scores)) / runs
 
 
@@ -149,8 +155,8 @@ def test_the_drawn_frequencies_are_the_exact_ones() -> None:
 def test_wrong_parameters_are_named() -> None:
     for call, name in (
         (lambda: rank_scores(np.zeros(3, np.int64), 0), "rank"),
-        (lambda: noisy_max(np.zeros(0, np.int64), Fraction(1), zero), "candidates"),
-        (lambda: noisy_max(np.zeros(2, np.int64), Fraction(0), zero), "scale"),
+        (lambda: noisy_max(np.zeros(0, np.int64), Fraction(1), zero, 1), "candidates"),
+        (lambda: noisy_max(np.zeros(2, np.int64), Fraction(0), zero, 1), "scale"),
         (lambda: geometric_thresholds(0), "top"),
         (lambda: quantile_rank(1.5, 10), "fraction"),
         (lambda: noise_penalty((1,), 4, 2, 2, Fraction(1), Fraction(0)), "excess"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.contract import I64
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.hierarchy import (
     Chunks,
     InfiniteTree,
@@ -22,7 +22,13 @@ from hushstream.mechanisms.parts.hierarchy import (
 
 def keyed(window: str = "w") -> KeyedNoise:
     return KeyedNoise(
-        b"h" * 32, charge=b"c" * 32, mechanism="m", config=b"", pipeline="p", window=window
+        b"h" * 32,
+        charge=b"c" * 32,
+        mechanism="m",
+        config=b"",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 
@@ -34,7 +40,7 @@ class Recorder:
     def __init__(self) -> None:
         self.asked: dict[tuple[str, bytes, int], Fraction] = {}
 
-    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction) -> I64:
+    def laplace(self, purpose: str, key: Keys, index: I64, scale: Fraction, first: I64) -> I64:
         for k in key:
             self.asked |= {(purpose, k, int(i)): scale for i in index}
         return np.zeros((len(key), len(index)), np.int64)

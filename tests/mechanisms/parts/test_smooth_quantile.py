@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.accounting import normal
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.smooth_quantile import (
     SmoothQuantile,
     exact_bound,
@@ -150,9 +150,9 @@ def test_without_noise_the_threshold_is_the_raised_quantile() -> None:
     place, bound = chooser.sensitivity(histogram)
     assert place == 86
     assert chooser.offset == 0 and bound > 0
-    assert thresholds[chooser.choose(histogram, zero)] == 100
+    assert thresholds[chooser.choose(histogram, zero, 1)] == 100
     lower = SmoothQuantile(Fraction(2), DELTA, 300, thresholds, Fraction(1), Fraction(1, 2))
-    assert thresholds[lower.choose(histogram, zero)] == 86
+    assert thresholds[lower.choose(histogram, zero, 1)] == 86
 
 
 def laplace_delta(epsilon: float, slide: float, stretch: float) -> float:
@@ -230,9 +230,15 @@ def test_the_drawn_thresholds_follow_the_law() -> None:
     drawn = np.zeros(7)
     for i in range(runs):
         noise = KeyedNoise(
-            b"s" * 32, charge=b"c" * 32, mechanism="m", config=b"", pipeline="p", window=str(i)
+            b"s" * 32,
+            charge=b"c" * 32,
+            mechanism="m",
+            config=b"",
+            pipeline="p",
+            window=str(i),
+            nonces=STEADY,
         )
-        drawn[chooser.choose(histogram, noise)] += 1
+        drawn[chooser.choose(histogram, noise, 1)] += 1
     law = np.array(exact_law(chooser, histogram))
     spread = np.sqrt(law * (1 - law) / runs) + 1e-9
     assert (np.abs(drawn / runs - law) < 4.5 * spread).all()

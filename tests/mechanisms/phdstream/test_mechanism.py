@@ -12,7 +12,7 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Closed, Noise, Part, Releases, Rows, Setting, merge
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
 from hushstream.mechanisms.phdstream.settings import build
@@ -35,7 +35,13 @@ def made(domain: Domain, epsilon: Fraction, horizon: int, **parameters: object) 
 def keyed(window: str = "w") -> KeyedNoise:
     secret = b"p" * 32
     return KeyedNoise(
-        secret, charge=bytes(32), mechanism="m", config=b"", pipeline="", window=window
+        secret,
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="",
+        window=window,
+        nonces=STEADY,
     )
 
 
@@ -79,8 +85,9 @@ def test_a_tree_without_depth_is_one_counter() -> None:
     events = some_events(0, domain, 6)
     outputs = [int(r.value[0, 1]) for r in released(mechanism, events, keyed())]
     changes = [int(((events.trigger == t) & (events.sign > 0)).sum()) for t in range(1, 7)]
+    root = Keys.of_codes(np.ones(1, np.uint64))
     noise = [
-        int(keyed().laplace("simple", Keys.of_codes(np.ones(1, np.uint64)), np.array([t]), 2)[0, 0])
+        int(keyed().laplace("simple", root, np.array([t]), Fraction(2), np.array([t]))[0, 0])
         for t in range(1, 7)
     ]
     assert outputs == (GRID * np.cumsum(np.add(changes, noise))).tolist()
@@ -314,11 +321,13 @@ class Strict(ZeroNoise):
         super().__init__()
         object.__setattr__(self, "seen", set())
 
-    def laplace(self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction) -> np.ndarray:
+    def laplace(
+        self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction, first: np.ndarray
+    ) -> np.ndarray:
         labels = [(purpose, one, i) for one in key for i in index.tolist()]
         assert not self.seen.intersection(labels) and len(set(labels)) == len(labels)
         self.seen.update(labels)
-        return keyed().laplace(purpose, key, index, scale)
+        return keyed().laplace(purpose, key, index, scale, first)
 
 
 @pytest.mark.parametrize("selection", ["private", "released"])

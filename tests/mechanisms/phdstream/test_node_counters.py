@@ -14,11 +14,12 @@ from hushstream.errors import ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise, ZeroNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream.matrix_counter import MatrixCounter
 from hushstream.mechanisms.phdstream.node_counters import (
     BlockCounter,
     NodeCounter,
+    Now,
     SimpleCounter,
     TreeCounter,
     laplace_variance,
@@ -33,7 +34,13 @@ every = pytest.mark.parametrize("counter", COUNTERS, ids=lambda c: c.name)
 
 def keyed(name: str = "w") -> KeyedNoise:
     return KeyedNoise(
-        b"n" * 32, charge=bytes(32), mechanism="m", config=b"", pipeline="", window=name
+        b"n" * 32,
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="",
+        window=name,
+        nonces=STEADY,
     )
 
 
@@ -42,7 +49,7 @@ def outputs(counter: NodeCounter, changes: np.ndarray, noise: Noise) -> np.ndarr
     nodes = np.arange(1, len(changes) + 1, dtype=np.uint64)
     cell, out = np.zeros(len(nodes), NODE), []
     for t, change in enumerate(changes.T, 1):
-        cell = counter.step(cell, nodes, change, t, noise)
+        cell = counter.step(cell, nodes, change, Now(t), noise)
         out.append(cell["out"].copy())
     return np.stack(out, axis=1)
 
@@ -66,7 +73,8 @@ def test_nodes_may_be_active_at_different_triggers(counter: NodeCounter) -> None
     nodes, cell = np.array([5, 9], np.uint64), np.zeros(2, NODE)
     for t in range(1, 13):
         rows = np.array([0, 1] if t % 3 else [0])
-        cell[rows] = counter.step(cell[rows], nodes[rows], np.ones(len(rows), int), t, ZeroNoise())
+        ones = np.ones(len(rows), int)
+        cell[rows] = counter.step(cell[rows], nodes[rows], ones, Now(t), ZeroNoise())
     assert cell["out"].tolist() == [12, 8] and cell["steps"].tolist() == [12, 8]
 
 
@@ -126,18 +134,20 @@ class Recorder(ZeroNoise):
         super().__init__()
         object.__setattr__(self, "labels", set())
 
-    def laplace(self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction) -> np.ndarray:
+    def laplace(
+        self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction, first: np.ndarray
+    ) -> np.ndarray:
         for one in key:
             words = np.frombuffer(one, ">u8").tolist()
             self.labels.update((*words, int(i), scale) for i in index)
-        return super().laplace(purpose, key, index, scale)
+        return super().laplace(purpose, key, index, scale, first)
 
 
 def epsilon_of_first_step(horizon: int, scale: Fraction) -> Fraction:
     """Pure loss of one change at step 1: the released sums that hold it, over their scale."""
     recorder, counter = Recorder(), TreeCounter(HALF, horizon)
     outputs(counter, np.zeros((1, horizon), int), recorder)
-    holding = {label for label in recorder.labels if label[3] == 0}
+    holding = {label for label in recorder.labels if label[4] == 0}
     return len(holding) / scale
 
 

@@ -27,13 +27,15 @@ class Labels:
     def __init__(self) -> None:
         self.seen: set[tuple[str, bytes, int]] = set()
 
-    def laplace(self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction) -> np.ndarray:
+    def laplace(
+        self, purpose: str, key: Keys, index: np.ndarray, scale: Fraction, first: np.ndarray
+    ) -> np.ndarray:
         self.seen |= {(purpose, name, i) for name in key for i in index.tolist()}
         return np.zeros((len(key), len(index)), np.int64)
 
     gauss = laplace
 
-    def bits(self, purpose: str, key: Keys, index: np.ndarray) -> np.ndarray:
+    def bits(self, purpose: str, key: Keys, index: np.ndarray, first: np.ndarray) -> np.ndarray:
         raise AssertionError("not needed")
 
 
@@ -139,7 +141,7 @@ def matrix_noise(horizon: int = 6, bound: int = 2, epsilon: int = 2) -> MatrixNo
 
 def test_gaussian_noise_of_each_level_has_its_scale() -> None:
     counter = matrix_noise()
-    draws = np.stack([counter.draw(keyed(window), 4) for window in range(250)])
+    draws = np.stack([counter.draw(keyed(window), 4) for window in range(600)])
     for level in range(5):
         begin, end = SHAPE.offsets[level : level + 2]
         mine = np.sort(draws[:, begin:end].reshape(-1) / math.sqrt(counter.variance(4)[level]))

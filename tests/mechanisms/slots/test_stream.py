@@ -25,7 +25,8 @@ class Plain(SlotStream):
         self.calls.append(("open", len(entries.slot)))
         return with_state(rows, np.array([7], np.int64)), no_releases(2)
 
-    def _go_on(self, t, rows, entries, state, noise):
+    def _go_on(self, closed, rows, entries, state, noise):
+        t = closed.t
         self.calls.append((t, len(entries.slot), int(state[0])))
         value = np.arange(6, dtype=np.int64).reshape(3, 2)
         first = self.slots.range_of(t)[0]

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.spatial.privtree import STEPS, Selection
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +39,13 @@ def test_epsilon_beyond_the_proof_is_refused() -> None:
 
 def test_floor_and_cap_do_not_depend_on_scores() -> None:
     noise = KeyedNoise(
-        bytes(32), charge=bytes(32), mechanism="m", config=b"", pipeline="", window=""
+        bytes(32),
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="",
+        window="",
+        nonces=STEADY,
     )
     selection = Selection(1, QUARTER, depth=4, floor=2)
     scores, nodes = np.array([-(10**6), 10**6]), np.array([2, 3], np.uint64)
@@ -51,7 +57,13 @@ def test_floor_and_cap_do_not_depend_on_scores() -> None:
 
 def draws(selection: Selection, score: int, level: int, n: int = 20_000) -> float:
     noise = KeyedNoise(
-        b"k" * 32, charge=bytes(32), mechanism="m", config=b"", pipeline="", window=""
+        b"k" * 32,
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="",
+        window="",
+        nonces=STEADY,
     )
     nodes = np.arange(1, n + 1, dtype=np.uint64)
     return float(selection.splits(np.full(n, score), level, nodes, 1, noise).mean())

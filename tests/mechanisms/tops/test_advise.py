@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.noise import KeyedNoise
+from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.testing import Memory, Trace, run
 from hushstream.mechanisms.tops import advise as tops_advise
 from hushstream.mechanisms.tops.advise import propose
@@ -35,7 +35,13 @@ def streamed(seed: int) -> tuple[int, np.ndarray, np.ndarray]:
         coded.value, np.ones(len(time), np.int8),
     )  # fmt: skip
     noise = KeyedNoise(
-        b"q" * 32, charge=bytes(32), mechanism="tops", config=b"", pipeline="p", window=str(seed)
+        b"q" * 32,
+        charge=bytes(32),
+        mechanism="tops",
+        config=b"",
+        pipeline="p",
+        window=str(seed),
+        nonces=STEADY,
     )
     theta, shown = 0, [0.0]
     for out in run(Memory(mechanism, noise), trace):  # type: ignore[arg-type]

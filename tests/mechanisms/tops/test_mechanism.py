@@ -13,7 +13,7 @@ import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import Cost, Setting
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
 from hushstream.mechanisms.testing import Memory, Trace, run
@@ -30,7 +30,13 @@ SMALL = TopsParameters(warmup=4, fanout=2, height=3, skip=1)
 
 def keyed(window: str) -> KeyedNoise:
     return KeyedNoise(
-        b"v" * 32, charge=b"c" * 32, mechanism="tops", config=b"", pipeline="p", window=window
+        b"v" * 32,
+        charge=b"c" * 32,
+        mechanism="tops",
+        config=b"",
+        pipeline="p",
+        window=window,
+        nonces=STEADY,
     )
 
 
@@ -99,7 +105,7 @@ def test_online_equals_the_consistent_noisy_tree() -> None:
     out, _, theta = released(mechanism, trace, noise)
     assert isinstance(mechanism.tree, Chunks)
     for chunk in range(2):
-        levels = mechanism.tree.draw(noise, theta, chunk)
+        levels = mechanism.tree.draw(mechanism._timed(noise), theta, chunk * 8)
         truth = [min(7, theta) * 2**level for level in range(3)]
         noisy = [(z + x).tolist() for z, x in zip(levels, truth, strict=True)]
         exact = offline(noisy, 2)[0]
