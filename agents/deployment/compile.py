@@ -23,7 +23,7 @@ from ...topics.schedule import Schedule
 from .model import Deployment, Input, Pipeline
 from .surveys import check_period
 
-SEMANTICS = "2"
+SEMANTICS = "3"
 """What is released for the same logs: whatever changes it must change this."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ParameterError
 from ..advice import AdviceTable, Head, Option, Question, toml, unlike_default
 from ..contract import Noise
-from ..noise import KeyedNoise
+from ..noise import STEADY, KeyedNoise
 from ..workload import Sample
 from .advise import Outcome, Proposal, plays, propose
 from .settings import HistogramParameters
@@ -94,7 +94,7 @@ def _noises(name: str) -> Callable[[int], Noise]:
     def noise(number: int) -> Noise:
         return KeyedNoise(
             _SECRET, charge=bytes(32), mechanism="advice", config=b"", pipeline=name,
-            window=str(number), test=True,
+            window=str(number), nonces=STEADY, test=True,
         )  # fmt: skip
 
     return noise

@@ -11,7 +11,7 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.play import Run, Workload, numbered, play
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.noise import KeyedNoise, zero
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.testing import Memory, Trace, run
 
@@ -23,7 +23,13 @@ SETTING = Setting(
 
 def keyed(name: str) -> KeyedNoise:
     return KeyedNoise(
-        b"s" * 32, charge=bytes(32), mechanism="m", config=b"", pipeline="p", window=name
+        b"s" * 32,
+        charge=bytes(32),
+        mechanism="m",
+        config=b"",
+        pipeline="p",
+        window=name,
+        nonces=STEADY,
     )
 
 

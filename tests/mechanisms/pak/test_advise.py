@@ -38,7 +38,7 @@ def measured(parameters: PakParameters, draws: int) -> float:
             coded.value, np.ones(len(time), np.int8),
         )  # fmt: skip
         noise = KeyedNoise(
-            b"r" * 32, charge=bytes(32), mechanism="pak", config=b"", pipeline="p",
+            b"b" * 32, charge=bytes(32), mechanism="pak", config=b"", pipeline="p",
             window=str(seed), nonces=STEADY,
         )  # fmt: skip
         *_, last = run(Memory(mechanism, noise), trace)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_predicted_errors_are_those_of_such_streams() -> None:
         (found.parameters, found.error),
         (replace(GIVEN, threshold="top", warmup=1), found.top),
     ):
-        real = measured(parameters, 24)
+        real = measured(parameters, 12)
         assert 0.65 * predicted < real < 1.35 * predicted
     assert 2 * measured(found.parameters, 8) < measured(replace(GIVEN, threshold="top"), 8)
 
