@@ -119,8 +119,10 @@ class NoisyTotal:
         rows = self.init_rows(ALL)
         rows.cell["total"] = closed.rows.cell["total"].sum() + closed.part.sums[:, 1].sum()
         t = closed.t
-        nodes = [i << 32 | (t >> i) - 1 for i in range(t.bit_length()) if t >> i & 1]
-        drawn = noise.laplace("total", ALL, np.array(nodes, np.int64), self.scale).sum()
+        digits = [i for i in range(t.bit_length()) if t >> i & 1]
+        nodes = np.array([i << 32 | (t >> i) - 1 for i in digits], np.int64)
+        ends = np.array([t >> i << i for i in digits], np.int64)  # a node's last trigger
+        drawn = noise.laplace("total", ALL, nodes, self.scale, ends).sum()
         variance = np.array([[self.error(t)[0] ** 2]])
         value = rows.cell["total"][:, None] + drawn
         return rows, Releases(ALL, value, variance, np.ones(1, np.int32), {})
