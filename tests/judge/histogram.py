@@ -1,0 +1,372 @@
+"""The histogram pipeline specified a second time, to judge what the product has released.
+
+From raw log, clock log, public configuration and noise key it works out, one record at a time, what
+each micro-batch holds after the contribution bound, the noise, and every row that must be released.
+It shares no line with the product: plain Python, integers and fractions; AES alone comes from a
+library. `rules` and `numbers` have what follows from the configuration, `noise` draws, `records`
+reads JSON, `logs` reads topics.
+
+It covers counts, sums, means and keys alone; keys unknown or public; every bound, adaptive weights,
+`min_users`, deletions, debiasing; windows of event time and of arrival; epochs of several windows;
+the factorisations terminal, final, toeplitz, tree and honaker. It does not cover
+`selection = "rounds"`, the factorisation `blt`, inputs of frames, and the texts of manifests.
+"""
+
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+from .noise import Noise
+from .numbers import BITS, STEPS
+from .records import Event
+from .rules import COUNTERS, Rules, S, V
+
+Clock = Mapping[str, Any]  # one record of the clock log
+Place = tuple[int, int]  # window, trigger
+
+
+class Objection(Exception):
+    """The logs contradict each other."""
+
+
+class Placed(NamedTuple):
+    """A record in its micro-batch, not bounded yet."""
+
+    origin: int  # raw partition
+    event: Event
+    window: int
+    batch: int
+
+
+@dataclass
+class Unit:
+    """What a privacy unit has left in an epoch, and its accepted records per (window, key)."""
+
+    left: int
+    used: dict[tuple[int, bytes], list[int]] = field(default_factory=dict)
+    seen: int = 0  # records that debiasing has counted
+
+
+@dataclass
+class Window:
+    """The exact totals of an open window, and which of its keys are public since when."""
+
+    sums: dict[bytes, list[list[int]]] = field(default_factory=dict)  # key: per lane, columns
+    first: dict[bytes, int] = field(default_factory=dict)
+    counters: list[int] = field(default_factory=lambda: [0] * 4)
+    marks: dict[bytes, list[int]] = field(default_factory=dict)
+    drawn: dict[tuple[str, bytes], list[int]] = field(default_factory=dict)
+    released: int = 0
+
+
+class Release(NamedTuple):
+    """What one trigger must publish, and what its micro-batch held."""
+
+    trigger: Clock
+    start: str  # of its window
+    rows: dict[bytes, dict[str, Any]]  # by key
+    contents: dict[bytes, list[list[int]]]  # accepted alone: key, lane, count and sums
+    threshold: int | None  # in 1/256
+
+
+class Judge:
+    """One pipeline, one record of its clock log after the other.
+
+    Args:
+        rules: what the configuration says.
+        secret: the noise key.
+        order: per (epoch, unit) the raw partitions from which its records came, one after the
+            other: where records are re-partitioned by unit, the units log has their order.
+    """
+
+    def __init__(
+        self, rules: Rules, secret: bytes, order: Mapping[Any, Sequence[int]] | None = None
+    ) -> None:
+        self.rules = rules
+        self.noise = Noise(secret, rules.config["name"])
+        self.order = None if order is None else {unit: deque(o) for unit, o in order.items()}
+        self.first_window: int | None = None
+        self.floor = self.ordinal = 0
+        self.done: dict[int, int] = {}
+        self.closed: set[int] = set()
+        self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per epoch and unit
+        self.needed: dict[Place, Counter[Any]] = defaultdict(Counter)
+        self.units: dict[Any, Unit] = {}
+        self.windows: dict[int, Window] = defaultdict(Window)
+        self.content: dict[Place, dict[bytes, list[list[int]]]] = defaultdict(dict)
+        self.totals: dict[Place, list[int]] = defaultdict(lambda: [0] * 4)
+
+    def run(
+        self, clock: Iterable[Clock], raw: Sequence[Iterable[tuple[int, Event]]]
+    ) -> Iterator[Release]:
+        """Every release of the pipeline.
+
+        Args:
+            clock: the clock log.
+            raw: offset and event of the usable records of each raw partition, in order.
+        """
+        logs = [iter(log) for log in raw]
+        ahead = [next(log, None) for log in logs]
+        topic = self.rules.config["input"]["topic"]
+        for entry in clock:
+            # The first entry that passes a record decides where it belongs.
+            for partition, end in enumerate(entry.get("offsets", {}).get(topic, ())):
+                while (head := ahead[partition]) is not None and head[0] < end:
+                    self.place(partition, head[1], entry["time"])
+                    ahead[partition] = next(logs[partition], None)
+            if entry.get("pipeline") == self.rules.config["name"]:
+                yield from self.apply(entry)
+
+    def place(self, origin: int, event: Event, beat: int) -> None:
+        """Put a record into the open micro-batch of its window, unless it is late or too early."""
+        rules = self.rules
+        if rules.listed is not None and event.key not in rules.listed:
+            return
+        if not rules.arrival:
+            window = (event.time - rules.start(0)) // rules.length
+            if event.time > beat + rules.config["max_future_skew"]:
+                return
+        else:
+            early = rules.config["schedule"] == "wall" and beat < rules.start(self.floor)
+            window = self.floor - early
+        if self.first_window is None or window < self.floor or window in self.closed:
+            return
+        placed = Placed(origin, event, window, self.done.get(window, 0) + 1)
+        unit = (window // rules.per_epoch, event.unit)
+        self.queues[unit].append(placed)
+        self.needed[window, placed.batch][unit] += 1
+
+    def apply(self, entry: Clock) -> Iterator[Release]:
+        """Start, refuse or cut a window."""
+        if entry["type"] == "start":
+            self.first_window = self.floor = entry["window"]
+        elif entry["type"] == "skipped":
+            for window in range(entry["window"], entry.get("until") or entry["window"] + 1):
+                self.close(window)
+        else:
+            window, index, rules = entry["window"], entry["index"], self.rules
+            self.ordinal += 1
+            expected = (self.ordinal, self.done.get(window, 0) + 1, index == rules.horizon,
+                        window // rules.per_epoch)  # fmt: skip
+            if (entry["ordinal"], index, entry["final"], entry["epoch"]) != expected:
+                raise Objection(f"trigger {self.ordinal} does not follow from the one before")
+            self.done[window] = index
+            self.bound((window, index))
+            yield self.release(entry)
+            if entry["final"]:
+                self.close(window)
+
+    def close(self, window: int) -> None:
+        """No more records, and no more triggers."""
+        self.done.pop(window, None)
+        self.windows.pop(window, None)
+        self.closed.add(window)
+        while self.floor in self.closed:
+            self.closed.discard(self.floor)
+            self.floor += 1
+
+    def bound(self, place: Place) -> None:
+        """Bound everything of a micro-batch, every unit's records in the order of their log."""
+        for unit, number in self.needed.pop(place, {}).items():
+            while number:
+                one = self.next(unit)
+                number -= (one.window, one.batch) == place
+                if (one.window, one.batch) != place:
+                    self.needed[one.window, one.batch][unit] -= 1
+                self.take(unit, one)
+
+    def next(self, unit: Any) -> Placed:
+        """The unit's next record; where it was re-partitioned, the units log says from where."""
+        queue = self.queues[unit]
+        if self.order is None:
+            return queue.popleft()
+        if not self.order.get(unit):
+            raise Objection("the units log lacks a record")
+        origin = self.order[unit].popleft()
+        one = next((one for one in queue if one.origin == origin), None)
+        if one is None:
+            raise Objection("the units log has a record too many")
+        queue.remove(one)
+        return one
+
+    def take(self, place: Any, one: Placed) -> None:
+        """Count one record, if what its unit has left can pay for it."""
+        rules, window, key = self.rules, self.windows[one.window], one.event.key
+        if rules.adaptive and window.released < one.batch - 1 - rules.delay:
+            raise Objection("a record was bounded before what it depends on was released")
+        since = window.first.get(key, rules.horizon + 1)
+        known = rules.adaptive and since <= one.batch - 1 - rules.delay
+        if known and rules.keys_only:
+            return
+        lane = V if known else S
+        unit = self.units.setdefault(place, Unit(rules.budget))
+        used = unit.used.setdefault((one.window, key), [0, 0])
+        if rules.quadratic:
+            price, free = rules.weights[lane] * (2 * used[lane] + 1), used[lane] < rules.caps[lane]
+        else:
+            price, free = 1, sum(used) < rules.per_key
+        accepted = free and price <= unit.left
+        if rules.parameters["debias"] and unit.seen < rules.parameters["debias_cap"]:
+            unit.seen += 1
+            self.totals[one.window, one.batch][lane] += 1
+            self.totals[one.window, one.batch][2 + lane] += accepted
+        if not accepted:
+            return
+        unit.left -= price
+        used[lane] += 1
+        blank = [[0] * (1 + len(rules.columns)) for _ in rules.weights]
+        sums = self.content[one.window, one.batch].setdefault(key, blank)[lane]
+        sums[0] += one.event.sign
+        for n, value in enumerate(one.event.values):
+            low, high = rules.limits[n]
+            sums[1 + n] += one.event.sign * (min(max(value, low), high) - rules.middle[n])
+
+    def release(self, trigger: Clock) -> Release:
+        """Add the closed micro-batch, find keys, and make the row of every public one."""
+        rules, t = self.rules, trigger["index"]
+        window = self.windows[trigger["window"]]
+        contents = self.content.pop((trigger["window"], t), {})
+        for key, lanes in contents.items():
+            blank = [[0] * (1 + len(rules.columns)) for _ in rules.weights]
+            sums = window.sums.setdefault(key, blank)
+            for lane, more in enumerate(lanes):
+                sums[lane] = [a + b for a, b in zip(sums[lane], more, strict=True)]
+        counters = self.counters(window, trigger) if rules.parameters["debias"] else None
+        if rules.listed is not None:
+            window.first = dict.fromkeys(rules.listed, 1)
+        for key, sums in window.sums.items() if rules.listed is None else ():
+            count = sums[S][0]  # at most one per unit, where distinct units are asked for
+            if key not in window.first and count >= rules.least:
+                noisy = count * STEPS + self.at(window, trigger, "count/S", key, 0)[0]
+                if noisy >= rules.thresholds[t - 1]:
+                    window.first[key] = t
+        window.released = t
+        rows = {key: self.row(window, trigger, key, counters) for key in sorted(window.first)}
+        start = utc(rules.start(trigger["window"]))
+        bar = rules.thresholds[t - 1] if rules.thresholds else None
+        return Release(trigger, start, rows, contents, bar)
+
+    def at(
+        self, window: Window, trigger: Clock, purpose: str, key: bytes, since: int
+    ) -> tuple[int, Fraction]:
+        """Noise at a trigger, rounded down to 1/256, and its variance; all after ``since``."""
+        t, factors, variance = trigger["index"], self.rules.matrix, self.rules.variance[purpose]
+        if since >= t:
+            return 0, Fraction(0)
+        z = window.drawn.setdefault((purpose, key), [])
+        for first in range(1, t + 1):
+            for index in range(max(len(z), factors.width[first - 1]), factors.width[first]):
+                label = self.noise.label(purpose, variance, trigger, first)
+                z.append(self.noise.draw(label, key, index, variance))
+        known = factors.width[since]  # what was complete before there could be data
+        row, common = factors.row(t)
+        total = sum(b * one for b, one in zip(row[known:], z[known:], strict=False))
+        return total * STEPS // (common << BITS), factors.norm2(t, known) * variance / 4**BITS
+
+    def counters(self, window: Window, trigger: Clock) -> list[int]:
+        """The released counters of debiasing: records that arrived and were accepted, per lane."""
+        more = self.totals.pop((trigger["window"], trigger["index"]), [0] * 4)
+        window.counters = [a + b for a, b in zip(window.counters, more, strict=True)]
+        noise = [self.at(window, trigger, f"debias/{name}", b"", 0)[0] for name in COUNTERS]
+        return [n + (z + (STEPS + 1) // 2) // STEPS
+                for n, z in zip(window.counters, noise, strict=True)]  # fmt: skip
+
+    def scales(self, window: Window, trigger: Clock, key: bytes, now: list[int]) -> list[float]:
+        """arrived/accepted of both lanes, where enough was accepted to tell."""
+        t, lanes = trigger["index"], len(self.rules.weights)
+        if window.first[key] + self.rules.delay >= t or lanes == 1:
+            window.marks[key] = now
+        mark = window.marks[key]
+        noise = float(self.at(window, trigger, "debias/accepted/S", b"", 0)[1]) ** 0.5
+        pairs = [(mark[0], mark[2]), (now[1] - mark[1], now[3] - mark[3])]
+        return [min(max(a / b, 1.0), 64.0) if b > 8 * noise else 1.0 for a, b in pairs]
+
+    def row(
+        self, window: Window, trigger: Clock, key: bytes, counters: list[int] | None
+    ) -> dict[str, Any]:
+        """The record of one public key."""
+        rules, t, config = self.rules, trigger["index"], self.rules.config
+        scale = None if counters is None else self.scales(window, trigger, key, counters)
+        sums = window.sums.get(key, [[0] * (1 + len(rules.columns)) for _ in rules.weights])
+        names = ["count"] * rules.counted + [f"sum:{c.path}" for c in rules.columns]
+        value: dict[str, int] = {}
+        variance: dict[str, Fraction | float] = {}
+        for name, column in zip(names, range(1 - rules.counted, len(names) + 1), strict=False):
+            since = [0, window.first[key] + rules.delay]
+            noise = [self.at(window, trigger, f"{name}/{lane}", key, since[n])
+                     for n, lane in enumerate("SV"[: len(rules.weights)])]  # fmt: skip
+            steps = [lane[column] * STEPS + z for lane, (z, _) in zip(sums, noise, strict=True)]
+            if scale is None:
+                value[name] = (sum(steps) + (STEPS + len(steps)) // 2) // STEPS  # to the nearest
+                variance[name] = sum(v for _, v in noise)
+            else:
+                value[name] = round(sum((s + 0.5) / STEPS * f for s, f in zip(steps, scale)))  # noqa: B905
+                variance[name] = sum(float(v) * f**2 for (_, v), f in zip(noise, scale))  # noqa: B905
+        for c, middle in zip(rules.columns, rules.middle, strict=True):
+            if rules.counted:
+                value[f"sum:{c.path}"] += middle * value["count"]
+                variance[f"sum:{c.path}"] += middle**2 * variance["count"]
+        start = rules.start(trigger["window"])
+        named = (trigger["charge"], config["name"], str(trigger["window"]), str(t))
+        parts = [*map(str.encode, named), key]
+        return {
+            "schema": "hush.release/1",
+            "release_id": hashlib.sha256(
+                b"".join(b"%d:%b" % (len(part), part) for part in parts)
+            ).hexdigest()[:32],
+            "pipeline": config["name"],
+            "window": {"start": utc(start), "end": utc(start + rules.length)},
+            "trigger": t,
+            "final": t == rules.horizon,
+            "key": dict(zip(config["key"], json.loads(key), strict=True)),
+            "values": shown(rules, value, variance),
+        }
+
+
+def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with error bars under the names that the configuration gives them."""
+    release, out = rules.config["release"], {}
+    reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
+
+    def body(exact: Fraction, deviation: float) -> dict[str, Any]:
+        rounded = six(deviation)
+        half = Fraction(repr(six(reach * rounded)))
+        said = exact.numerator if exact.denominator == 1 else float(exact)
+        one = {"value": said, "stddev": rounded,
+               "low": float(exact - half), "high": float(exact + half)}  # fmt: skip
+        return one | ({} if release["display"] == "raw" else {"display_value": max(said, 0)})
+
+    grids = {"count": Fraction(1)} | {f"sum:{c.path}": c.grid for c in rules.columns}
+    every = {name: body(value[name] * grids[name], math.sqrt(variance[name]) * float(grids[name]))
+             for name in value}  # fmt: skip
+    for a in rules.config["aggregate"]:
+        label = a["name"] or (a["kind"] if a["kind"] == "count"
+                              else f"{a['kind']}_{a['field'].replace('.', '_')}")  # fmt: skip
+        if a["kind"] != "mean":
+            out[label] = every["count" if a["kind"] == "count" else f"sum:{a['field']}"]
+            continue
+        count, total = every["count"], every[f"sum:{a['field']}"]
+        out[label] = None
+        if count["value"] > 0:
+            mean = total["value"] / count["value"]
+            spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
+            out[label] = body(Fraction(mean).limit_denominator(1_000_000), spread)
+    return out
+
+
+def six(value: float) -> float:
+    """Six significant digits."""
+    return float(f"{value:.6g}")
+
+
+def utc(microseconds: int) -> str:
+    """ISO text of a time."""
+    text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
+    return text.replace("+00:00", "Z")

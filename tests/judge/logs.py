@@ -1,0 +1,158 @@
+"""Logs as plain lists, from memory or from real topics; and what was published beside the judge's.
+
+Topics are read with confluent-kafka alone. Nothing here computes anything that is judged.
+"""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .histogram import Clock, Judge, Objection, Release, Rules
+from .records import Event, home, read
+
+Published = tuple[bytes, bytes]  # record key and value
+Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
+
+
+class Pipeline(NamedTuple):
+    """What is public of a pipeline and of where its records come from.
+
+    Attributes:
+        config: canonical, as the ledger's charge holds it.
+        listed: the public keys, of which the configuration has a digest only.
+        partitioner: by which producers choose the partition, if they are said to.
+        partitions: of the raw topic.
+    """
+
+    config: dict[str, Any]
+    listed: Sequence[Sequence[Any]] | None = None
+    partitioner: str = "none"
+    partitions: int = 1
+
+    def usable(self, partition: int, records: Iterable[Raw]) -> Iterator[tuple[int, Event]]:
+        """Offset and event of every record that counts."""
+        for offset, timestamp, value in records:
+            event = read(self.config, timestamp, value)
+            if event is not None and self._here(event, partition):
+                yield offset, event
+
+    def _here(self, event: Event, partition: int) -> bool:
+        how = self.partitioner
+        return how == "none" or home(event.unit, how, self.partitions) == partition
+
+
+def judged(
+    pipeline: Pipeline,
+    secret: bytes,
+    clock: Iterable[Clock],
+    raw: Sequence[Iterable[Raw]],
+    order: Mapping[Any, Sequence[int]] | None = None,
+) -> Iterator[Release]:
+    """What a pipeline must release.
+
+    Args:
+        pipeline: what is public.
+        secret: the noise key.
+        clock: records of the clock log.
+        raw: records of each raw partition.
+        order: see `Judge`.
+    """
+    judge = Judge(Rules(pipeline.config, pipeline.listed), secret, order)
+    return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
+
+
+def objections(releases: Iterable[Release], published: Iterable[Published]) -> list[str]:
+    """What is wrong with the records of a release topic; nothing if the list is empty.
+
+    Rows and manifests of a trigger must all be there once some shard has published a later one.
+    """
+    rows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    manifests: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    shards = 0
+    for key, value in published:
+        body = json.loads(value)
+        name, start, rest = key.split(b"|", 2)
+        place = (start.decode(), body["trigger"])
+        if body["schema"] == "hush.manifest/1":
+            manifests[place].append(body)
+            shards = body["shards"]
+        else:
+            rows[place].append(body | {"record key": rest, "record name": name.decode()})
+    found: list[str] = []
+    seen = set()
+    try:
+        expected = {name_of(release): release for release in releases}
+    except Objection as wrong:
+        return [str(wrong)]
+    last = max((n for n, place in enumerate(expected) if place in manifests), default=-1)
+    for n, (place, release) in enumerate(expected.items()):
+        seen.add(place)
+        told = Counter(body["shard"] for body in manifests[place])
+        complete = set(told) == set(range(shards))
+        if not complete and n < last - 1:
+            found.append(f"{place}: the shards {sorted(told)} of {shards} have released it")
+        found += [f"{place}: shard {s} has released it {m} times" for s, m in told.items() if m > 1]
+        found += [wrong for body in manifests[place] for wrong in about(place, release, body)]
+        found += differences(place, release, rows[place], complete)
+    found += [f"{place}: released without a trigger" for place in {*rows, *manifests} - seen
+              if rows[place] or manifests[place]]  # fmt: skip
+    return found
+
+
+def name_of(release: Release) -> tuple[str, int]:
+    """The window's start and the trigger, as releases say them."""
+    return release.start, release.trigger["index"]
+
+
+def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[str]:
+    """What a manifest says of selection and charge."""
+    step = release.threshold
+    wanted = {"key_threshold": None if step is None else step / 256,
+              "final": release.trigger["final"],
+              "config_hash": release.trigger["config_hash"]}  # fmt: skip
+    for name, value in wanted.items():
+        if manifest[name] != value:
+            yield f"{place}: the manifest says {name} = {manifest[name]} and not {value}"
+    if manifest["privacy"]["charge"] != release.trigger["charge"]:
+        yield f"{place}: the manifest names another charge"
+
+
+def differences(
+    place: Any, release: Release, rows: Sequence[dict[str, Any]], complete: bool
+) -> Iterator[str]:
+    """Rows that are missing, doubled, strange, or say something else."""
+    counted = Counter(body["record key"] for body in rows)
+    for body in rows:
+        wanted = release.rows.get(body["record key"])
+        if wanted is None:
+            yield f"{place}: {body['record key']!r} was released and must be hidden"
+            continue
+        told = {name: body[name] for name in wanted}
+        if told != wanted:
+            names = [name for name in wanted if told[name] != wanted[name]]
+            yield f"{place}: {body['record key']!r} differs in {names}: {told} and not {wanted}"
+    yield from (f"{place}: {key!r} was released {n} times" for key, n in counted.items() if n > 1)
+    for key in release.rows.keys() - counted.keys() if complete else ():
+        yield f"{place}: {key!r} was not released"
+
+
+def charges(ledger: Sequence[bytes], clock: Iterable[Clock]) -> Iterator[str]:
+    """Breaks of the ledger's chain, and triggers that no charge in it has paid for."""
+    before, paid = "0" * 64, {}
+    for place, value in enumerate(ledger):
+        record = json.loads(value)
+        if (record["seq"], record["prev_hash"]) != (place, before):
+            yield f"the ledger's chain is broken at record {place}"
+        before = hashlib.sha256(value).hexdigest()
+        if record["kind"] == "charge":
+            unit = record["body"]["pipeline"], record["body"]["epoch"]
+            if unit in paid:
+                yield f"the ledger charges {unit} twice"
+            paid[unit] = before
+    for entry in clock:
+        if entry["type"] == "trigger" and entry["charge"] != paid.get(
+            (entry["pipeline"], entry["epoch"])
+        ):
+            yield f"trigger {entry['ordinal']} of {entry['pipeline']} was not paid for"

@@ -1,0 +1,147 @@
+"""Raw records as the judge reads them: one JSON object each, by the rules of the documentation."""
+
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+EPOCH_FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
+
+
+class Column(NamedTuple):
+    """A summed field: values are clipped to [low, high] and counted in steps of ``grid``."""
+
+    path: str
+    low: Fraction
+    high: Fraction
+    grid: Fraction
+
+
+def columns(config: dict[str, Any]) -> list[Column]:
+    """The distinct fields that a pipeline sums, in order."""
+    found: dict[str, Column] = {}
+    for one in config["aggregate"]:
+        if one["kind"] != "count":
+            limits = (Fraction(one[name]) for name in ("low", "high", "grid"))
+            found.setdefault(one["field"], Column(one["field"], *limits))
+    return list(found.values())
+
+
+def key_bytes(parts: Sequence[Any]) -> bytes:
+    """A key as canonical JSON."""
+    return json.dumps(list(parts), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class Event(NamedTuple):
+    """One usable record."""
+
+    time: int
+    unit: tuple[Any, ...]
+    key: bytes
+    values: tuple[int, ...]  # clipped, in grid steps
+    sign: int
+
+
+class Bad(Exception):
+    """The record is a dead letter."""
+
+
+def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event | None:
+    """What the pipeline takes from a record; None for a dead letter."""
+    source = config["input"]
+    try:
+        if value is None or len(value) > source["max_record_bytes"]:
+            raise Bad
+        record = json.loads(value.decode(), parse_constant=refuse)
+        if not isinstance(record, dict):
+            raise Bad
+        time = time_of(source["time"], timestamp, record)
+        unit = tuple(at(record, path, (str, int)) for path in source["unit"])
+        if None in unit or sum(len(str(part).encode()) for part in unit) > 4096:
+            raise Bad
+        parts = [at(record, path, (str, int, bool)) for path in config["key"]]
+        key = key_bytes(parts)
+        if None in parts or "" in parts or len(key) > 1024:
+            raise Bad
+        values = tuple(clipped(c, at(record, c.path, (int, float))) for c in columns(config))
+        sign = sign_of(None if config["sign"] is None
+                       else at(record, config["sign"], (str, int, bool)))  # fmt: skip
+    except (Bad, ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    return Event(time, unit, key, values, sign)
+
+
+def refuse(text: str) -> None:
+    """JSON knows neither NaN nor Infinity."""
+    raise Bad(text)
+
+
+def at(record: Any, path: str, kinds: tuple[type, ...]) -> Any:
+    """The value of a path, None if it is not there."""
+    for name in path.split("."):
+        if record is None:
+            return None
+        if not isinstance(record, dict):
+            raise Bad
+        record = record.get(name)
+    if record is not None and type(record) not in kinds:
+        raise Bad
+    return record
+
+
+def time_of(how: dict[str, Any], timestamp: int, record: Any) -> int:
+    """Microseconds since 1970; only times before the year 10000 count."""
+    if how["format"] == "record":
+        time = timestamp * 1000
+    elif how["format"] == "iso":
+        moment = datetime.fromisoformat(at(record, how["field"], (str,)))
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(how["zone"]))
+        time = round(moment.timestamp() * 1_000_000)
+    else:
+        time = round(at(record, how["field"], (int, float)) * EPOCH_FACTORS[how["format"]])
+    if not 0 <= time < 253_402_300_800_000_000:
+        raise Bad
+    return time
+
+
+def clipped(column: Column, value: float | None) -> int:
+    """A value between the limits, in the nearest grid step."""
+    number = float(math.nan if value is None else value)
+    if not math.isfinite(number):
+        raise Bad
+    return round(min(max(number, float(column.low)), float(column.high)) / float(column.grid))
+
+
+def sign_of(value: Any) -> int:
+    """+1, or -1 for a deletion."""
+    if isinstance(value, bool):
+        return -1 if value else 1
+    known = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}
+    if value not in known:
+        raise Bad
+    return known[value]
+
+
+def home(unit: tuple[Any, ...], partitioner: str, partitions: int) -> int:
+    """The partition into which a producer's partitioner puts a unit, by its text."""
+    text = str(unit[0] if len(unit) == 1 else unit).encode()
+    number = zlib.crc32(text) if partitioner == "crc32" else murmur2(text) & 0x7FFFFFFF
+    return number % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of Kafka's Java clients (Appleby's MurmurHash2, 32 bits)."""
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    state = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for place in range(0, whole, 4):
+        word = int.from_bytes(data[place : place + 4], "little") * m & mask
+        state = state * m & mask ^ (word ^ word >> 24) * m & mask
+    if whole < len(data):
+        state = (state ^ int.from_bytes(data[whole:], "little")) * m & mask
+    state = (state ^ state >> 13) * m & mask
+    return state ^ state >> 15

@@ -1,0 +1,106 @@
+"""What the public configuration of a histogram decides: bound, noise, thresholds."""
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from .numbers import BITS, matrix, thresholds, variances
+from .records import columns, key_bytes
+
+MOST = 2**16 - 1  # records of one unit in one key and lane
+S, V = 0, 1  # lanes: records of a key before and after it is public
+COUNTERS = ("arrived/S", "arrived/V", "accepted/S", "accepted/V")
+
+
+class Rules:
+    """What the canonical configuration of a pipeline, as the ledger holds it, says."""
+
+    def __init__(self, config: dict[str, Any], listed: Iterable[Sequence[Any]] | None) -> None:
+        self.config, self.parameters = config, config["mechanism"]["parameters"]
+        self.listed = None if listed is None else {key_bytes(key) for key in listed}
+        every, given = config["triggers"]["every"], config["window"]
+        self.arrival = given["horizon"] is not None
+        self.length = given["length"] or given["horizon"] * every
+        self.horizon = config["triggers"]["count"] or self.length // (every or self.length)
+        self.per_epoch = config["epoch"] // self.length
+        self.delay, self.least = config["feedback_delay"], self.parameters["min_users"]
+        kinds = {a["kind"] for a in config["aggregate"]}
+        self.keys_only, self.shows_count = not kinds, bool(kinds & {"count", "mean"})
+        self.counted = listed is None or self.shows_count  # if only to find keys
+        self.columns = columns(config)
+        self.limits = [(round(c.low / c.grid), round(c.high / c.grid)) for c in self.columns]
+        self.middle = [(low + high) // 2 * self.counted for low, high in self.limits]
+        self._bound()
+        self._noise()
+
+    def _bound(self) -> None:
+        """Prices: the record that raises a unit's count in a key from m costs weight·(2m + 1)."""
+        p, unknown = self.parameters, self.listed is None
+        budget = written(p["budget"] if p["budget"] is not None else 12 if unknown else 4)
+        self.quadratic = p["bound"] == "quadratic"
+        default = Fraction(3, 10) if budget >= 3 else 1
+        weight = default if p["adaptive_weight"] is None else written(p["adaptive_weight"] or 1)
+        two = unknown and self.quadratic and not self.keys_only and (weight < 1 or self.least > 1)
+        self.weights = [weight.denominator**2, weight.numerator**2] if two else [1]
+        self.caps = [1 if self.least > 1 and self.quadratic else MOST, MOST]
+        self.per_key = p["per_key"] or MOST
+        self.budget = int(budget * self.weights[S])
+        self.adaptive = unknown and (two or self.keys_only)
+
+    def _noise(self) -> None:
+        """Every noise process, from purpose to variance in squared steps; and thresholds."""
+        p, config = self.parameters, self.config
+        self.matrix = matrix(p["factorization"], self.horizon)
+        most = min(self.per_key, self.budget)
+        full, rest = divmod(self.budget, most)
+        moved = Fraction(self.budget, self.weights[S])  # the largest Σ m² of a unit
+        if not self.quadratic:
+            moved = Fraction(full * most**2 + rest**2)
+        names = ["count"] * self.counted + [f"sum:{c.path}" for c in self.columns]
+        reach = [max(high - middle, middle - low, 1)
+                 for (low, high), middle in zip(self.limits, self.middle, strict=True)]  # fmt: skip
+        share = written(p["count_share"]) if self.columns else Fraction(1)
+        each = (1 - share * self.counted) / max(1, len(self.columns))
+        shares = [share] * self.counted + [each] * len(self.columns)
+        unit, kept = self.matrix.sensitivity2 * 4**BITS, Fraction(100 - p["debias"], 100)
+        sizes = [1] * self.counted + reach
+        needs = [
+            (moved * unit * size**2, kept * part) for size, part in zip(sizes, shares, strict=True)
+        ]
+        records = max(1, self.budget // min(self.weights))
+        touched = records * self.horizon
+        if p["debias"]:
+            cap = p["debias_cap"]
+            needs += [(unit * end**2, Fraction(1, 200)) for end in (cap, min(records, cap))]
+            touched += 2 * cap * self.horizon
+        epsilon, delta = (Fraction(config["budget"][name]) for name in ("epsilon", "delta"))
+        unknown = self.listed is None
+        selecting = delta * written(p["threshold_delta_share"]) if unknown else Fraction(0)
+        found = variances((epsilon, delta), tuple(needs), touched, selecting)
+        self.variance = {
+            f"{name}/{lane}": variance * self.weights[S] / weight
+            for name, variance in zip(names, found, strict=False)
+            for lane, weight in zip("SV", self.weights, strict=False)
+        }
+        for place, name in enumerate(COUNTERS if p["debias"] else ()):
+            self.variance[f"debias/{name}"] = found[place // 2 - 2]
+        self.thresholds: list[int] = []
+        if unknown:
+            last, T = written(p["last_share"]), self.horizon
+            beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []
+            beta.append(selecting * last if T > 1 else selecting)
+            alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
+            self.thresholds = thresholds(
+                self.matrix, self.variance["count/S"], beta, (moved, min(alone, self.caps[S])),
+                self.least,
+            )  # fmt: skip
+
+    def start(self, window: int) -> int:
+        """First microsecond of a window."""
+        return int(self.config["window"]["origin"]) + window * self.length
+
+
+def written(number: float) -> Fraction:
+    """The number that a person wrote: 0.3 is three tenths."""
+    return Fraction(str(number))

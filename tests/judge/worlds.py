@@ -1,0 +1,188 @@
+"""Deployments in memory, run by the product and judged: the only module here that knows both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from hushstream.agents.deployment.model import Deployment, Input
+from hushstream.agents.deployment.model import Pipeline as Compiled
+from hushstream.topics.events.decode import Raw
+from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
+
+from ..support import DAY, ORIGIN, SECRET, engine, start, trigger
+from . import logs as plain_logs
+from .logs import Pipeline, judged, objections
+from .records import home
+
+
+def public(made: Input, pipeline: Compiled) -> Pipeline:
+    """What the judge is told of a pipeline: its canonical configuration as plain JSON."""
+    keys = pipeline.public_keys
+    return Pipeline(
+        json.loads(encode(pipeline.config)),
+        None if keys is None else [json.loads(key) for key in keys],
+        made.partitioner,
+        made.partitions,
+    )
+
+
+def plain(records: Sequence[Any]) -> list[dict[str, Any]]:
+    """Clock records as JSON objects."""
+    return [json.loads(encode(record)) for record in records]
+
+
+def verdict(
+    made: Deployment, logs: Sequence[Sequence[Any]], records: Sequence[Any]
+) -> tuple[list[str], int]:
+    """Run the product on a raw log of each partition and a clock log; what the judge objects to.
+
+    Returns:
+        the objections, and the number of rows that were compared.
+    """
+    run = engine(made, logs, records)
+    raw: list[list[plain_logs.Raw]] = [
+        [(r.offset, r.timestamp, r.value) for r in log] for log in logs
+    ]
+    found, rows = [], 0
+    for source in made.inputs:
+        for pipeline in source.pipelines:
+            releases = list(judged(public(source, pipeline), SECRET, plain(records), raw))
+            rows += sum(len(release.rows) for release in releases)
+            published = [(o.key or b"", o.value or b"") for o in run.outs[pipeline.release_topic]]
+            found += objections(releases, published)
+    return found, rows
+
+
+INPUT = """
+[deployment]
+name = "test"
+[engine]
+units_partitions = {units}
+cells_partitions = {cells}
+max_future_skew = "1h"
+[[input]]
+name = "events"
+topic = "events"
+unit = {unit}
+partitioner = "{partitioner}"
+time = {{ field = "t", format = "epoch_us" }}
+"""
+PIPELINE = """
+[[pipeline]]
+name = "{name}"
+input = "events"
+key = ["page"]
+unit_name = "user"
+schedule = "external"
+budget = {{ epsilon = {epsilon}, delta = {delta} }}
+{window}
+{more}
+mechanism = {{ kind = "histogram"{mechanism} }}
+"""
+HORIZONS = {
+    1: 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "1d" }',
+    4: 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "6h" }',
+    6: 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "4h" }',
+    3: 'window = { horizon = 3, origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "8h" }',
+}
+
+
+WRONG: list[dict[str, Any]] = [
+    {"user": None}, {"user": True}, {"page": ""}, {"page": 1.0}, {"t": "x"}, {"t": -1},
+    {"spent": 1e400}, {"gone": 2},
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class World:
+    """Raw logs of each partition and the clock log, at random, for a compiled deployment."""
+
+    made: Deployment
+    logs: list[list[Raw]]
+    clock: list[ClockRecord]
+
+
+def world(
+    made: Deployment, random: Random, events: int, windows: int = 3, users: int = 10
+) -> World:
+    """Events in and out of time, broken ones, beats and triggers of every pipeline."""
+    (source,) = made.inputs
+    logs: list[list[Raw]] = [[] for _ in range(source.partitions)]
+    clock: list[ClockRecord] = [start(p) for p in made.pipelines]
+    states = {p.name: _State(p) for p in made.pipelines}
+    ends = [0] * source.partitions
+    for step in range(events):
+        now = ORIGIN + windows * DAY * step // events
+        for log in logs:  # offsets have gaps, as transactions leave them
+            _append(source, logs, log, now, random, users)
+        if random.random() < 0.3:
+            ends = [random.randint(e, _end(log)) for e, log in zip(ends, logs, strict=True)]
+            clock.append(Beat(now, {"events": list(ends)}))
+        for p in made.pipelines:
+            while record := states[p.name].due(now, ends, random):
+                if isinstance(record, Trigger):
+                    ends = record.offsets["events"]
+                clock.append(record)
+    clock.append(Beat(now, {"events": [_end(log) for log in logs]}))
+    return World(made, logs, clock)
+
+
+class _State:
+    """Where the triggers of one pipeline are; some epochs are refused."""
+
+    def __init__(self, pipeline: Compiled) -> None:
+        self._pipeline = pipeline
+        self._window, self._index, self._ordinal = 0, 0, 0
+
+    def due(self, now: int, ends: list[int], random: Random) -> ClockRecord | None:
+        p, windows = self._pipeline, self._pipeline.windows
+        if windows.times(self._window)[self._index] > now:
+            return None
+        epoch = windows.epoch(self._window)
+        if self._index == 0 and windows.ordinal(self._window) == 0 and random.random() < 0.1:
+            first, self._window = self._window, (epoch + 1) * windows.per_epoch
+            return Skipped(p.name, epoch, first, now, self._window)
+        self._ordinal += 1
+        self._index += 1
+        made = trigger(p, self._ordinal, ends, self._window, index=self._index, time=now,
+                       charge=f"{epoch:064x}")  # fmt: skip
+        if made.final:
+            self._window, self._index = self._window + 1, 0
+        return made
+
+
+def _end(log: list[Raw]) -> int:
+    return log[-1].offset + 1 if log else 0
+
+
+def _append(
+    source: Input, logs: list[list[Raw]], log: list[Raw], now: int, random: Random, users: int
+) -> None:
+    """One record, or none: units keep to a partition, keys are few, some values are wrong."""
+    user = f"u{min(int(random.expovariate(3 / users)), users - 1)}"
+    partition = home((user,), source.partitioner, len(logs)) if source.partitioner != "none" else 0
+    if source.partitioner == "none":
+        partition = int(user[1:]) % len(logs)
+    if log is not logs[partition] and random.random() < 0.9:
+        return  # a stray, where partitions matter
+    if log is not logs[partition] and source.partitioner == "none":
+        return
+    time = now + random.choice([0, 0, 0, -DAY // 10, -DAY, DAY // 48, DAY // 10])
+    page = f"p{min(int(random.expovariate(1)), 5)}"
+    body: dict[str, Any] = {
+        "user": user, "shop": random.choice(["a", 7]), "page": page,
+        "t": time, "spent": random.choice([round(random.uniform(-9, 70), 3), 12, -3]),
+        "gone": random.choice([None, False, True, 1, -1, "insert"]),
+    }  # fmt: skip
+    value = json.dumps(body).encode()
+    if random.random() < 0.08:
+        wrong: Any = random.choice(WRONG)
+        value = json.dumps(body | wrong).encode()
+    if random.random() < 0.02:
+        value = random.choice([b"{", b"null", b"[1]", b"\xff", b""])
+    offset = _end(log) + random.choice([0, 0, 0, 1])
+    log.append(Raw(offset, now // 1000, user.encode(), value))
