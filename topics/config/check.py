@@ -223,6 +223,12 @@ def _topics(config: Config) -> Iterator[Problem]:
     for place, source in enumerate(config.input):
         if source.topic in taken and taken[source.topic] == "the ledger":
             yield Problem(("input", place, "topic"), f'"{source.topic}" is the topic of the ledger')
+        elif source.topic in taken:
+            # A topic has one owner per partition: the second input would be charged, never read.
+            message = (
+                f'"{source.topic}" is read by {taken[source.topic]}: add pipelines to that one'
+            )
+            yield Problem(("input", place, "topic"), message)
         taken.setdefault(source.topic, f"input {source.name}")
     for place, pipeline in enumerate(config.pipeline):
         owner = taken.setdefault(pipeline.release_topic, f"pipeline {pipeline.name}")

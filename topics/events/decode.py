@@ -1,13 +1,15 @@
 """Decoding of raw records into typed columns, with one reason per bad record and no payloads.
 
-A decoder is built once per input from the union of the fields that its pipelines use; each
-record is decoded once, whatever the number of pipelines.
+A decoder is built once per input from the union of the fields that its pipelines use, and decodes
+each record once, whatever the number of pipelines. A record that the union refuses is decoded again
+for each pipeline with the fields of that pipeline alone: what one pipeline counts may not depend on
+what another one reads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -76,6 +78,24 @@ class Decoded(NamedTuple):
     bad: Bad
 
 
+class Layout:
+    """A typed struct of some fields: how to decode a record, and how to read a path of it."""
+
+    def __init__(self, fields: InputFields, pipelines: Sequence[PipelineFields]) -> None:
+        self.kinds = paths_of(fields, pipelines)
+        tree = tree_of(self.kinds)
+        self.decode = msgspec.json.Decoder(define(tree)).decode
+        self.get = {path: getter(path, tree) for path in self.kinds}
+
+
+class Sight(NamedTuple):
+    """What one reader sees of the records: the shared events, and its own of those refused."""
+
+    events: list[Any]  # (N,) of the shared layout; None where it refused a record
+    layout: Layout  # of the reader alone
+    spare: Mapping[int, Any]  # row -> event of that layout, where the shared one refused it
+
+
 class Decoder:
     """Decoder of JSON events into typed columns."""
 
@@ -89,57 +109,70 @@ class Decoder:
         self._pipelines = tuple(pipelines)
         self._mechanisms = tuple(mechanisms)
         self._zone = ZoneInfo(fields.zone)
-        paths = paths_of(fields, pipelines)
-        tree = tree_of(paths)
-        self._decode = msgspec.json.Decoder(define(tree)).decode
-        self._kinds = paths
-        self._get = {path: getter(path, tree) for path in paths}
+        self._shared = Layout(fields, pipelines)
+        self._input = Layout(fields, ())
+        self._alone = [Layout(fields, [one]) for one in pipelines]
 
     def decode(self, records: Sequence[RawRecord]) -> Decoded:
         """Decode a list of records; the content of a record never raises an error."""
         values = [r.value for r in records]
-        events, bad = self._parse(values)
-        time = self._times(events, records, bad)
-        unit = self._units(events, values, bad)
-        views = tuple(
-            self._view(p, m, events, time, unit, bad)
-            for p, m in zip(self._pipelines, self._mechanisms, strict=True)
-        )
-        return Decoded(time, unit, views, bad)
+        events, refused = self._parse(values)
+        sight, bad = self._sight(self._input, events, values, refused)
+        time = self._times(sight, records, bad)
+        unit = self._units(sight, values, bad)
+        views = []
+        for p, m, alone in zip(self._pipelines, self._mechanisms, self._alone, strict=True):
+            sight, own = self._sight(alone, events, values, refused)
+            own = {row: reason for row, reason in own.items() if row not in bad}
+            views.append(self._view(p, m, sight, time, unit, (bad, own)))
+        return Decoded(time, unit, tuple(views), bad)
 
     def _parse(self, values: list[Any]) -> tuple[list[Any], Bad]:
         try:
             if max(map(len, values), default=0) <= self._fields.max_record_bytes:
-                return list(map(self._decode, values)), {}
+                return list(map(self._shared.decode, values)), {}
         except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
             pass  # at least one record is bad: decode one by one to find it
         bad: Bad = {}
-        return [self._parse_one(row, value, bad) for row, value in enumerate(values)], bad
+        rows = enumerate(values)
+        return [self._parse_one(self._shared, row, value, bad) for row, value in rows], bad
 
-    def _parse_one(self, row: int, value: bytes | None, bad: Bad) -> Any:
+    def _parse_one(self, layout: Layout, row: int, value: bytes | None, bad: Bad) -> Any:
         if value is None:
             bad[row] = "null"
         elif len(value) > self._fields.max_record_bytes:
             bad[row] = "oversized"
         else:
             try:
-                return self._decode(value)
+                return layout.decode(value)
             except msgspec.ValidationError:
                 bad[row] = "wrong_type"
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 bad[row] = "malformed"
         return None
 
+    def _sight(
+        self, layout: Layout, events: list[Any], values: list[Any], refused: Bad
+    ) -> tuple[Sight, Bad]:
+        """Decode refused records for one reader alone; what it refuses as well is bad for it."""
+        bad: Bad = {}
+        spare = {row: self._parse_one(layout, row, values[row], bad) for row in refused}
+        for row in bad:
+            del spare[row]
+        return Sight(events, layout, spare), bad
+
     def _column(
-        self, path: str, role: str, events: list[Any], bad: Bad, own: Bad | None = None
+        self, path: str, role: str, sight: Sight, bad: Bad, own: Bad | None = None
     ) -> list[Any]:
         """Values of a path; a type that only another role of the field allows is an error."""
-        get = self._get[path]
+        get = self._shared.get[path]
         try:
-            values = list(map(get, events))
-        except AttributeError:  # a bad record, or a parent that is null
-            values = [safely(get, e) for e in events]
-        if self._kinds[path] != ROLES[role]:
+            values = list(map(get, sight.events))
+        except AttributeError:  # a refused record, or a parent that is null
+            values = [safely(get, e) for e in sight.events]
+        for row, event in sight.spare.items():
+            values[row] = safely(sight.layout.get[path], event)
+        if self._shared.kinds[path] != ROLES[role]:
             wanted = types_of(role)
             for row, value in enumerate(values):
                 if value is not None and type(value) not in wanted:
@@ -148,17 +181,17 @@ class Decoder:
                         (bad if own is None else own).setdefault(row, "wrong_type")
         return values
 
-    def _times(self, events: list[Any], records: Sequence[RawRecord], bad: Bad) -> I64:
+    def _times(self, sight: Sight, records: Sequence[RawRecord], bad: Bad) -> I64:
         how = self._fields.time_format
         if how == "record":
             values: list[Any] = [r.timestamp for r in records]
         else:
             role = "text" if how == "iso" else "number"
-            values = self._column(self._fields.time or "", role, events, bad)
+            values = self._column(self._fields.time or "", role, sight, bad)
         if how in FACTORS and (quick := scale(values, FACTORS[how])) is not None:
             return quick
         convert = iso(self._zone) if how == "iso" else scaled(FACTORS[how])
-        out = np.zeros(len(events), np.int64)
+        out = np.zeros(len(records), np.int64)
         try:
             out[:] = [convert(v) for v in values]
             wrong = np.flatnonzero((out < 0) | (out >= LATEST))
@@ -168,8 +201,8 @@ class Decoder:
             bad.setdefault(row, "missing_time" if values[row] is None else "bad_time")
         return out
 
-    def _units(self, events: list[Any], values: list[Any], bad: Bad) -> list[Any]:
-        columns = [self._column(path, "unit", events, bad) for path in self._fields.unit]
+    def _units(self, sight: Sight, values: list[Any], bad: Bad) -> list[Any]:
+        columns = [self._column(path, "unit", sight, bad) for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
         small = max(map(len, filter(None, values)), default=0) <= MAX_UNIT
@@ -186,47 +219,47 @@ class Decoder:
         self,
         p: PipelineFields,
         m: Mechanism,
-        events: list[Any],
+        sight: Sight,
         time: I64,
         unit: list[Any],
-        bad: Bad,
+        faults: tuple[Bad, Bad],
     ) -> View:
-        own: Bad = {}
-        value = self._values(p, events, bad, own)
-        sign = self._signs(p, events, bad, own)
+        bad, own = faults
+        value = self._values(p, sight, bad, own)
+        sign = self._signs(p, sight, bad, own)
         if m.inputs:
             given = {UNIT: np.fromiter(unit, object, len(unit))} if UNIT in m.inputs else {}
-            return self._encoded(p, m, events, time, given, (bad, own), sign)
-        keys, key = self._keys(p, events, bad, own)
-        rows = _good(len(events), bad, own)
+            return self._encoded(p, m, sight, time, given, (bad, own), sign)
+        keys, key = self._keys(p, sight, bad, own)
+        rows = _good(len(sight.events), bad, own)
         if p.allowed is not None:
             listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
             rows = rows[listed[key[rows]]]
-        if len(rows) == len(events):
+        if len(rows) == len(sight.events):
             return View(rows, keys, key, value, sign, own)
         used, key = compact(key[rows], len(keys))
         return View(rows, keys.take(used), key, value[rows], sign[rows], own)
 
     def _keys(
-        self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad
+        self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
-        columns = [self._column(path, "key", events, bad, own) for path in p.key]
-        keys, key, wrong = numbered(columns, len(events))
+        columns = [self._column(path, "key", sight, bad, own) for path in p.key]
+        keys, key, wrong = numbered(columns, len(sight.events))
         for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
             if row not in bad:
                 own.setdefault(row, wrong[int(key[row])])
         return keys, key
 
-    def _values(self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad) -> I64:
-        out = np.zeros((len(events), len(p.columns)), np.int64)
+    def _values(self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad) -> I64:
+        out = np.zeros((len(sight.events), len(p.columns)), np.int64)
         for place, column in enumerate(p.columns):
-            floats = self._floats(column.field, events, bad, own)
+            floats = self._floats(column.field, sight, bad, own)
             clipped = np.clip(floats, float(column.low), float(column.high))
             out[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
         return out
 
-    def _floats(self, path: str, events: list[Any], bad: Bad, own: Bad) -> NDArray[np.float64]:
-        values = self._column(path, "number", events, bad, own)
+    def _floats(self, path: str, sight: Sight, bad: Bad, own: Bad) -> NDArray[np.float64]:
+        values = self._column(path, "number", sight, bad, own)
         try:
             floats = np.array([math.nan if v is None else v for v in values], np.float64)
         except OverflowError:  # an integer beyond every float
@@ -237,11 +270,11 @@ class Decoder:
             floats[row] = 0.0
         return floats
 
-    def _signs(self, p: PipelineFields, events: list[Any], bad: Bad, own: Bad) -> NDArray[np.int8]:
-        out = np.ones(len(events), np.int8)
+    def _signs(self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad) -> NDArray[np.int8]:
+        out = np.ones(len(sight.events), np.int8)
         if p.sign is None:
             return out
-        for row, value in enumerate(self._column(p.sign, "sign", events, bad, own)):
+        for row, value in enumerate(self._column(p.sign, "sign", sight, bad, own)):
             sign = _sign(value)
             if sign is None and row not in bad:
                 own.setdefault(row, "bad_sign")
@@ -252,7 +285,7 @@ class Decoder:
         self,
         p: PipelineFields,
         m: Mechanism,
-        events: list[Any],
+        sight: Sight,
         time: I64,
         given: dict[str, NDArray[Any]],
         faults: tuple[Bad, Bad],
@@ -264,9 +297,9 @@ class Decoder:
             if name in given:
                 continue
             path = (p.inputs or {}).get(name, name)
-            is_time = name == "time" and path not in self._get
-            columns[name] = time if is_time else self._floats(path, events, bad, own)
-        rows = _good(len(events), bad, own)
+            is_time = name == "time" and name not in (p.inputs or {})
+            columns[name] = time if is_time else self._floats(path, sight, bad, own)
+        rows = _good(len(sight.events), bad, own)
         encoded = m.encode({name: column[rows] for name, column in columns.items()})
         keep = np.flatnonzero(encoded.keep)
         used, key = np.unique(encoded.key[keep], return_inverse=True)

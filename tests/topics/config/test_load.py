@@ -469,3 +469,11 @@ def test_template_comments_show_the_defaults() -> None:
 def test_formats_that_are_not_read_are_refused_with_what_to_do(name: str) -> None:
     with pytest.raises(ConfigError, match="one JSON object per record"):
         loads(SMALL.replace("[[input]]", f'[[input]]\nformat = "{name}"', 1), environ={})
+
+
+def test_two_inputs_of_one_topic_are_refused() -> None:
+    """The second one would be charged and never read."""
+    second = SMALL.split("[[pipeline]]")[0].replace('"trips"', '"again"', 1)
+    assert 'topic = "trips"' in second
+    with pytest.raises(ConfigError, match="is read by input trips"):
+        loads(SMALL + second, environ={})

@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from hushstream.errors import ConfigError
+from hushstream.mechanisms.contract import Encoded
+from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import (
     MAX_UNIT,
     REASONS,
@@ -215,8 +217,8 @@ def test_nested_paths_and_null_parents():
             good | {"user": {"id": 1, "org": None}}, good | {"a": 7})
     )  # fmt: skip
     assert found.unit[0] == (1, "x") and found.time[0] == 3
-    assert found.bad == {1: "missing_unit", 3: "missing_time", 4: "missing_unit", 5: "wrong_type"}
-    assert found.views[0].bad == {2: "missing_key"}
+    assert found.bad == {1: "missing_unit", 3: "missing_time", 4: "missing_unit"}
+    assert found.views[0].bad == {2: "missing_key", 5: "wrong_type"}
 
 
 def test_fields_with_names_that_are_no_identifiers():
@@ -332,3 +334,87 @@ def test_text_of_times():
     assert np.datetime64(utc(253_402_300_799_999_999)[:-1], "us").astype(int) == (
         253_402_300_799_999_999
     )
+
+
+VALUES = st.sampled_from(
+    [
+        None,
+        1,
+        -1,
+        2.5,
+        True,
+        False,
+        "u",
+        "5",
+        "2019-03-01T00:00:00Z",
+        "",
+        [1],
+        {"x": 1},
+        {"x": "1"},
+        1e300,
+    ]
+)
+READERS = (
+    PipelineFields(("page",)),
+    PipelineFields(("page", "n"), (FARE,)),
+    PipelineFields(("at.x",), sign="page"),
+    PipelineFields(("user",), (NumericField("t", Fraction(0), Fraction(9), Fraction(1)),)),
+    PipelineFields(("fare",), (NumericField("at.x", Fraction(0), Fraction(9), Fraction(1)),)),
+    PipelineFields((), (NumericField("page", Fraction(0), Fraction(9), Fraction(1)),)),
+)
+NAMES = st.sampled_from(["user", "page", "n", "at", "t", "fare", "other"])
+TAILS = st.sampled_from([b"", b',"junk":1e999', b',"junk":"\xff"', b',"fare":1e999', b',"'])
+
+
+def counted(found: Any, place: int) -> list[Any]:
+    """What a pipeline counts of each record, by row."""
+    view = found.views[place]
+    rows = zip(view.rows.tolist(), view.key.tolist(), view.value.tolist(), view.sign, strict=True)
+    return [
+        (row, found.time[row], found.unit[row], view.keys[key], value, sign)
+        for row, key, value, sign in rows
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.dictionaries(NAMES, VALUES), TAILS), max_size=6),
+    st.lists(st.sampled_from(READERS), min_size=2, max_size=4),
+)
+def test_what_a_pipeline_counts_does_not_depend_on_its_neighbours(records, readers):
+    """A wrong type in a field that only another pipeline reads cost a record of this one."""
+    values = [
+        json.dumps(body(n=1, at={"x": 2}) | given).encode()[:-1] + tail + b"}"
+        for given, tail in records
+    ]
+    fields = InputFields("t", "epoch_us", "UTC", ("user",))
+    log = raw(*values)
+    plain = [Plain() for _ in readers]
+    together = Decoder(fields, readers, plain).decode(log)  # type: ignore[arg-type]
+    for place, reader in enumerate(readers):
+        alone = Decoder(fields, [reader], [Plain()]).decode(log)  # type: ignore[list-item]
+        assert counted(together, place) == counted(alone, 0)
+        assert set(together.bad) | set(together.views[place].bad) == (
+            set(alone.bad) | set(alone.views[0].bad)
+        )
+
+
+class Slots:
+    """A mechanism with slots of event time."""
+
+    inputs = ("time",)
+
+    def encode(self, columns: dict[str, Any]) -> Any:
+        keys, key = np.unique(columns["time"], return_inverse=True)
+        keep = np.ones(len(key), bool)
+        return Encoded(Keys.of_codes(keys.astype(np.uint64)), key, np.zeros((len(key), 0)), keep)
+
+
+@pytest.mark.parametrize("how,value", [("iso", "1970-01-01T00:00:01Z"), ("epoch_s", 1)])
+def test_an_event_time_in_a_field_called_time_is_the_event_time(how: str, value: Any) -> None:
+    """It was taken for a numeric input of that name, and every record was dropped."""
+    fields = InputFields("time", how, "UTC", ("user",))
+    made = Decoder(fields, [PipelineFields((), inputs={})], [Slots()])  # type: ignore[list-item]
+    found = made.decode(raw({"user": "u", "time": value}))
+    assert found.views[0].bad == {} and found.views[0].keys.tolist() == [
+        (1_000_000).to_bytes(8, "big")
+    ]
