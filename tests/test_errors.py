@@ -19,8 +19,13 @@ KINDS = {
 
 def test_the_tree_is_the_one_that_is_drawn() -> None:
     assert errors.__doc__ is not None
-    assert re.findall(r"[├└]── (\w+)", errors.__doc__) == list(KINDS)
-    assert all(kind.__bases__[0] is HushError for kind in KINDS.values())
+    drawn = re.findall(r"^([ │]*)[├└]── (\w+)", errors.__doc__, re.MULTILINE)
+    assert [name for _, name in drawn] == list(KINDS)
+    above: dict[int, str] = {}
+    for indent, name in drawn:
+        parent = above.get(len(indent) - 5, "HushError")
+        assert KINDS[name].__bases__[0].__name__ == parent
+        above[len(indent)] = name
 
 
 def test_what_a_person_can_correct_ends_with_2() -> None:
