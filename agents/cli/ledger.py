@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,11 +11,13 @@ from rich.table import Table
 
 from ...errors import ConfigError
 from ...topics.config.load import Config
+from ...topics.config.secret import noise_key
 from ...topics.events.decode import utc
 from ...topics.names import Names
 from ..clock.genesis import read_ledger
 from ..clock.ledger import Ledger, number, totals
 from ..clock.start import check_paid, read_clock
+from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.model import Pipeline
 from ..kafka.cluster import Cluster
@@ -95,7 +98,11 @@ def _against_clock(config: Config, read: Ledger) -> Ledger:
     """The ledger, once the clock log knows of no trigger that it has not paid for."""
     names = Names(config.deployment.name, read.genesis["genesis"])
     horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
-    return check_paid(Cluster(config.kafka), read_clock(config.kafka, names, horizons), read, names)
+    cluster, kafka = Cluster(config.kafka), config.kafka
+    if config.engine.witness:
+        witness = Witness(Path(config.engine.witness), names, noise_key(config))
+        witness.check(kafka, lambda: read_ledger(cluster, names.deployment))
+    return check_paid(cluster, read_clock(kafka, names, horizons), read, names)
 
 
 @ledger.command()

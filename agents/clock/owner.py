@@ -16,7 +16,7 @@ import msgspec
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError
+from ...errors import EngineError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import (
@@ -29,7 +29,9 @@ from ...topics.records import (
 )
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
+    check_reached,
     consumer,
+    reached,
     read_to_end,
     stop_quietly,
     through_outages,
@@ -38,7 +40,9 @@ from ..kafka.clients import (
 from .clock import Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
-from .wall_time import WallClock, Witness
+from .paid import Clocked
+from .wall_time import ClockLead, WallClock
+from .witness import Witness
 
 log = logging.getLogger("hushstream.clock")
 
@@ -59,6 +63,7 @@ class ClockOwner:
         on_failure: Callable[[BaseException], None],
         on_record: Callable[[Pipeline, ClockRecord, Ledger], None],
         on_lost: Callable[[], None] = lambda: None,
+        witness: Witness | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -66,11 +71,14 @@ class ClockOwner:
         self._version = version
         self._fingerprint = key_fingerprint
         self._beat_seconds = beat_seconds
-        self._witness = Witness(names.clock, most_ahead)
+        self._lead = ClockLead(names.clock, most_ahead)
+        self._witness = witness
         self._timeout = transaction_timeout_ms
         self._on_failure = on_failure
         self._on_record = on_record
         self._on_lost = on_lost
+        self._ledger = Ledger()
+        self._known_end = 0  # of the clock log
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
         self._consumer: Any = None
@@ -88,14 +96,8 @@ class ClockOwner:
         identity = self._names.transactional_id("clock", "clock", 0)
         self._producer = transactional_producer(self._kafka, identity, self._timeout)
         await self._producer.start()
-        values = []
-        async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
-            values += [r.value for r in records]
-        self._ledger = Ledger.read(values)
-        self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint)
-        async for records, _, end in read_to_end(self._kafka, self._names.clock, 0):
-            for _, entry in entries_of(records, end - RECENT):
-                self._clock.apply(entry)
+        await self._read_ledger()
+        await self._read_clock()
         self._wall = WallClock(self._clock.time)
         self._consumer = consumer(self._kafka)
         await self._consumer.start()
@@ -104,8 +106,47 @@ class ClockOwner:
         self._consumer.pause(*self._partitions)
         for tp in self._partitions:
             self._consumer.seek(tp, 0)  # never read from; only its end is asked for
+        await reached(self._consumer, self._covered())
         begin = await self._consumer.beginning_offsets([requests])
         self._consumer.seek(requests, begin[requests])
+
+    async def _read_ledger(self) -> None:
+        """The ledger to its end; it begins with what this owner has known of it before.
+
+        Raises:
+            RewoundError: it does not.
+        """
+        values, known = [], self._ledger.records
+        async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
+            values += [r.value for r in records]
+        self._ledger = Ledger.read(values)
+        if self._ledger.records[: len(known)] != known:
+            raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
+
+    async def _read_clock(self) -> None:
+        """The clock log to its end: every trigger paid for, nothing of it gone since before.
+
+        Raises:
+            RewoundError: it ends before what this owner has read or written of it.
+            LedgerError: the ledger did not pay for a trigger.
+        """
+        self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint)
+        paid = Clocked()
+        topic = self._names.clock
+        await check_reached(self._kafka, topic, 0, self._known_end)
+        async for records, position, end in read_to_end(self._kafka, topic, 0):
+            for _, entry in entries_of(records, end - RECENT):
+                self._clock.apply(entry)
+                paid.take(entry)
+            self._known_end = max(self._known_end, position)
+        paid.check_paid(self._ledger)
+        if self._witness is not None:
+            await asyncio.to_thread(self._witness.check, self._kafka, lambda: self._ledger)
+
+    def _covered(self) -> dict[TopicPartition, int]:
+        """What the clock log has covered of the raw topics: they can never end below it."""
+        last = self._clock.offsets
+        return {tp: last[tp.topic][tp.partition] for tp in self._partitions if tp.topic in last}
 
     async def _run(self) -> None:
         """Beat until closed; an outage of the broker is waited out, anything else stops us."""
@@ -192,12 +233,17 @@ class ClockOwner:
             for record in records
         ]
         try:
-            for record, answer in zip(records, sent, strict=True):
-                self._witness.check(record.time, await answer)
+            answers = [await answer for answer in sent]
+            for record, answer in zip(records, answers, strict=True):
+                self._lead.check(record.time, answer)
+                if isinstance(record, Trigger) and self._witness is not None:
+                    note = self._witness.note
+                    await asyncio.to_thread(note, answer.offset, encode(record), self._ledger)
         except EngineError:
             await self._producer.abort_transaction()
             raise
         await self._producer.commit_transaction()
+        self._known_end = answers[-1].offset + 1
         for charge in charges:
             self._ledger.take(charge.encode())
         for record in records:

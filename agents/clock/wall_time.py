@@ -36,7 +36,7 @@ class WallClock:
         return int(self._wall * 1e6)
 
 
-class Witness:
+class ClockLead:
     """Compares a clock record's time with the time at which the broker appended it.
 
     The record was made before it was appended, so however slow the way was, a positive

@@ -6,19 +6,20 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import aiokafka
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError
+from ...errors import EngineError, RewoundError
 from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
 
 BATCH_BYTES = 900_000
 OUTAGE_SECONDS = 300.0
+SETTLE_SECONDS = 5.0
 
 log = logging.getLogger("hushstream.kafka")
 
@@ -53,6 +54,44 @@ def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
     )
 
 
+async def reached(
+    client: aiokafka.AIOKafkaConsumer, known: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Ends of partitions, once none of them lies below a position that was read before.
+
+    A new leader may answer with an older end for a moment, so that is waited for.
+
+    Raises:
+        RewoundError: a partition ends below its position.
+    """
+    until = time.monotonic() + SETTLE_SECONDS
+    while True:
+        ends: dict[TopicPartition, int] = await client.end_offsets(list(known))
+        behind = [f"{tp.topic}-{tp.partition}" for tp, position in known.items()
+                  if ends[tp] < position]  # fmt: skip
+        if not behind:
+            return ends
+        if time.monotonic() > until:
+            # No offset: in a raw topic it is an exact count.
+            places = ", ".join(sorted(behind))
+            raise RewoundError(f"{places} ends before what this worker has read of it")
+        await asyncio.sleep(0.2)
+
+
+async def check_reached(kafka: Kafka, topic: str, partition: int, position: int) -> None:
+    """Check that a partition holds everything below a position that was reached in it.
+
+    Raises:
+        RewoundError: it ends before that.
+    """
+    client = consumer(kafka)
+    await client.start()
+    try:
+        await reached(client, {TopicPartition(topic, partition): position})
+    finally:
+        await client.stop()
+
+
 async def read_to_end(
     kafka: Kafka, topic: str, partition: int, start: int | None = None
 ) -> AsyncIterator[tuple[list[Any], int, int]]:
@@ -61,7 +100,8 @@ async def read_to_end(
     Yields lists with the position reached and the end; at least one, which may be empty.
 
     Raises:
-        EngineError: ``start`` is below what the topic still has, or above its end.
+        EngineError: ``start`` is below what the topic still has.
+        RewoundError: ``start`` is above its end.
     """
     client = consumer(kafka)
     await client.start()
@@ -69,9 +109,9 @@ async def read_to_end(
     try:
         client.assign([tp])
         begin = (await client.beginning_offsets([tp]))[tp]
-        end = (await client.end_offsets([tp]))[tp]
         position = begin if start is None else start
-        if not begin <= position <= end:
+        end = (await reached(client, {tp: position}))[tp]
+        if position < begin:
             raise EngineError(f"{topic}-{partition} does not hold the position that is wanted")
         client.seek(tp, position)
         yield [], position, end

@@ -19,10 +19,12 @@ from ..clock.ledger import Ledger
 from ..clock.owners import verify_owned
 from ..clock.pinned import verify, verify_key
 from ..clock.start import check_clock_log
+from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics
 from ..kafka.cluster import Cluster
+from .evidence import check_tables
 from .setup import WorkerSetup
 
 Told = Callable[[str], None]
@@ -88,11 +90,23 @@ def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSe
     verify_owned(cluster, deployment)
     _check_settings(cluster, deployment, names)
     told("topics: those that the ledger pinned, set and owned as they must be")
+    data_dir = Path(config.engine.data_dir) / (member or "worker")
+    tables = check_tables(cluster, names, data_dir)
+    told(f"local tables: {tables}, none of them ahead of the cluster")
     begins = read_begins(cluster, names, ledger, secret)
     ledger = check_clock_log(config.kafka, cluster, names, ledger, deployment)
+    witness = witness_of(config, names, secret)
+    if witness is not None:
+        witness.check(config.kafka, lambda: read_ledger(cluster, names.deployment))
+        told(f"witness {config.engine.witness}: it has seen nothing that the cluster lacks")
     told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
-    data_dir = Path(config.engine.data_dir) / (member or "worker")
-    return WorkerSetup(config, deployment, names, ledger, secret, data_dir, member, begins)
+    return WorkerSetup(config, deployment, names, ledger, secret, data_dir, member, begins, witness)
+
+
+def witness_of(config: Config, names: Names, secret: bytes) -> Witness | None:
+    """The configured witness."""
+    path = config.engine.witness
+    return Witness(Path(path), names, secret) if path else None
 
 
 def _ledger(cluster: Cluster, config: Config) -> Ledger:

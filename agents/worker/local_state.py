@@ -16,13 +16,12 @@ from rocksdict import Cache
 from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
-from ..kafka.clients import read_to_end
+from ..kafka.clients import check_reached, read_to_end
 from ..state.layout import MARKER, POSITION, index_entries
 from ..state.rocks import RocksStore, discard
 from ..state.store import Changes
+from .evidence import Known, check_forward, known_of, last_marker
 from .metrics import OperatorMetrics
-
-STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,15 @@ class LocalState:
         """Bring the table up to the end of its changelog, from nothing where in doubt.
 
         Returns the marker that was committed last; None before the first step.
+
+        Raises:
+            RewoundError: the table knows more than its changelog.
         """
         store = self._opened()
-        start = self._known(store)
+        known = self._known(store)
+        if known is not None:
+            await self._refuse_rewound(known)
+        start = known.position if known is not None and known.fresh else None
         if start is None and store.get_many([MARKER]) != [None]:
             store = self._anew()
         try:
@@ -89,6 +94,12 @@ class LocalState:
         self._ready = True
         (row,) = store.get_many([MARKER])
         return None if row is None else msgspec.json.decode(row, type=Marker)
+
+    async def _refuse_rewound(self, known: Known) -> None:
+        """Before anything of a table is changed, its changelog must be known to reach it."""
+        kafka, topic, number = self._shared.kafka, self._changelog, self._partition
+        await check_reached(kafka, topic, number, known.position)
+        check_forward(self.name, known.marker, await last_marker(kafka, topic, number))
 
     def write(self, changes: Changes, reached: int) -> None:
         """One batch after a commit whose rows end at changelog offset ``reached``."""
@@ -124,15 +135,10 @@ class LocalState:
             _apply(store, records, position)
             remaining.set(max(end - position, 0))
 
-    def _known(self, store: RocksStore) -> int | None:
-        """The changelog offset that the table reaches; None if it cannot be trusted."""
-        position, marker = store.get_many([POSITION, MARKER])
-        if position is None or marker is None:
-            return None
-        known = json.loads(position)
-        mine = msgspec.json.decode(marker, type=Marker).genesis == self._shared.genesis
-        fresh = 0 <= time.time() - known["time"] < STALE_SECONDS
-        return int(known["offset"]) if mine and fresh else None
+    def _known(self, store: RocksStore) -> Known | None:
+        """How far the table had come; None if it is empty or another genesis'."""
+        known = known_of(*store.get_many([POSITION, MARKER]))
+        return known if known is not None and known.marker.genesis == self._shared.genesis else None
 
 
 def _apply(store: RocksStore, records: Sequence[Any], position: int) -> None:

@@ -16,7 +16,7 @@ from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import ClockRecord
 from ..clock.log import RECENT, ClockLog, Entry, entries_of
-from ..kafka.clients import consumer, read_to_end, stop_quietly, through_outages
+from ..kafka.clients import consumer, reached, read_to_end, stop_quietly, through_outages
 from ..stages.feedback import Feedback
 
 log = logging.getLogger("hushstream.follower")
@@ -112,6 +112,7 @@ class LogFollower:
         try:
             await client.start()
             client.assign(list(self._positions))
+            await reached(client, self._positions)
             for tp, position in self._positions.items():
                 client.seek(tp, position)
             while True:

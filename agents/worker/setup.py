@@ -10,6 +10,7 @@ from ...topics.config.load import Config
 from ...topics.names import Names
 from ..clock.begins import begin_of
 from ..clock.ledger import Ledger
+from ..clock.witness import Witness
 from ..deployment.model import Deployment, Input
 
 
@@ -26,6 +27,7 @@ class WorkerSetup:
         data_dir: folder of local state.
         member: stable name of this worker in the consumer group; empty: it has none.
         begins: first offsets of the inputs, by the pipeline that was declared then.
+        witness: what remembers the last trigger; None without `engine.witness`.
     """
 
     config: Config
@@ -36,6 +38,7 @@ class WorkerSetup:
     data_dir: Path
     member: str
     begins: Mapping[str, list[int]]
+    witness: Witness | None = None
 
     def begin_of(self, source: Input, partition: int) -> int:
         """Where a partition of an input began when its first pipeline was declared."""

@@ -24,6 +24,7 @@ from ..clock.log import ClockLog
 from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
 from ..kafka import transport
+from ..kafka.clients import check_reached
 from ..kafka.intervals import Interval
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
@@ -187,6 +188,7 @@ class Worker:
             self.fail,
             self._on_clock_record,
             self.operator.ledger_failures.inc,
+            setup.witness,
         )
 
     def _on_clock_record(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:
@@ -223,7 +225,14 @@ class Worker:
             await self._consumer.seek_to(tp, position)
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Before an ingest shard goes on from its marker, the beats from there on must be known."""
+        """Check that the logs hold what a shard has applied, and read the beats from there on.
+
+        Raises:
+            RewoundError: a log ends before that.
+        """
+        kafka = self.setup.config.kafka
+        await check_reached(kafka, tp.topic, tp.partition, marker.applied)
+        await check_reached(kafka, self.setup.names.clock, 0, marker.clock)
         if self._topology.of(tp.topic).pipeline is None:
             await self._follower.beats_from(marker.clock)
 

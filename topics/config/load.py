@@ -116,7 +116,11 @@ def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Co
         config,
         kafka=_with_absolute_files(config.kafka, folder),
         secret=replace(config.secret, noise_key_file=str(folder / config.secret.noise_key_file)),
-        engine=replace(config.engine, data_dir=str(folder / config.engine.data_dir)),
+        engine=replace(
+            config.engine,
+            data_dir=str(folder / config.engine.data_dir),
+            witness=config.engine.witness and str(folder / config.engine.witness),
+        ),
         pipeline=tuple(pipelines),
     )
 

@@ -96,7 +96,9 @@ class Engine:
     """Settings of workers. Only `max_future_skew` affects the content of releases.
 
     Attributes:
-        data_dir: folder of the local tables; safe to delete, as they are restored.
+        data_dir: folder of the local tables, which are restored if they are lost.
+        witness: file on other storage than the brokers' that remembers the last trigger: a cluster
+            that was restored from before it is refused. Empty: there is none.
         units_partitions: partitions of the topic re-partitioned by privacy unit; fixed at genesis.
         cells_partitions: partitions of the topic of partial sums by key; fixed at genesis.
         release_partitions: partitions of each release topic; fixed at genesis.
@@ -121,6 +123,7 @@ class Engine:
     """
 
     data_dir: str = "hush-data"
+    witness: str = ""
     units_partitions: Partitions = 4
     cells_partitions: Partitions = 4
     release_partitions: Partitions = 1

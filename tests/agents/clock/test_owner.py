@@ -19,7 +19,7 @@ from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.clock.timeline import Timeline, fold
-from hushstream.agents.clock.wall_time import WallClock, Witness
+from hushstream.agents.clock.wall_time import ClockLead, WallClock
 from hushstream.agents.deployment.model import Deployment
 from hushstream.errors import EngineError
 from hushstream.topics.records import Skipped, Start, Trigger, TriggerRequest, decode_clock, encode
@@ -202,7 +202,7 @@ class Recorder:
     def __init__(self, fails: bool = False, broker: int = ORIGIN + 6 * HOUR, kind: int = 1) -> None:
         self.done: list[str] = []
         self._fails = fails
-        self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind)
+        self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind, offset=7)
 
     async def begin_transaction(self) -> None:
         self.done.append("begin")
@@ -227,7 +227,7 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._names, made._deployment = NAMES, MADE
     made._clock, made._ledger, made._producer = clock, ledger, producer
     made._on_record = lambda *_: None
-    made._witness = Witness(NAMES.clock, 5_000_000)
+    made._lead, made._witness, made._known_end = ClockLead(NAMES.clock, 5_000_000), None, 0
     return made
 
 

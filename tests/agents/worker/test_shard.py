@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hushstream.agents.kafka.clients as clients
 import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
 import pytest
@@ -26,10 +27,12 @@ from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.stages.step import Out, Step
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.worker.local_state import STALE_SECONDS, Shared
+from hushstream.agents.worker.evidence import STALE_SECONDS
+from hushstream.agents.worker.local_state import Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shard import Shard, ShardSpec
 from hushstream.deploy.broker import Broker
+from hushstream.errors import RewoundError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker, encode
@@ -332,28 +335,62 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
     asyncio.run(reopen())
 
 
-@pytest.mark.parametrize(
-    "genesis,age,offset",
-    [("another", 0.0, 0), ("abcdef", STALE_SECONDS + 60, 0), ("abcdef", 0.0, 10_000)],
-    ids=["another genesis", "too old", "ahead of the changelog"],
-)
-def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, offset):
+def forged(bench: Bench, genesis: str, applied: int, age: float, offset: int) -> None:
+    """Put a table into a shard's folder."""
     store = RocksStore(bench.path(), None, 1 << 20)
     position = json.dumps({"offset": offset, "time": time.time() - age}).encode()
-    rows = {b"n": b"777", MARKER: encode(Marker(genesis, 777)), POSITION: position}
+    rows = {b"n": b"777", MARKER: encode(Marker(genesis, applied)), POSITION: position}
     store.write(rows)
     store.close()
 
+
+async def stepped(bench: Bench, worker: str, to: int) -> None:
+    shard = bench.shard(worker)
+    await shard.open()
+    shard.deliver(interval(shard.wanted, to))
+    await applied(shard, to)
+    await shard.close()
+
+
+@pytest.mark.parametrize(
+    "genesis,age", [("another", 0.0), ("abcdef", STALE_SECONDS + 60)], ids=["another", "too old"]
+)
+def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age):
     async def run() -> None:
+        await stepped(bench, "two", 3)
+        forged(bench, genesis, 2, age, 0)
         shard = bench.shard()
         await shard.open()
-        assert (shard.applied, shard._state.table.get_many([b"n"])) == (0, [None])
-        shard.deliver(interval(0, 1))
-        await applied(shard, 1)
+        assert (shard.applied, shard._state.table.get_many([b"n"])) == (3, [b"3"])
         await shard.close()
 
     asyncio.run(run())
-    assert bench.rows()[b"n"] == b"1"
+    assert bench.rows()[b"n"] == b"3"
+
+
+@pytest.mark.parametrize(
+    "reached,age,offset",
+    [(2, 0.0, 10_000), (2, STALE_SECONDS + 60, 10_000), (777, 0.0, 0), (777, 1e6, 0)],
+    ids=["beyond the changelog", "beyond it, and old", "a later marker", "a later marker, and old"],
+)
+def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
+    bench, monkeypatch, reached, age, offset
+):
+    """The changelog was rewound: what the table counted would be counted anew."""
+    monkeypatch.setattr(clients, "SETTLE_SECONDS", 0.3)
+
+    async def run() -> None:
+        await stepped(bench, "two", 3)
+        forged(bench, bench.genesis, reached, age, offset)
+        for _ in range(2):  # a restart finds the same again
+            shard = bench.shard()
+            try:
+                with pytest.raises(RewoundError, match="restored, copied or rewound"):
+                    await shard.open()
+            finally:
+                await shard.close()
+
+    asyncio.run(run())
 
 
 def test_whatever_a_stage_raises_reaches_the_worker(bench):

@@ -1,0 +1,181 @@
+"""The witness: a small file on other storage that remembers how far the clock had come.
+
+Logs that are restored from an earlier moment look as they did then: nothing inside the cluster
+tells that they have been longer. The witness does. The clock's owner writes it when a trigger and
+its charge have been appended and acknowledged, and *before* their transaction commits; so there is
+no release that the witness does not know the trigger of.
+
+It notes one place of the clock log and a keyed hash of the record there. A transaction that failed
+leaves its record in the log as well, marked as aborted, so a crash between note and commit raises
+no false alarm: the record at the place is looked at whether or not it was committed. A log that
+ends at or before the place, or holds another record there, is another log than the one that was
+seen. An older copy of the ledger beside the same clock log shows in the triggers that it lacks the
+charges of; the witness notes its head too, for a ledger that is restored together with a clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import TopicPartition
+
+from ...errors import EngineError, LedgerError, RewoundError
+from ...mechanisms.noise import derive
+from ...topics.config.model import Kafka
+from ...topics.names import Names
+from ...topics.records import encode
+from ..kafka.logs import PATIENCE_SECONDS, consumer
+from .ledger import Ledger
+
+SCHEMA = "hush.witness/1"
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """What a witness has seen.
+
+    ``offset`` is that of the last trigger in the clock topic, ``seal`` the keyed hash of that
+    record; ``records`` and ``head`` are the number of ledger records, and the hash of the last one,
+    that had been committed before.
+    """
+
+    genesis: str
+    offset: int
+    seal: str
+    records: int
+    head: str
+    schema: str = SCHEMA
+
+
+class Witness:
+    """A witness file; inside the trust boundary, on storage that is not the brokers'.
+
+    Args:
+        path: of the file; its folder exists.
+        names: of the deployment that it witnesses.
+        secret: the noise key, under which records are sealed.
+    """
+
+    def __init__(self, path: Path, names: Names, secret: bytes) -> None:
+        self._path = path
+        self._names = names
+        self._key = derive(secret, "witness")
+
+    def read(self) -> Sighting | None:
+        """What it has seen; None if there is no file yet.
+
+        Raises:
+            EngineError: its folder is missing, as where storage is not mounted.
+            LedgerError: it holds something else, or has witnessed another deployment.
+        """
+        if not self._path.parent.is_dir():
+            raise EngineError(
+                f"engine.witness: there is no folder {self._path.parent}: mount the storage that "
+                "holds the witness, or make the folder"
+            )
+        try:
+            seen = msgspec.json.decode(self._path.read_bytes(), type=Sighting)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError):
+            seen = None
+        if seen is None or seen.schema != SCHEMA:
+            raise LedgerError(f"engine.witness: {self._path} is no readable witness: restore it")
+        if seen.genesis != self._names.genesis:
+            raise LedgerError(
+                f"engine.witness: {self._path} has witnessed genesis {seen.genesis}, this cluster "
+                f"has {self._names.genesis}: give each deployment a witness of its own; if it is "
+                "this one's, the cluster holds another history than the witness has seen"
+            )
+        return seen
+
+    def note(self, offset: int, value: bytes, ledger: Ledger) -> None:
+        """Write, durably, that a trigger stands at an offset of the clock log.
+
+        Raises:
+            EngineError: it cannot be written, so the trigger must not be committed.
+        """
+        seal, records = self._seal(value), len(ledger.records)
+        seen = Sighting(self._names.genesis, offset, seal, records, ledger.head)
+        try:
+            _replace(self._path, encode(seen))
+        except OSError as error:
+            raise EngineError(
+                f"engine.witness: {self._path} cannot be written ({error.strerror}): nothing is "
+                "fired without it; mend the storage, then start again"
+            ) from None
+
+    def check(self, kafka: Kafka, ledger: Callable[[], Ledger]) -> None:
+        """Hold the cluster against what was seen.
+
+        Args:
+            ledger: reads it, after the witness: a clock that runs meanwhile writes both.
+
+        Raises:
+            RewoundError: its clock log is not the one that was seen, or shorter.
+            LedgerError: its ledger is.
+        """
+        seen = self.read()
+        if seen is None:
+            return
+        self._check_ledger(seen, ledger())
+        value = _record(kafka, self._names.clock, seen.offset)
+        if value is None or not hmac.compare_digest(self._seal(value), seen.seal):
+            raise RewoundError(f"{self._names.clock} lacks a trigger that {self._path} has seen")
+
+    def _check_ledger(self, seen: Sighting, ledger: Ledger) -> None:
+        there = 0 < seen.records <= len(ledger.records)
+        if not there or ledger.records[seen.records - 1].hash() != seen.head:
+            raise LedgerError(
+                f"the ledger {self._names.ledger!r} is not the one that {self._path} has seen, or "
+                "an older copy of it: restore the newest one; if it is lost for good, begin a new "
+                "deployment (another deployment.name), and count what both have spent"
+            )
+
+    def _seal(self, value: bytes) -> str:
+        return hmac.new(self._key, value, hashlib.sha256).hexdigest()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file so that, whatever fails, it holds all of the old or all of the new."""
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name, too
+    finally:
+        os.close(folder)
+
+
+def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
+    """The record at an offset, committed or not; None if the log ends before it."""
+    client = consumer(kafka, committed=False)
+    try:
+        _, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
+        if end <= offset:
+            return None
+        client.assign([TopicPartition(topic, 0, offset)])
+        message = client.poll(PATIENCE_SECONDS)
+        if message is None:
+            raise EngineError(f"{topic} could not be read: the broker is silent")
+        if message.error() is not None or message.offset() != offset:
+            return None
+        value: bytes | None = message.value()
+        return value
+    finally:
+        client.close()

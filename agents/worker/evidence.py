@@ -1,0 +1,151 @@
+"""Evidence that a cluster was rewound: a table that knows more than the cluster's own logs.
+
+Tables follow changelogs, and committed logs never shrink. So a table beyond the end of its
+changelog, or with a marker that the changelog has not reached, shows that the cluster was restored
+or copied from an earlier moment. Such a table is kept: to discard it would be to forget what was
+released, and to release it again with other contents.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiokafka
+import msgspec
+from aiokafka.structs import TopicPartition
+
+from ...errors import RewoundError
+from ...topics.config.model import Kafka
+from ...topics.names import Names
+from ...topics.records import Marker
+from ..kafka.clients import consumer
+from ..kafka.cluster import Cluster
+from ..state.layout import MARKER, POSITION
+from ..state.rocks import read_rows
+
+STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
+TAIL = 64  # records in which the last marker is looked for first
+CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
+
+
+@dataclass(frozen=True)
+class Known:
+    """How far a table had come.
+
+    Attributes:
+        position: changelog offset before which everything is in it.
+        fresh: whether the changelog still has all deletions since then.
+        marker: the last committed one that it has seen.
+    """
+
+    position: int
+    fresh: bool
+    marker: Marker
+
+
+def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
+    """What a table says of itself in its two rows; None if one of them is missing."""
+    if position is None or marker is None:
+        return None
+    said = json.loads(position)
+    fresh = 0 <= time.time() - said["time"] < STALE_SECONDS
+    return Known(int(said["offset"]), fresh, msgspec.json.decode(marker, type=Marker))
+
+
+def check_forward(name: str, before: Marker, after: Marker | None) -> None:
+    """Check that the changelog's last marker is not behind one that a table has seen.
+
+    Raises:
+        RewoundError: it is: the changelog was rewound, and has grown since.
+    """
+    if after is None or any(new < old for old, new in _pairs(before, after)):
+        raise RewoundError(f"the changelog of {name} is behind the table of it here")
+
+
+async def last_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
+    """The last committed marker of a changelog, from its end backwards; None before the first.
+
+    Every transaction of a shard ends with its marker, so there is one among the last records.
+    """
+    client, tp, back = consumer(kafka), TopicPartition(changelog, partition), TAIL
+    await client.start()
+    try:
+        client.assign([tp])
+        begin = (await client.beginning_offsets([tp]))[tp]
+        end = (await client.end_offsets([tp]))[tp]
+        while True:
+            start = max(begin, end - back)
+            row = await _marker_row(client, tp, start, end)
+            if row is not None:
+                return msgspec.json.decode(row, type=Marker)
+            if start == begin:
+                return None
+            back *= 64
+    finally:
+        await client.stop()
+
+
+async def _marker_row(
+    client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, start: int, end: int
+) -> bytes | None:
+    """The last marker at or above an offset."""
+    client.seek(tp, start)
+    row: bytes | None = None
+    while await client.position(tp) < end:
+        for record in (await client.getmany(tp, timeout_ms=200)).get(tp, []):
+            row = record.value if record.key == MARKER else row
+    return row
+
+
+def _pairs(before: Marker, after: Marker) -> Iterator[tuple[int, int]]:
+    """Numbers of a marker that only grow, before and after."""
+    yield before.applied, after.applied
+    yield before.clock, after.clock
+    for name in before.closed.keys() & after.closed.keys():
+        yield before.closed[name], after.closed[name]
+    for name in before.upstream.keys() & after.upstream.keys():
+        yield from zip(before.upstream[name], after.upstream[name], strict=False)
+
+
+def check_tables(cluster: Cluster, names: Names, data_dir: Path) -> int:
+    """Hold every table of a worker against its changelog; returns how many there are.
+
+    Also those whose partitions other workers have now: they would find nothing.
+
+    Raises:
+        RewoundError: a table is ahead of its changelog.
+    """
+    folders = sorted((data_dir / names.genesis).glob("*/[0-9]*"))
+    known = {folder: found for folder in folders if (found := _of(folder)) is not None}
+    until = time.monotonic() + CONFIRM_SECONDS
+    while ahead := _ahead(cluster, names, known):
+        if time.monotonic() > until:
+            raise RewoundError(f"{ahead} ends before what the table of it here has read")
+        time.sleep(0.2)
+    return len(known)
+
+
+def _of(folder: Path) -> Known | None:
+    try:
+        position, marker = read_rows(folder, [POSITION, MARKER])
+    except Exception:  # damaged, or another process is changing it; its shard looks again
+        return None
+    return known_of(position, marker)
+
+
+def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:
+    """A changelog partition that ends below its table's position; empty if there is none."""
+    topics = cluster.topics()
+    changelogs = {folder.parent.name for folder in known} & set(topics)
+    ends = {topic: cluster.ends(topic, topics[topic]) for topic in changelogs}
+    for folder, one in known.items():
+        topic, number = folder.parent.name, int(folder.name)
+        if one.marker.genesis != names.genesis or topic not in ends:
+            continue  # a pipeline that is gone; missing topics are refused elsewhere
+        if number >= len(ends[topic]) or ends[topic][number] < one.position:
+            return f"{topic}-{number}"
+    return ""
