@@ -24,6 +24,7 @@ from ...topics.records import (
     ClockRecord,
     Offsets,
     Skipped,
+    Trigger,
     TriggerRequest,
     encode,
 )
