@@ -41,11 +41,11 @@ _COSTS = "SELECT epsilon, count(*) FROM report WHERE made >= ? GROUP BY epsilon"
 
 @dataclass(frozen=True)
 class Budget:
-    """What a device may spend on all surveys together.
+    """The budget of a device for all surveys together.
 
     Attributes:
         epsilon: sum of epsilon over all reports, positive.
-        days: any so many days, by the device's own clock, have that sum; 0: all days together.
+        days: length of the period with that sum, by the device's own clock; 0: all time.
     """
 
     epsilon: Fraction
@@ -140,7 +140,7 @@ class ReportStore:
 
     @property
     def budget(self) -> Budget:
-        """What the device may spend, as the file has it."""
+        """The device's budget according to the file."""
         kept = self._kept()
         if kept is None:
             raise ReportError("budget: the file has lost it; change() gives it another")
@@ -189,7 +189,7 @@ class ReportStore:
         return _sum(self._db.execute(_COSTS, (since,)))
 
     def left(self) -> Fraction:
-        """What the device may still spend now."""
+        """The budget that the device has left now."""
         return max(self.budget.epsilon - self._cost(self.budget, self._now()), Fraction(0))
 
     def spent(self, user: str) -> Fraction:

@@ -139,7 +139,7 @@ class Survey:
         return self.hybrid.draw(round_randomly(clipped * self.levels / top, uniform), uniform)
 
     def estimate(self, code: int, theta: int) -> Fraction:
-        """What one Hybrid output says of the clipped value, unbiasedly, in the user's units."""
+        """Unbiased estimate of the clipped value from one Hybrid output, in the user's units."""
         return self.threshold(theta) * (1 + self.hybrid.decode(code)) / 2
 
     def to_json(self) -> str:

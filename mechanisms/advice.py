@@ -1,4 +1,4 @@
-"""What a mechanism can advise on its own settings, and how the answer is shown.
+"""Advice of a mechanism on its own settings, and the display of the answer.
 
 Advice comes from public parameters, from a sample that is public or synthetic, or from a stated
 shape; never from the protected stream. It is a plain body, ready for JSON, and a table for people.
@@ -40,7 +40,7 @@ class Head(NamedTuple):
 
 
 class AdviceTable(NamedTuple):
-    """What people see of the advice; without heads, rows are pairs of a name and a text."""
+    """The displayed advice; without heads, rows are pairs of a name and a text."""
 
     intro: str
     title: str
@@ -50,7 +50,7 @@ class AdviceTable(NamedTuple):
 
 @runtime_checkable
 class Advisor(Protocol):
-    """How a mechanism advises. A body has ``kind``, ``changed``, ``toml`` and ``notes``."""
+    """The advisor of a mechanism. A body has ``kind``, ``changed``, ``toml`` and ``notes``."""
 
     @property
     def options(self) -> frozenset[Option]:
@@ -59,11 +59,11 @@ class Advisor(Protocol):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether there is no advice without a sample or a shape."""
+        """Whether advice needs a sample or a shape."""
         ...
 
     def ticks(self, question: Question) -> int:
-        """How often `advise` calls ``tick`` at most; 0 where it is quick."""
+        """Maximum number of calls of ``tick`` by `advise`; 0 if it is quick."""
         ...
 
     def advise(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every mechanism is: pure functions over columns, with exact integers as state.
+"""The contract of all mechanisms: pure functions over columns, with exact integers as state.
 
 A mechanism runs in two places. A *bound shard* holds the state of privacy units and turns each
 slice of a micro-batch into a `Part`, an exact and linear partial sum. An *aggregate shard* holds
@@ -89,7 +89,7 @@ class Closed(NamedTuple):
 
 
 class Releases(NamedTuple):
-    """What becomes public at one trigger. Nothing else does."""
+    """Everything that becomes public at one trigger."""
 
     key: Keys  # (m,) public from now on
     value: I64  # (m, c') on the public output grid
@@ -118,7 +118,7 @@ class Output(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """What a mechanism says of its cost beside ε, δ and μ², for ledger, manifests and people."""
+    """Statements about a mechanism's cost besides ε, δ and μ², for ledger, manifests and people."""
 
     values: dict[str, Fraction]
     in_words: str  # empty where there is nothing to add
@@ -219,15 +219,15 @@ class Mechanism(Protocol):
     # Statements: functions of public parameters
 
     def stated(self, unit: str) -> Stated:
-        """What else it costs: `NOTHING_MORE`, or for local privacy the price of one report."""
+        """Additional cost: `NOTHING_MORE`, or for local privacy the cost of one report."""
         ...
 
     def bounds(self, unit: str) -> dict[str, Any]:
-        """What one privacy unit may contribute in an epoch: numbers, and ``in_words``."""
+        """The bound on one privacy unit's contribution in an epoch: numbers, and ``in_words``."""
         ...
 
     def key_threshold(self, t: int) -> Fraction | None:
-        """What a key's noisy count must reach at trigger t; None where no key is selected."""
+        """The threshold of a key's noisy count at trigger t; None if keys are not selected."""
         ...
 
     def digests(self) -> tuple[str, ...]:
@@ -238,7 +238,7 @@ class Mechanism(Protocol):
         ...
 
     def plan(self) -> dict[str, Any]:
-        """What `hush plan --json` says beside cost and noise; {} for nothing."""
+        """Fields of `hush plan --json` besides cost and noise; {} if there are none."""
         ...
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
@@ -255,7 +255,7 @@ MEMBERS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What a configuration fixes around a mechanism: budget, horizon, value columns.
+    """The configuration around a mechanism: budget, horizon, value columns.
 
     Attributes:
         epsilon, delta: budget per unit and epoch.

@@ -1,4 +1,4 @@
-"""How the rest of the product finds a mechanism: its name, its settings, and who builds it."""
+"""The entry of a mechanism for the rest of the product: name, settings and builder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .contract import Setting
 
 
 class Frame(NamedTuple):
-    """What a pipeline itself says of things that parameters of a mechanism may say too."""
+    """The pipeline's values for things that a mechanism's parameters may also set."""
 
     delay: int  # triggers until a released key changes how its records are counted
     keys_only: bool  # the keys are released, and no value
@@ -25,7 +25,7 @@ Objection = tuple[str, str]
 
 
 class Entry(NamedTuple):
-    """How the rest of the product finds a mechanism. There is no default here either.
+    """The entry by which the rest of the product finds a mechanism; it has no defaults either.
 
     Attributes:
         name: ``mechanism.kind`` in a configuration.
@@ -52,7 +52,7 @@ class Entry(NamedTuple):
 
 
 def as_given(parameters: Any, frame: Frame) -> Any:
-    """The parameters, of which the pipeline says nothing."""
+    """The parameters; the pipeline does not set any of them."""
     return parameters
 
 

@@ -52,8 +52,8 @@ def build(name: str, parameters: Any, setting: Setting) -> Mechanism:
     """The mechanism of a configuration.
 
     Raises:
-        ParameterError: there is no such mechanism, or it refuses its parameters.
-        ContractError: what its entry builds is none of the classes that were checked.
+        ParameterError: the mechanism is unknown, or refuses its parameters.
+        ContractError: the entry builds an object of a class that was not checked.
     """
     entry = find(name)
     made = entry.build(parameters, setting)
@@ -71,7 +71,7 @@ def check(entry: Any) -> None:
         ContractError: names the mechanism and what is missing.
     """
     if not isinstance(entry, Entry):
-        raise ContractError(f"{entry!r} is no mechanism: an entry point must name an Entry")
+        raise ContractError(f"{entry!r} is not a mechanism: an entry point must name an Entry")
     if not (isinstance(entry.parameters, type) and is_dataclass(entry.parameters)):
         raise ContractError(f"mechanism {entry.name!r}: parameters must be a dataclass")
     for role in ("build", "framed", "objections"):

@@ -74,7 +74,7 @@ class Workload(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What is played, and what to know about it."""
+    """A workload to play, with facts about it."""
 
     epochs: tuple[tuple[Workload, ...], ...]
     units: int

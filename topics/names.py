@@ -45,7 +45,7 @@ class Names(NamedTuple):
 
     @property
     def begins(self) -> str:
-        """Where each raw topic began for each pipeline: exact counts."""
+        """The first offsets of each raw topic for each pipeline, which are exact counts."""
         return f"{self.base}.begins"
 
     def units(self, pipeline: str) -> str:
@@ -57,7 +57,7 @@ class Names(NamedTuple):
         return f"{self.base}.{pipeline}.cells"
 
     def selected(self, pipeline: str) -> str:
-        """What was released, fed back to bound shards of adaptive mechanisms."""
+        """Released keys, fed back to bound shards of adaptive mechanisms."""
         return f"{self.base}.{pipeline}.selected"
 
     def changelog(self, stage: str, subject: str) -> str:

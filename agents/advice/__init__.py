@@ -1,1 +1,1 @@
-"""What to configure: proposals from public or synthetic samples, and from stated shapes."""
+"""Proposals for settings, from public or synthetic samples and from stated shapes."""

@@ -68,7 +68,7 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
     """
     if p.fields.columns:
         raise ConfigError(
-            f"pipeline {p.name!r} sums values, of which a shape says nothing; give a --sample"
+            f"pipeline {p.name!r} sums values, which a shape does not describe; give a --sample"
         )
     if p.public_keys is not None and shape.keys != len(p.public_keys):
         raise ConfigError(

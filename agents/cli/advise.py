@@ -159,7 +159,7 @@ def advice(
 
 
 def _of_use(asked: Request, advisor: Advisor) -> Request:
-    """What was asked without a sample that the mechanism has no use for."""
+    """Return the request without options that the mechanism does not use."""
     return asked if "sample" in advisor.options else asked._replace(sample=None, shape=None)
 
 

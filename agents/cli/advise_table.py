@@ -1,4 +1,4 @@
-"""How ``hush plan`` shows its advice to a person."""
+"""The advice of ``hush plan`` as tables for people."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _offline(config: Config, found: list[Finding]) -> int:
 
 
 def _online(config: Config, found: list[Finding]) -> int:
-    """What a worker decides by, and beside it what a production cluster should have."""
+    """The conditions for a worker to start, and recommendations for production clusters."""
     try:
         plan = prepare(config, patience=5, told=lambda text: found.append(("ok", text)))
         advice = warnings(Cluster(config.kafka), (plan.names.ledger, plan.names.clock))

@@ -24,7 +24,7 @@ from .model import Deployment, Input, Pipeline
 from .surveys import check_period
 
 SEMANTICS = "3"
-"""What is released for the same logs: whatever changes it must change this."""
+"""Version of the releases for given logs: a change of releases must change it."""
 
 
 def compile_config(
@@ -128,7 +128,7 @@ def _fields(
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> PipelineFields:
-    """What is read of each record. A report of a value lacks the value itself."""
+    """The fields read of each record. A report of a value lacks the value itself."""
     read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
     paths = input_paths(p, mechanism, columns)
     return PipelineFields(p.key, read, p.sign, paths, None if keys is None else frozenset(keys))
@@ -204,7 +204,7 @@ def setting_of(
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> Setting:
-    """What a pipeline fixes around its mechanism."""
+    """The pipeline's configuration around its mechanism."""
     return Setting(
         epsilon=Fraction(p.budget.epsilon),
         delta=Fraction(p.budget.delta),

@@ -1,4 +1,4 @@
-"""What a release says of its own privacy: noise, bounds, threshold and budget spent.
+"""The privacy statement of a release: noise, bounds, threshold and budget spent.
 
 Functions of public parameters and of the trigger in the clock log; nothing here sees data.
 """

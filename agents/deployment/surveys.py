@@ -1,4 +1,4 @@
-"""What devices may send in an epoch, held against what the budget of the epoch pays for."""
+"""Check of the reports of devices in an epoch against the budget of the epoch."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ has been verified. No result depends on a mathematical library, so every machine
 same noise.
 
 Gaussian differential privacy
-    A mechanism is μ-GDP if it is no easier to attack than telling N(0,1) from N(μ,1). Adaptive
+    A mechanism is μ-GDP if attacking it is at least as hard as telling N(0,1) from N(μ,1). Adaptive
     compositions of Gaussian releases with predictable shifts d_t and Σ d_t²/σ² ≤ μ² are μ-GDP,
     and δ(ε) = Φ(-ε/μ+μ/2) - e^ε Φ(-ε/μ-μ/2) (Balle & Wang 2018, Theorem 8; Dong, Roth & Su 2019,
     Corollary 1 and Theorem 4).
@@ -257,7 +257,7 @@ def sum_tail(beta: Real, variance: Real, norm2: Real, norm1: Real, terms: int) -
 
 @dataclass(frozen=True)
 class Filter:
-    """A budget per privacy unit: reserve before use, never refund, refuse what is not certain.
+    """A budget per privacy unit: reserve before use, never refund, refuse if in doubt.
 
     Sums are exact rationals, so that no charge is too small to count. The order of the charges
     does not matter; their costs must not depend on private data.

@@ -44,7 +44,7 @@ Noises = Callable[[int], Noise]
 
 
 class Outcome(NamedTuple):
-    """What one candidate did, on average over windows and noise keys."""
+    """The result of one candidate, averaged over windows and noise keys."""
 
     score: float  # the goal, as a share of the exact figures
     last: F64  # (outputs,) l1 distance at the last trigger

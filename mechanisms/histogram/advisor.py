@@ -1,4 +1,4 @@
-"""What `hush plan` advises on a histogram: settings of least error on a sample, and the others'."""
+"""Advice of `hush plan` on a histogram: settings of least error on a sample, and all others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..workload import Sample
 from .advise import Outcome, Proposal, plays, propose
 from .settings import HistogramParameters
 
-_FEW = 50_000  # below so many records each candidate is played with more than one noise key
+_FEW = 50_000  # with fewer records each candidate is played with more than one noise key
 _REPEATS = 3
 _SECRET = b"public noise of the advice alone"
 _AT = {"last": "at a window's last trigger", "mean": "on average over a window's triggers"}
@@ -161,7 +161,7 @@ def _notes(question: Question, sample: Sample, found: Proposal) -> list[str]:
 
 
 def _changed(given: HistogramParameters, found: Proposal) -> dict[str, Any]:
-    """Every setting that was chosen, and those given that are no defaults."""
+    """Every chosen setting, and every given one that differs from its default."""
     kept = {n: v for n, v in unlike_default(given).items() if n not in _OF_THE_PIPELINE}
     return kept | {name: getattr(found.parameters, name) for name in found.settings}
 

@@ -77,7 +77,7 @@ class Column(NamedTuple):
 
 
 class Quantity(NamedTuple):
-    """What is released: a column of the sums, and the noise process of each lane."""
+    """A released value: a column of the sums, and the noise process of each lane."""
 
     column: int  # 0 = count
     lanes: tuple[Process, ...]
@@ -199,7 +199,7 @@ class Histogram:
         return ~known if self.show == "keys" else np.ones(len(known), np.bool_)
 
     def _part(self, batch: Batch, lane: NDArray[np.intp], rows: NDArray[np.intp]) -> Part:
-        # A key none of whose records was accepted must leave no trace: nobody paid for it.
+        # A key without accepted records was never paid for, so it must not leave a trace.
         used, key = compact(batch.key[rows], len(batch.keys))
         sums = np.zeros((len(used), 1 + self.columns), np.int64)
         sign = batch.sign[rows].astype(np.int64)

@@ -23,7 +23,7 @@ from .rounds import Rounds
 
 
 class Errors(NamedTuple):
-    """How far what is public lies from the exact figures; a key that is not public counts as 0."""
+    """Distance of released from exact figures; a key that is not public counts as 0."""
 
     last: F64  # (outputs,) l1 distance at the last trigger
     mean: F64  # (outputs,) mean of the l1 distance over all triggers

@@ -1,4 +1,4 @@
-"""What a configured histogram will do, told before anything is spent."""
+"""Report on a configured histogram before any budget is spent."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _chances(mechanism: Histogram | Rounds, process: Process) -> dict[str, Any]:
 
 
 def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
-    """What is decided and what to expect, in words: rows for what `plan` returned."""
+    """Format the result of `plan` as rows of text."""
     rows = [("contribution bound", _bound_words(body["bound"], unit))]
     first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
     if first:
@@ -92,8 +92,8 @@ def _key_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     if body["min_users"] > 1:
         rows.append(("  and at least", f"{body['min_users']:,} records"))
     half, nearly = math.ceil(body["users_50"]), math.ceil(body["users_95"])
-    chance = f"with {half:,} × {unit} in one case of two, with {nearly:,} in 19 of 20"
-    return [*rows, ("a key appears", f"{chance} (one record each, at the last trigger)")]
+    chance = f"50 % at {half:,} × {unit}, 95 % at {nearly:,}"
+    return [*rows, ("chance that a key appears", f"{chance} (one record each, last trigger)")]
 
 
 def _bound_words(bound: dict[str, Any], unit: str) -> str:

@@ -1,4 +1,4 @@
-"""What to expect of a configured PAK stream, and what its optimiser would choose instead."""
+"""Expected errors of a configured PAK stream, and the choice of its optimiser."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def propose(
 ) -> Advice:
     """Warm-up, p, λ, r, split, and whether to choose a threshold at all; nothing looks at data.
 
-    Without the warm-up's sum its length is left as it is: what it hides is no error of the model.
+    Without the warm-up's sum its length is unchanged, because the model has no error for what it
+    hides.
 
     Args:
         parameters: as configured.

@@ -1,4 +1,4 @@
-"""What `hush plan` advises on a stream of values with prefix sums."""
+"""Advice of `hush plan` on a stream of values with prefix sums."""
 
 from __future__ import annotations
 

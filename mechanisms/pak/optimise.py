@@ -65,7 +65,7 @@ _SHAPES = (
 
 @dataclass(frozen=True)
 class Choice:
-    """What the optimiser proposes.
+    """The optimiser's proposal.
 
     Attributes:
         records: m, records of the warm-up.
@@ -100,7 +100,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is publicly known about a stream.
+    """Public knowledge about a stream.
 
     Attributes:
         records: n, records of a window.

@@ -96,7 +96,7 @@ def advise(
 def problem_of(
     parameters: PakParameters, setting: Setting, slots: Slots, counter: PrefixCounter
 ) -> Problem:
-    """What the optimiser is told."""
+    """The optimiser's input."""
     known = non_negative("excess", parameters.excess)
     late = slots.slots - slots.warmup_slots
     return Problem(

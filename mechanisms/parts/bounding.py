@@ -33,7 +33,7 @@ _LARGEST_BUDGET = 2**40  # prices are clipped to budget + 1, so 2**22 records su
 
 
 class Accepted(NamedTuple):
-    """What `Bound.apply` decided about a slice of n records."""
+    """The decisions of `Bound.apply` on a slice of n records."""
 
     units: Units
     accepted: NDArray[np.bool_]  # (n,)

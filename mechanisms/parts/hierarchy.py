@@ -43,7 +43,7 @@ from .consistency import Forest, forest, span_variance
 
 
 class Tree(Protocol):
-    """What a mechanism needs of a tree over blocks."""
+    """The contract of a tree over blocks."""
 
     def restarted(self, origins: tuple[int, ...]) -> Tree:
         """The same with independent noise from each of these blocks on, where that is needed."""
@@ -244,7 +244,7 @@ def choose_skip(fanout: int, height: int, epsilon: Fraction, load: int = 1) -> i
 
 
 def skip_error(fanout: int, height: int, epsilon: Fraction, load: int, s: int) -> Fraction:
-    """What `choose_skip` minimises: mean squared error of a range for θ = 1."""
+    """Mean squared error of a range for θ = 1, which `choose_skip` minimises."""
     noise = 2 * (fanout - 1) * (height - s) ** 3 / epsilon**2
     return noise + Fraction((load * fanout**s) ** 2, 36)
 

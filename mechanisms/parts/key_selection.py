@@ -43,7 +43,7 @@ from ..validate import at_least, between
 
 
 class Exposure(NamedTuple):
-    """What one unit can do to counts that decide a selection: see the module's statement."""
+    """The effect of one unit on counts that decide a selection: see the module's statement."""
 
     sensitivity2: Fraction  # Q: bound of Σ m²
     most: int  # largest m

@@ -1,4 +1,4 @@
-"""At most so many records of a unit, insertions and deletions alike, in log order.
+"""A maximum number of records of a unit, insertions and deletions alike, in log order.
 
 A deletion is accepted only where the same unit has a live accepted insertion into the same cell
 and window; others are dropped in silence. An accepted deletion is a record like any other: it

@@ -108,12 +108,12 @@ class SmoothQuantile:
 
     @property
     def a(self) -> Fraction:
-        """How far the noise may slide."""
+        """Maximum slide of the noise."""
         return self.epsilon * (1 - _SLACK) / 2
 
     @property
     def b(self) -> Fraction:
-        """How far the noise may be stretched, as a logarithm."""
+        """Maximum dilation of the noise, as a logarithm."""
         return self.a / self.log_delta
 
     @property

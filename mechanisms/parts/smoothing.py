@@ -53,7 +53,7 @@ class Smoother:
 
     @property
     def memory(self) -> int:
-        """How many past totals must be kept."""
+        """Number of past totals to keep."""
         return {"recent": 1, "mean": 0}.get(self.kind, self.history)
 
     def weights(self, known: int) -> list[Fraction]:

@@ -112,7 +112,7 @@ def wait(waiting: Waiting, due: I64) -> Rows:
 
 
 class Plan(NamedTuple):
-    """What a trigger counts and what it leaves for later."""
+    """The events that a trigger counts, and those that it leaves for later."""
 
     events: Events
     rows: Rows

@@ -71,7 +71,7 @@ class MatrixCounter:
         return cls(Process("matrix", factor.name, horizon, variance), events, epsilon)
 
     def cost(self, events: int) -> Cost:
-        """Loss of a unit with at most so many events, and what inexact draws owe to δ."""
+        """Loss of a unit with at most this number of events, and the δ of inexact draws."""
         factor = self.process.factor
         touched = events * factor.noises
         loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)

@@ -51,14 +51,14 @@ class Now(NamedTuple):
 
 
 class NodeCounter(Protocol):
-    """What PHDStream needs of a counter."""
+    """The contract of a counter for PHDStream."""
 
     name: ClassVar[str]
     distribution: ClassVar[Literal["discrete_gaussian", "discrete_laplace"]]
     by_trigger: ClassVar[bool]  # noise is labelled by trigger: a forgotten node may start again
 
     def cost(self, events: int) -> Cost:
-        """Loss of a unit with at most so many changes, wherever and whenever."""
+        """Loss of a unit with at most this number of changes, at any nodes and triggers."""
         ...
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:

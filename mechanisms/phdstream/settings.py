@@ -22,7 +22,7 @@ MOST = 2**16 - 1  # events of a unit: what its pairs can hold
 
 @dataclass(frozen=True)
 class PHDStreamParameters:
-    """What a user may set.
+    """The settings of a user.
 
     Attributes:
         domain: public geometry, or its plain form (`Domain.to_json`).

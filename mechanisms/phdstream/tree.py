@@ -257,7 +257,7 @@ def estimates(
 
 
 class Leaves(NamedTuple):
-    """What a tree says about its leaves, in code order."""
+    """The estimates of a tree's leaves, in code order."""
 
     code: U64  # (m,)
     total: I64  # (m,) non-negative, children sum to parents, grid steps

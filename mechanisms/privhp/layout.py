@@ -1,4 +1,4 @@
-"""Where PrivHP keeps its sums, and how much of the budget each level of the tree gets.
+"""Layout of PrivHP's sums, and the share of the budget of each level of the tree.
 
 Levels 0..L have one counter per node; each level below, down to r, has one sketch. All sums of
 all levels lie in one flat table, and a sum is named by (level, slot).
@@ -116,7 +116,7 @@ class Shape:
         return self.offsets[level].astype(np.intp) + slot
 
     def importance(self) -> tuple[Fraction, ...]:
-        """How much a unit of noise at each level adds to the Wasserstein error, times n.
+        """Contribution of a unit of noise at each level to the Wasserstein error, times n.
 
         A node of level l has diameter 2^-⌊l/d⌋ (largest coordinate of the unit cube). A wrong
         split of a node of level l-1 misplaces the noise by its diameter: Γ_{l-1}, the sum of the

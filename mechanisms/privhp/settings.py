@@ -21,7 +21,7 @@ _UNIT = Domain.unit(2, depth=20)
 
 @dataclass(frozen=True)
 class PrivHPParameters:
-    """What a user may set.
+    """The settings of a user.
 
     Attributes:
         domain: public geometry (binary split), or its plain form (`Domain.to_json`).

@@ -29,7 +29,7 @@ Live = Callable[[U64], Bool]
 
 
 class Reading(NamedTuple):
-    """How children are estimated from a sketch.
+    """Estimator of children from a sketch.
 
     ``single`` takes every counter as it is and queries every child of a sketch on its own.
     ``joint`` pools each counter with those below it (`pooled`) and solves for all children of a

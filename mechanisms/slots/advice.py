@@ -1,4 +1,4 @@
-"""What advice on streams of values has in common: its options, its units and its table."""
+"""Common parts of advice on streams of values: options, units and table."""
 
 from __future__ import annotations
 

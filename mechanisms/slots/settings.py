@@ -82,7 +82,7 @@ def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:
 
 
 def sampler_delta(epsilon: Fraction, draws: int) -> Fraction:
-    """What the distance of ``draws`` draws to their exact distributions adds to δ.
+    """The δ added by the distance of ``draws`` draws from their exact distributions.
 
     Both worlds pay it, one of them times e^ε < 3^⌈ε⌉.
     """

@@ -6,10 +6,10 @@ below the value. What travels is, per (slot, bucket), the number of records and 
 values. A threshold θ that is chosen later is one of the public thresholds, so the sum of
 ``min(value, θ)`` follows exactly: whole buckets are either below θ or worth θ a record.
 
-Time runs in triggers, each of which closes ``per_trigger`` slots for ever. The first ``warmup``
-triggers close theirs together, at the last of them. A record that comes after its slot was closed
-counts in the first open slot; one that comes early waits in a row of its own. Both rules look at
-nothing but the record's own slot and micro-batch, so adding or removing a record moves no other.
+Time runs in triggers; each closes ``per_trigger`` slots permanently. The first ``warmup`` triggers
+close theirs together, at the last of them. A record that comes after its slot was closed counts in
+the first open slot; one that comes early waits in a row of its own. Both rules look at nothing but
+the record's own slot and micro-batch, so adding or removing a record moves no other.
 
 Every unit contributes at most ``bound`` records per epoch, the first ones in log order.
 """
@@ -191,7 +191,7 @@ class Slots:
         return Rows(key, np.zeros(len(key), ROW), np.zeros(len(key), np.int32))
 
     def close(self, closed: Closed) -> tuple[Rows, Entries, I64]:
-        """What trigger t closes, what stays open, and the mechanism's state.
+        """The cells that trigger t closes, those that stay open, and the mechanism's state.
 
         Returns:
             rows of all slots that were loaded, closed ones emptied; the closed entries; and the

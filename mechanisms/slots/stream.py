@@ -35,7 +35,7 @@ from .steps import InSteps
 
 @dataclass(frozen=True)
 class SlotStream(ABC):
-    """What the mechanisms over streams of values have in common.
+    """Common base of the mechanisms over streams of values.
 
     Attributes:
         slots: time, values, thresholds, contribution bound.

@@ -15,7 +15,7 @@ from .domain import Domain
 
 @dataclass(frozen=True)
 class SpatialStream:
-    """What the mechanisms over points have in common.
+    """Common base of the mechanisms over points.
 
     Attributes:
         domain: public geometry; its finest cells are the deepest level of any tree.

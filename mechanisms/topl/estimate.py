@@ -1,4 +1,4 @@
-"""What a survey's reports say: buckets of reports, and exact means from them."""
+"""Estimates from a survey's reports: buckets of reports, and exact means."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def counted(seen: Buckets, theta: int) -> Buckets:
 
 
 def integers(key: Keys) -> I64:
-    """The integers behind eight-byte keys, of which there may be none."""
+    """Decode eight-byte keys into integers; there may be zero keys."""
     return key.codes().astype(np.int64) if len(key) else np.empty(0, np.int64)
 
 

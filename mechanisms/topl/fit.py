@@ -55,7 +55,7 @@ def _draw_hybrid(channel: Hybrid, scaled: F64, words: U64) -> I64:
 
 
 def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> I64:
-    """What n devices would report: the outputs of `Survey.perturb_range` and `perturb_value`.
+    """Reports of n simulated devices: the outputs of `Survey.perturb_range` and `perturb_value`.
 
     For forecasts and tests only. A stage that perturbs values has seen them: that is central
     trust, whatever the formula.

@@ -80,7 +80,7 @@ def _numbers(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _whole(column: NDArray[Any]) -> I64:
-    """Integers; -1, which is no report, where a number is not whole or too large."""
+    """Convert to integers; -1, which no report has, if a number is not whole or too large."""
     wide = _numbers(column)
     good = (wide >= 0) & (wide < 2**32) & (wide == np.floor(wide))
     return np.where(good, wide, -1).astype(np.int64)

@@ -37,7 +37,7 @@ def _firsts(pair: U64, known: U64) -> NDArray[np.intp]:
 
 
 def _rank(unit: NDArray[np.intp]) -> I64:
-    """How many earlier events each event's unit has."""
+    """Number of earlier events of each event's unit."""
     order = np.argsort(unit, kind="stable")
     ranked = unit[order]
     begins = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))[: len(ranked)]

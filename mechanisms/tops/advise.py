@@ -1,4 +1,4 @@
-"""What to expect of a configured ToPS stream: its public choices, its threshold, its errors.
+"""Forecast for a configured ToPS stream: public choices, threshold, errors.
 
 Nothing looks at data. Where values above a threshold lie c above it on average, whatever the
 threshold, they have an exponential tail of scale c; with that guess the distribution of the noisy

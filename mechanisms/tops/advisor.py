@@ -1,4 +1,4 @@
-"""What `hush plan` advises on a stream of values with sums of ranges."""
+"""Advice of `hush plan` on a stream of values with sums of ranges."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _CEILING = 1 << 62
 
 
 class Memory(NamedTuple):
-    """What a stream of blocks carries from one trigger to the next.
+    """State that a stream of blocks carries from one trigger to the next.
 
     Attributes:
         partial: exact clipped sum of the block that is still open (private).

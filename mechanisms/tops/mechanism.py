@@ -42,7 +42,7 @@ from .blocks import Blocks, Memory, pack, unpack
 
 @dataclass(frozen=True)
 class Warmup:
-    """How a warm-up that is published too gets its noise.
+    """Noise of a published warm-up.
 
     Attributes:
         chunks: hierarchy over its blocks.

@@ -98,7 +98,7 @@ def draws(slots: Slots, levels: int, warmup: Warmup | None) -> int:
 def _warmup(
     parameters: TopsParameters, slots: Slots, epsilon: Fraction
 ) -> tuple[Warmup | None, Fraction]:
-    """How the warm-up is published, and the ε of the threshold."""
+    """The publication of the warm-up, and the ε of the threshold."""
     if not parameters.publish_warmup:
         return None, epsilon
     share = Fraction(parameters.threshold_share).limit_denominator(1000)

@@ -78,7 +78,7 @@ def test_an_incomplete_entry_is_refused(change: dict[str, object], hint: str) ->
 
 
 def test_what_is_no_entry_is_refused() -> None:
-    with pytest.raises(ContractError, match="is no mechanism"):
+    with pytest.raises(ContractError, match="is not a mechanism"):
         registry.check(("histogram",))
 
 
