@@ -5,7 +5,7 @@ experiment with one key as often. All noise is keyed, hence the results are fixe
 compared with a lower bound of ε at confidence 99.9 % (Clopper–Pearson), and each published flaw,
 put back, must exceed the claim.
 
-Covers: mechanisms/factorization/prefix_noise.py
+Covers: mechanisms/factorization/prefix_noise.py, mechanisms/histogram/rounds.py
 """
 
 from __future__ import annotations

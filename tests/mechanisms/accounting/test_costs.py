@@ -1,7 +1,6 @@
 """Accounting: oracles, agreement with dp-accounting, safe rounding, filters.
 
-Covers: mechanisms/accounting/_conversions.py, mechanisms/accounting/calibration.py
-Covers: mechanisms/accounting/normal.py
+Covers: mechanisms/accounting/_conversions.py, mechanisms/accounting/normal.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The histogram beyond its contract: feedback, noise of each lane, columns, debiasing, plan.
 
 Covers: mechanisms/histogram/debias.py, mechanisms/histogram/report.py
-Covers: mechanisms/histogram/rounds.py, mechanisms/histogram/settings.py
+Covers: mechanisms/histogram/settings.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """ToPS as a whole: noise scales, empty slots, clipping audits, costs, configuration.
 
 Covers: mechanisms/slots/settings.py, mechanisms/tops/blocks.py, mechanisms/tops/settings.py
+Covers: mechanisms/slots/steps.py
 """
 
 from __future__ import annotations
