@@ -16,7 +16,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.counter import TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
-from hushstream.mechanisms.pak.optimise import Choice, Problem, optimise
+from hushstream.mechanisms.pak.optimise import Choice, ThresholdProblem, optimise
 from hushstream.mechanisms.parts.clip_threshold import (
     exceedance_scores,
     geometric_thresholds,
@@ -110,7 +110,9 @@ class Warm:
 def pak_choice(stream: Stream, records: int, epsilon: Fraction, smooth: bool) -> Choice | None:
     """What the optimiser proposes, or None where no smooth threshold is possible."""
     scale = Fraction(stream.top, 24)
-    problem = Problem(len(stream.values), stream.top, epsilon, DELTA, scale, smooth, beta=BETA)
+    problem = ThresholdProblem(
+        len(stream.values), stream.top, epsilon, DELTA, scale, smooth, beta=BETA
+    )
     try:
         return optimise(problem, [records])
     except ParameterError:

@@ -154,16 +154,19 @@ def test_benchmarks_that_are_named_exist() -> None:
     assert [n for n in named if not (ROOT / "benchmarks" / n).exists()] == []
 
 
-def _rows_of_names() -> Iterator[tuple[list[str], str]]:
-    """Names and module of each row in the table of names."""
-    for line in _text(ROOT / "mechanisms" / "README.md").splitlines():
+TABLES = sorted((ROOT / "mechanisms").rglob("README.md"))
+
+
+def _rows_of_names(page: Path) -> Iterator[tuple[list[str], str]]:
+    """Names and module of each row in a table of names."""
+    for line in _text(page).splitlines():
         cells = line.split("|")
         if len(cells) == 6 and (module := re.search(r"`([\w/]+\.py)`", cells[3])):
             yield re.findall(r"`(\w+)`", cells[1]), module[1]
 
 
-def test_names_stand_in_the_modules_that_the_table_gives() -> None:
-    rows = list(_rows_of_names())
+def test_names_stand_in_the_modules_that_the_tables_give() -> None:
+    rows = [row for page in TABLES for row in _rows_of_names(page)]
     assert len(rows) > 20
     missing = [
         (name, module)
@@ -172,6 +175,15 @@ def test_names_stand_in_the_modules_that_the_table_gives() -> None:
         if not re.search(rf"\b{name}\b", _text(ROOT / "mechanisms" / module))
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", sorted(entries()))
+def test_every_family_states_its_guarantee_and_its_names(name: str) -> None:
+    page = ROOT / "mechanisms" / name / "README.md"
+    said = re.findall(r"^\| (\w[\w ]+) \|", _text(page), re.M)
+    assert {"Guarantee", "Neighbours", "Bound of a unit", "Mechanism", "Papers"} <= set(said)
+    assert len(list(_rows_of_names(page))) >= 3
+    assert f"({name}/README.md)" in _text(ROOT / "mechanisms" / "README.md")
 
 
 def test_files_that_are_named_exist() -> None:

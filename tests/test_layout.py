@@ -59,22 +59,7 @@ PURE = {"numpy", "scipy", *sys.stdlib_module_names}
 RANDOM = {("random",), ("numpy", "random")}
 
 LOCKS = ("requirements.lock", "requirements-demo.lock", "requirements-dev.lock")
-HOMONYMS = frozenset(
-    [
-        "Advice",
-        "Budget",
-        "Deployment",
-        "Input",
-        "Mechanism",
-        "Memory",
-        "Pipeline",
-        "Problem",
-        "Report",
-        "Shape",
-        "Tree",
-        "Window",
-    ]
-)  # classes of one name that are left: this list only shrinks
+HOMONYMS: frozenset[str] = frozenset()  # classes of one name that are left: this list only shrinks
 
 # Imports for the type checker alone that close a circle of two files: this list only shrinks.
 BACKWARD = {

@@ -19,7 +19,7 @@ from cronsim import CronSim, CronSimError
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
-from .config.pipeline import Pipeline
+from .config.pipeline import PipelineSettings
 
 I64 = NDArray[np.int64]
 
@@ -78,7 +78,7 @@ class Schedule:
     arrival: bool = False
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> Schedule:
+    def of(cls, pipeline: PipelineSettings) -> Schedule:
         """Return the schedule of a valid pipeline."""
         window, rule, length = pipeline.window, pipeline.triggers, pipeline.window_length
         return cls(

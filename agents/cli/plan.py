@@ -18,7 +18,7 @@ from ...topics.config.values import format_duration
 from ..deployment import statement
 from ..deployment.compile import compile_config
 from ..deployment.model import Pipeline
-from ..offline.simulate import Report, read_file
+from ..offline.simulate import SimulationReport, read_file
 from ..offline.simulate import simulate as run_simulation
 from .advise import advice, advice_options, check, request
 from .advise_table import show
@@ -184,12 +184,12 @@ def simulate(
             console.print(report.note)
 
 
-def _figures(report: Report) -> dict[str, Any]:
+def _figures(report: SimulationReport) -> dict[str, Any]:
     note = {"note": report.note} if report.note else {}
     return {"windows": report.windows, "counts": report.counts} | note
 
 
-def _report(report: Report) -> Table:
+def _report(report: SimulationReport) -> Table:
     names: tuple[str, ...] = (
         "window",
         "keys",

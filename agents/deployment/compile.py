@@ -53,7 +53,9 @@ def compile_config(
     return Deployment(config.deployment.name, tuple(inputs))
 
 
-def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipeline]) -> Input:
+def _input(
+    source: config_model.InputSettings, partitions: int, pipelines: Sequence[Pipeline]
+) -> Input:
     return Input(
         source.name,
         source.topic,
@@ -64,13 +66,16 @@ def _input(source: config_model.Input, partitions: int, pipelines: Sequence[Pipe
     )
 
 
-def _input_fields(source: config_model.Input) -> InputFields:
+def _input_fields(source: config_model.InputSettings) -> InputFields:
     time = source.time
     return InputFields(time.field, time.format, time.zone, source.unit, source.max_record_bytes)
 
 
 def _pipeline(
-    config: Config, source: config_model.Input, p: config_pipeline.Pipeline, number: int
+    config: Config,
+    source: config_model.InputSettings,
+    p: config_pipeline.PipelineSettings,
+    number: int,
 ) -> Pipeline:
     schedule = Schedule.of(p)
     columns = value_columns(p)
@@ -123,7 +128,7 @@ def _pipeline(
 
 
 def _fields(
-    p: config_pipeline.Pipeline,
+    p: config_pipeline.PipelineSettings,
     mechanism: Mechanism,
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
@@ -135,7 +140,7 @@ def _fields(
 
 
 def input_paths(
-    p: config_pipeline.Pipeline, mechanism: Mechanism, columns: Sequence[NumericField]
+    p: config_pipeline.PipelineSettings, mechanism: Mechanism, columns: Sequence[NumericField]
 ) -> dict[str, str]:
     """Path of each numeric input of the mechanism: as configured, else called like the input.
 
@@ -158,7 +163,7 @@ def input_paths(
     return paths | p.inputs
 
 
-def _check_parts(p: config_pipeline.Pipeline, mechanism: Mechanism) -> None:
+def _check_parts(p: config_pipeline.PipelineSettings, mechanism: Mechanism) -> None:
     """Refuse an aggregate that is made of a column which the mechanism does not release."""
     if mechanism.key_form == "code":
         return
@@ -171,7 +176,7 @@ def _check_parts(p: config_pipeline.Pipeline, mechanism: Mechanism) -> None:
             )
 
 
-def value_columns(p: config_pipeline.Pipeline) -> list[NumericField]:
+def value_columns(p: config_pipeline.PipelineSettings) -> list[NumericField]:
     """Distinct numeric columns that a pipeline sums, in order of appearance."""
     found: dict[str, NumericField] = {}
     for column in (one for aggregate in p.aggregate for one in aggregate.columns):
@@ -184,7 +189,7 @@ def value_columns(p: config_pipeline.Pipeline) -> list[NumericField]:
 
 
 def build(
-    p: config_pipeline.Pipeline,
+    p: config_pipeline.PipelineSettings,
     schedule: Schedule,
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
@@ -199,7 +204,7 @@ def build(
 
 
 def setting_of(
-    p: config_pipeline.Pipeline,
+    p: config_pipeline.PipelineSettings,
     schedule: Schedule,
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
@@ -217,7 +222,7 @@ def setting_of(
     )
 
 
-def parameters_of(p: config_pipeline.Pipeline) -> Any:
+def parameters_of(p: config_pipeline.PipelineSettings) -> Any:
     """The mechanism's parameters, with what the pipeline itself says of the same things.
 
     Raises:

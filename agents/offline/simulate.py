@@ -30,7 +30,7 @@ from . import devices
 from .engine import OfflineEngine
 from .files import read_file
 
-__all__ = ["Report", "read_file", "simulate"]
+__all__ = ["SimulationReport", "read_file", "simulate"]
 
 MONTHS = 1 << 62
 PERTURBED = (
@@ -41,7 +41,7 @@ AS_THEY_ARE = "the file holds reports (definition: local): they were aggregated 
 
 
 @dataclass
-class Report:
+class SimulationReport:
     """Comparison of the last release of each window with the truth.
 
     Attributes:
@@ -62,7 +62,7 @@ def simulate(
     source_name: str,
     secret: bytes,
     progress: Callable[[int], None] | None = None,
-) -> tuple[dict[str, Report], OfflineEngine]:
+) -> tuple[dict[str, SimulationReport], OfflineEngine]:
     """Run rows in event-time order through the input ``source_name``.
 
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
@@ -114,7 +114,7 @@ def _run(
     rows: list[dict[str, Any]],
     secret: bytes,
     progress: Callable[[int], None] | None,
-) -> tuple[dict[str, Report], OfflineEngine]:
+) -> tuple[dict[str, SimulationReport], OfflineEngine]:
     records = [RawRecord(i, 0, None, _json(row)) for i, row in enumerate(rows)]
     decoder = Decoder(
         source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]
@@ -223,8 +223,8 @@ def _trigger(
     return trigger
 
 
-def _report(p: Pipeline, view: Any, time: Any, engine: OfflineEngine) -> Report:
-    report = Report(p.name)
+def _report(p: Pipeline, view: Any, time: Any, engine: OfflineEngine) -> SimulationReport:
+    report = SimulationReport(p.name)
     for (name, outcome), number in sorted(engine.counts.items()):
         if name == p.name and number:
             report.counts[outcome] = number

@@ -12,13 +12,13 @@ from ...errors import ParameterError
 from ..contract import Setting
 from ..slots.settings import sampler_delta, slots_of
 from ..slots.slots import Slots
-from .optimise import Choice, Problem, fixed, optimise, predicted
+from .optimise import Choice, ThresholdProblem, fixed, optimise, predicted
 from .settings import PakParameters, advise, counter_of, draws, problem_of
 
 _LONGEST = 3  # a warm-up takes at most this part of a window: nothing is released before its end
 
 
-class Advice(NamedTuple):
+class PakAdvice(NamedTuple):
     """Errors are mean absolute errors to expect of the last prefix sum, in grid steps.
 
     Attributes:
@@ -61,7 +61,7 @@ def propose(
     setting: Setting,
     records: int | None = None,
     scale: float | None = None,
-) -> Advice:
+) -> PakAdvice:
     """Warm-up, p, λ, r, split, and whether to choose a threshold at all; nothing looks at data.
 
     Without the warm-up's sum its length is unchanged, because the model has no error for what it
@@ -89,13 +89,13 @@ def propose(
     top = fixed(_problem(one, setting))
     if error >= top:
         best = replace(one, threshold="top", tail=0.0, safety=0.0, factor=0.0, split=0.0)
-    return Advice(
+    return PakAdvice(
         given.records, given.scale, best, choice, min(error, top),
         _configured(parameters, setting, slots, given), top, slots.top,
     )  # fmt: skip
 
 
-def _problem(parameters: PakParameters, setting: Setting) -> Problem:
+def _problem(parameters: PakParameters, setting: Setting) -> ThresholdProblem:
     slots = slots_of(parameters, setting)
     delta = setting.delta - sampler_delta(setting.epsilon, slots.bound * draws(slots))
     return problem_of(parameters, setting, slots, counter_of(parameters, setting, slots, delta))
@@ -139,7 +139,7 @@ def _with(parameters: PakParameters, choice: Choice) -> PakParameters:
 
 
 def _configured(
-    parameters: PakParameters, setting: Setting, slots: Slots, problem: Problem
+    parameters: PakParameters, setting: Setting, slots: Slots, problem: ThresholdProblem
 ) -> float | None:
     if parameters.threshold == "top":
         return fixed(problem)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..advice import AdviceTable, Option, Question, toml, unlike_default
 from ..slots.advice import OPTIONS, grid_of, steps_of, value_table
-from .advise import Advice, propose
+from .advise import PakAdvice, propose
 
 _OF_THRESHOLD = ("warmup", "tail", "safety", "factor", "split")
 
@@ -56,7 +56,7 @@ class PakAdvisor:
         return value_table(name, body, "running total", details)
 
 
-def _settings(found: Advice) -> dict[str, Any]:
+def _settings(found: PakAdvice) -> dict[str, Any]:
     """What is not the default; of a learnt threshold all that the optimiser chose."""
     chosen = unlike_default(found.parameters)
     if not found.clip:
@@ -65,7 +65,7 @@ def _settings(found: Advice) -> dict[str, Any]:
     return {n: v for n, v in given.items() if n in chosen or (n in _OF_THRESHOLD and v)}
 
 
-def _sentence(found: Advice, grid: float, top: float) -> str:
+def _sentence(found: PakAdvice, grid: float, top: float) -> str:
     if not found.clip:
         return (
             f"the largest value B = {top:g} is better than any learnt threshold here: take "
@@ -80,7 +80,7 @@ def _sentence(found: Advice, grid: float, top: float) -> str:
     )
 
 
-def _warmup(question: Question, found: Advice) -> list[str]:
+def _warmup(question: Question, found: PakAdvice) -> list[str]:
     longer = found.parameters.warmup
     if longer <= question.parameters.warmup:
         return []

@@ -34,7 +34,7 @@ _PI = Decimal("3.14159265358979324")
 
 
 @dataclass(frozen=True)
-class Shape:
+class TailShape:
     """A tail: the (1-p)-quantile is s·g(L), g(L) = offset + L + curve·L², L = ln(1/p)."""
 
     offset: Decimal
@@ -57,9 +57,9 @@ class Shape:
 
 
 _SHAPES = (
-    Shape(Decimal(0), Decimal(0)),
-    Shape(Decimal(2), Decimal(0)),
-    Shape(Decimal(0), Decimal(1) / 16),
+    TailShape(Decimal(0), Decimal(0)),
+    TailShape(Decimal(2), Decimal(0)),
+    TailShape(Decimal(0), Decimal(1) / 16),
 )
 
 
@@ -99,7 +99,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ThresholdProblem:
     """Public knowledge about a stream.
 
     Attributes:
@@ -140,7 +140,7 @@ class Problem:
         return levels * levels.sqrt() / normal.decimal(self.epsilon)
 
 
-def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
+def optimise(problem: ThresholdProblem, warmups: Sequence[int] = ()) -> Choice:
     """The choice of least predicted error.
 
     Args:
@@ -168,7 +168,7 @@ def optimise(problem: Problem, warmups: Sequence[int] = ()) -> Choice:
 
 
 def predicted(
-    problem: Problem, records: int, tail: Fraction, safety: Fraction, factor: Fraction,
+    problem: ThresholdProblem, records: int, tail: Fraction, safety: Fraction, factor: Fraction,
     split: Fraction,
 ) -> float | None:  # fmt: skip
     """Mean absolute error to expect of the last prefix sum, in grid steps, for exponential tails.
@@ -193,13 +193,13 @@ def predicted(
         return float(normal.decimal(problem.scale) * sum(errors) / len(errors))
 
 
-def fixed(problem: Problem) -> float:
+def fixed(problem: ThresholdProblem) -> float:
     """The same with B itself, the warm-up's sum having all of ε."""
     with localcontext(normal.precision(_DIGITS)):
         return float(_square(problem, problem.records, Fraction(1)).sqrt() * problem.top)
 
 
-def _square(problem: Problem, steps: int, share: Fraction) -> Decimal:
+def _square(problem: ThresholdProblem, steps: int, share: Fraction) -> Decimal:
     """2σ²/π of a late prefix sum for θ = 1; ``share`` of ε is the warm-up's sum's."""
     variance = problem.noise(steps) ** 2
     if problem.published:
@@ -207,7 +207,7 @@ def _square(problem: Problem, steps: int, share: Fraction) -> Decimal:
     return variance * 2 / _PI
 
 
-def _astray(problem: Problem, rank: int, split: Fraction) -> Decimal:
+def _astray(problem: ThresholdProblem, rank: int, split: Fraction) -> Decimal:
     """Probability that the noisy maximum ends far above the data, where all scores are -(K-1)."""
     if problem.smooth:
         return Decimal(0)
@@ -219,7 +219,9 @@ _Level = tuple[Decimal, Decimal]
 _Numbers = tuple[int, Fraction, Fraction, Fraction, Fraction]
 
 
-def _candidates(problem: Problem, warmups: Sequence[int]) -> Iterator[tuple[Decimal, _Numbers]]:
+def _candidates(
+    problem: ThresholdProblem, warmups: Sequence[int]
+) -> Iterator[tuple[Decimal, _Numbers]]:
     splits = _SPLITS if problem.published else (Fraction(1),)
     for records, split in itertools.product(warmups, splits):
         rest = problem.records - records
@@ -248,12 +250,12 @@ def _factors(ideal: Decimal, level: Decimal) -> set[Fraction]:
 
 
 def _error(
-    problem: Problem,
+    problem: ThresholdProblem,
     records: int,
     split: Fraction,
     factor: Fraction,
     levels: Sequence[_Level],
-    shape: Shape,
+    shape: TailShape,
 ) -> Decimal:
     """Mean error over the draws of the threshold, in units of s."""
     rest = problem.records - records
@@ -268,7 +270,7 @@ def _error(
 
 
 def _taus(
-    problem: Problem, factor: Fraction, levels: Sequence[_Level], shape: Shape
+    problem: ThresholdProblem, factor: Fraction, levels: Sequence[_Level], shape: TailShape
 ) -> Iterator[Decimal]:
     """Thresholds in units of s, one per draw."""
     top = Decimal(problem.top) / normal.decimal(problem.scale)
@@ -277,7 +279,9 @@ def _taus(
         yield min(normal.decimal(factor) * max(value, Decimal(0)), top)
 
 
-def _levels(problem: Problem, records: int, rank: int, epsilon: Fraction) -> list[_Level] | None:
+def _levels(
+    problem: ThresholdProblem, records: int, rank: int, epsilon: Fraction
+) -> list[_Level] | None:
     """ln(1/p) of the noisy quantile and what is added to it, for three draws; None if impossible.
 
     The addition is in units of s where the slope of the tail is one.

@@ -17,7 +17,7 @@ from ..slots.slots import Slots
 from ..validate import non_negative, one_of, positive
 from .counter import HierarchyPrefix, MatrixPrefix, PrefixCounter, TreePrefix
 from .mechanism import Pak, RankQuantile
-from .optimise import Choice, Problem, optimise
+from .optimise import Choice, ThresholdProblem, optimise
 
 _FANOUT = 16
 _TALLEST = 5
@@ -95,11 +95,11 @@ def advise(
 
 def problem_of(
     parameters: PakParameters, setting: Setting, slots: Slots, counter: PrefixCounter
-) -> Problem:
+) -> ThresholdProblem:
     """The optimiser's input."""
     known = non_negative("excess", parameters.excess)
     late = slots.slots - slots.warmup_slots
-    return Problem(
+    return ThresholdProblem(
         records=max(2, parameters.expected * slots.slots),
         top=slots.top,
         epsilon=setting.epsilon / slots.bound,

@@ -42,7 +42,7 @@ from ..validate import at_least, positive
 from .consistency import Forest, forest, span_variance
 
 
-class Tree(Protocol):
+class WideTree(Protocol):
     """The contract of a tree over blocks."""
 
     def restarted(self, origins: tuple[int, ...]) -> Tree:

@@ -62,10 +62,10 @@ from .node_counters import NodeCounter, Now
 from .tree import (
     GRID,
     NODE,
+    ExtensionRules,
     Level,
+    LiveTree,
     Nodes,
-    Shape,
-    Tree,
     describe,
     estimates,
     inserted,
@@ -153,9 +153,9 @@ class PHDStream(SpatialStream):
         return (Output("count", Fraction(1, GRID)), Output("unbiased", Fraction(1, GRID)))
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ExtensionRules:
         """Rules of extension."""
-        return Shape(self.domain, self.smoothing)
+        return ExtensionRules(self.domain, self.smoothing)
 
     def cost(self) -> Cost:
         """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""
@@ -230,7 +230,7 @@ class PHDStream(SpatialStream):
 
         return splits
 
-    def descend(self, nodes: Nodes, walk: _Walk) -> Tree:
+    def descend(self, nodes: Nodes, walk: _Walk) -> LiveTree:
         """The live tree with the stored cells of its nodes."""
         code, cell = root_level(), nodes.take(root_level())
         above, estimate = root_estimate(cell)
@@ -245,9 +245,9 @@ class PHDStream(SpatialStream):
             code, cell = children, nodes.take(children)
             own = cell["out"] + cell["below"]
             above, estimate = estimates(self.shape, inherited, estimate[split], own, child)
-        return Tree.of(levels)
+        return LiveTree.of(levels)
 
-    def _counted(self, tree: Tree, events: Events, now: Now, noise: Noise) -> F64:
+    def _counted(self, tree: LiveTree, events: Events, now: Now, noise: Noise) -> F64:
         """Let every leaf count its changes, in place; return the variance of all counters."""
         leaf = ~tree.split
         code = tree.code[leaf]
@@ -260,7 +260,7 @@ class PHDStream(SpatialStream):
         tree.sum_below(variance)
         return variance
 
-    def _publish(self, tree: Tree, variance: F64) -> Releases:
+    def _publish(self, tree: LiveTree, variance: F64) -> Releases:
         leaves = describe(self.shape, tree, variance)
         value = np.stack([leaves.total, leaves.unbiased], axis=1)
         spread = np.repeat(leaves.spread[:, None], 2, axis=1)
@@ -281,7 +281,7 @@ def _public(leaves: int) -> dict[str, I64]:
     return {"leaves": np.array([leaves], np.int64)}
 
 
-def _stored(tree: Tree, gone: U64, waits: Rows) -> Rows:
+def _stored(tree: LiveTree, gone: U64, waits: Rows) -> Rows:
     """Rows of all live nodes, due at every trigger, of forgotten ones, and of waiting events."""
     code, cell = tree.code, tree.cell
     due = np.full(len(code), -1, np.int32)

@@ -97,7 +97,7 @@ class Nodes(NamedTuple):
         return cell
 
 
-class Shape(NamedTuple):
+class ExtensionRules(NamedTuple):
     """Public rules of extension.
 
     Attributes:
@@ -119,7 +119,7 @@ class Level(NamedTuple):
     child: Child  # which children of the split nodes exist
 
 
-class Tree(NamedTuple):
+class LiveTree(NamedTuple):
     """All live nodes in code order, that is level after level."""
 
     code: U64  # (m,)
@@ -129,7 +129,7 @@ class Tree(NamedTuple):
     start: tuple[int, ...]  # first row of every level, and the number of nodes
 
     @classmethod
-    def of(cls, levels: list[Level]) -> Tree:
+    def of(cls, levels: list[Level]) -> LiveTree:
         """The tree of its levels."""
         code, split = (np.concatenate([v[i] for v in levels]) for i in (0, 2))
         cell = joined([level.cell for level in levels])
@@ -188,7 +188,7 @@ def root_estimate(cell: Cells) -> tuple[I64, I64]:
     return np.zeros(1, np.int64), np.maximum(total, 0)
 
 
-def offspring(shape: Shape, codes: U64) -> tuple[U64, Child]:
+def offspring(shape: ExtensionRules, codes: U64) -> tuple[U64, Child]:
     """(c,) children of the split nodes that meet the region (at least one each), and which do."""
     children = shape.domain.children(codes)
     if not (shape.domain.cells or shape.domain.polygon):
@@ -198,7 +198,7 @@ def offspring(shape: Shape, codes: U64) -> tuple[U64, Child]:
     return children[inside], inside
 
 
-def hand_down(shape: Shape, inherited: I64, own: I64, child: Child = None) -> I64:
+def hand_down(shape: ExtensionRules, inherited: I64, own: I64, child: Child = None) -> I64:
     """(s, β) shares of ``inherited`` (s,), in grid steps; each row sums to it exactly.
 
     ``own`` (s, β) holds Cn + Cd of the children in records. Absent children get nothing.
@@ -236,7 +236,7 @@ def project(total: I64, raw: I64, child: Child = None) -> I64:
 
 
 def estimates(
-    shape: Shape, inherited: I64, estimate: I64, own: I64, child: Child
+    shape: ExtensionRules, inherited: I64, estimate: I64, own: I64, child: Child
 ) -> tuple[I64, I64]:
     """Ca and the non-negative estimate of the existing children, in code order, grid steps.
 
@@ -265,7 +265,7 @@ class Leaves(NamedTuple):
     spread: F64  # (m,) variance of G, squared grid steps
 
 
-def describe(shape: Shape, tree: Tree, variance: F64) -> Leaves:
+def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
     """Estimates of all leaves in code order.
 
     Args:

@@ -28,7 +28,7 @@ MOST_CELLS = 1 << 26
 
 
 @dataclass(frozen=True)
-class Shape:
+class SumLayout:
     """The sums of a hierarchy of binary nodes.
 
     Attributes:
@@ -139,7 +139,7 @@ def _halve(codes: U64, counts: I64) -> tuple[U64, I64]:
     return parents[first], np.add.reduceat(counts, first)
 
 
-def split_pure(shape: Shape, epsilon: Fraction) -> tuple[Fraction, ...]:
+def split_pure(shape: SumLayout, epsilon: Fraction) -> tuple[Fraction, ...]:
     """σ_0 … σ_r: the shares of ε that minimise the error of Laplace noise; Σ σ_l ≤ ε exactly.
 
     Noise of scale c_l/σ_l (c_l the sums that a record touches) costs importance_l·c_l/σ_l, which
@@ -154,7 +154,7 @@ def split_pure(shape: Shape, epsilon: Fraction) -> tuple[Fraction, ...]:
     return _shares([_root(cost, 2) for cost in costs], Fraction(epsilon))
 
 
-def split_gauss(shape: Shape) -> tuple[Fraction, ...]:
+def split_gauss(shape: SumLayout) -> tuple[Fraction, ...]:
     """Shares of the squared loss μ² per level that minimise the error of Gaussian noise.
 
     A standard deviation s_l costs importance_l·s_l and loses c_l/s_l²; the optimum has

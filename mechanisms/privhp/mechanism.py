@@ -47,8 +47,8 @@ from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records
 from ..spatial.domain import bit_level
 from ..spatial.stream import SpatialStream
-from .layout import Shape
-from .tree import Live, Pruning, Reading, Tree, grow
+from .layout import SumLayout
+from .tree import GrownTree, Live, Pruning, Reading, grow
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
 _CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
@@ -63,7 +63,7 @@ class SumNoise(Protocol):
         ...
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> SumLayout:
         """Names the sums."""
         ...
 
@@ -123,7 +123,7 @@ class PrivHP(SpatialStream):
     deletions: bool = False
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> SumLayout:
         """The sums."""
         return self.counter.shape
 
@@ -206,7 +206,7 @@ class PrivHP(SpatialStream):
         names = concat([self.shape.names(changed), _MARK])
         return Rows(names, cell, np.zeros(len(cell), np.int32)), table
 
-    def grow(self, table: I64, t: int) -> Tree:
+    def grow(self, table: I64, t: int) -> GrownTree:
         """The tree of a (cells,) table of noisy sums, pruned for the noise of trigger t."""
         bars = self._bars(t) if self.prune == "threshold" else ()
         pruning = Pruning(self.prune, self.shape.keep, bars)
@@ -221,7 +221,7 @@ class PrivHP(SpatialStream):
     def _live(self) -> Live | None:
         return self.domain.touches if self.domain.cells or self.domain.polygon else None
 
-    def _publish(self, tree: Tree, t: int) -> Releases:
+    def _publish(self, tree: GrownTree, t: int) -> Releases:
         codes, counts = tree.leaves()
         variance = self.counter.variance(t)[bit_level(codes)]
         status = np.ones(len(codes), np.int32)

@@ -35,7 +35,7 @@ from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys
 from ..noise import DELTA_PER_DRAW
 from ..validate import at_least, positive
-from .layout import Shape, split_gauss, split_pure
+from .layout import SumLayout, split_gauss, split_pure
 
 _TRIES = 64
 
@@ -56,7 +56,7 @@ class TreeNoise:
     """
 
     scales: tuple[Fraction, ...]
-    shape: Shape
+    shape: SumLayout
     horizon: int
     bound: int = 1
     distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
@@ -70,7 +70,7 @@ class TreeNoise:
             positive("scales", scale)
 
     @classmethod
-    def calibrated(cls, shape: Shape, horizon: int, bound: int, epsilon: Fraction) -> TreeNoise:
+    def calibrated(cls, shape: SumLayout, horizon: int, bound: int, epsilon: Fraction) -> TreeNoise:
         """The least noise of total loss ε: scale c_l·H·bound/σ_l."""
         height = accounting.tree_levels(horizon)
         scales = (
@@ -125,7 +125,7 @@ class MatrixNoise:
     """
 
     processes: tuple[Process, ...]
-    shape: Shape
+    shape: SumLayout
     horizon: int
     bound: int
     epsilon: Fraction
@@ -133,7 +133,7 @@ class MatrixNoise:
 
     @classmethod
     def calibrated(
-        cls, shape: Shape, setting: Setting, bound: int, factorization: str
+        cls, shape: SumLayout, setting: Setting, bound: int, factorization: str
     ) -> MatrixNoise:
         """The least noise, shared by `split_gauss`, whose cost fits into (ε, δ)."""
         factor = factor_of(factorization, setting.horizon)
@@ -189,7 +189,7 @@ class MatrixNoise:
         return tuple(one.factor.digest() for one in self.processes)
 
 
-def _shift(shape: Shape, level: int, factor: Factorization, bound: int) -> Fraction:
+def _shift(shape: SumLayout, level: int, factor: Factorization, bound: int) -> Fraction:
     """Squared sensitivity of one level in squared steps of the noise grid."""
     return shape.touched(level) * bound**2 * factor.sensitivity2 * (1 << 2 * factor.bits)
 

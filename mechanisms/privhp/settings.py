@@ -12,7 +12,7 @@ from ..contract import Setting
 from ..parts.sketch import Sketch, SketchKind
 from ..spatial.domain import Domain
 from ..validate import at_least, one_of, positive
-from .layout import Shape
+from .layout import SumLayout
 from .mechanism import PrivHP, SumNoise
 from .noise import MatrixNoise, TreeNoise
 
@@ -86,17 +86,17 @@ def _check(parameters: PrivHPParameters, setting: Setting) -> None:
     positive("epsilon", setting.epsilon)
 
 
-def _shape(parameters: PrivHPParameters, domain: Domain) -> Shape:
+def _shape(parameters: PrivHPParameters, domain: Domain) -> SumLayout:
     k = at_least("k", parameters.k, 1)
     width = 2 * k if parameters.width is None else parameters.width
     exact = parameters.exact
     if exact is None:
         exact = min(k.bit_length() - 1, domain.bits)
     sketch = Sketch(parameters.sketch, width, parameters.rows, parameters.seed)
-    return Shape(domain.dimensions, domain.bits, exact, k, sketch)
+    return SumLayout(domain.dimensions, domain.bits, exact, k, sketch)
 
 
-def _counter(parameters: PrivHPParameters, setting: Setting, shape: Shape) -> SumNoise:
+def _counter(parameters: PrivHPParameters, setting: Setting, shape: SumLayout) -> SumNoise:
     horizon, bound = setting.horizon, at_least("bound", parameters.bound, 1)
     if parameters.noise == "laplace":
         return TreeNoise.calibrated(shape, horizon, bound, setting.epsilon)

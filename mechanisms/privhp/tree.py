@@ -22,7 +22,7 @@ from ..contract import F64, I64
 from ..parts.sketch import U64
 from ..validate import one_of
 from .decode import Parents, decode
-from .layout import Shape
+from .layout import SumLayout
 
 Bool = NDArray[np.bool_]
 Live = Callable[[U64], Bool]
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     variance: F64  # (r+1,) of one sum of each level ("joint" only)
 
 
-class Tree(NamedTuple):
+class GrownTree(NamedTuple):
     """A pruned binary tree over the domain, breadth first."""
 
     code: U64  # (m,) nodes, ascending: a leading one, then the path
@@ -100,8 +100,8 @@ def consistent(parent: I64, left: I64, right: I64) -> tuple[I64, I64]:
 
 
 def grow(
-    shape: Shape, table: I64, pruning: Pruning, reading: Reading, live: Live | None = None
-) -> Tree:
+    shape: SumLayout, table: I64, pruning: Pruning, reading: Reading, live: Live | None = None
+) -> GrownTree:
     """The tree of a (cells,) table of noisy sums.
 
     The root is clamped at 0. Levels up to L are complete; from L on, only the nodes that
@@ -132,10 +132,10 @@ def grow(
         parents = Parents(code[chosen], count[chosen])
         looks = _look(shape, table, level + 1, parents, reading, spilled)
         code, count = _children(parents, looks, live)
-    return Tree(np.concatenate(codes), np.concatenate(counts), np.concatenate(leaves))
+    return GrownTree(np.concatenate(codes), np.concatenate(counts), np.concatenate(leaves))
 
 
-def pooled(shape: Shape, table: I64, variance: F64) -> I64:
+def pooled(shape: SumLayout, table: I64, variance: F64) -> I64:
     """The table with each counter averaged with the sum of its children, from level L upwards.
 
     Both estimate the same count with independent noise; weights are inverse to the variances
@@ -152,14 +152,14 @@ def pooled(shape: Shape, table: I64, variance: F64) -> I64:
     return table
 
 
-def _refined(shape: Shape, pruning: Pruning, level: int, count: I64) -> NDArray[np.intp]:
+def _refined(shape: SumLayout, pruning: Pruning, level: int, count: I64) -> NDArray[np.intp]:
     if level == shape.depth:
         return np.empty(0, np.intp)
     return np.arange(len(count)) if level < shape.exact else pruning.select(level, count)
 
 
 def _look(
-    shape: Shape, table: I64, level: int, parents: Parents, reading: Reading, spilled: float
+    shape: SumLayout, table: I64, level: int, parents: Parents, reading: Reading, spilled: float
 ) -> I64:
     """(2p,) estimated counts of both children of each parent."""
     sums, code = shape.part(table, level), parents.children()

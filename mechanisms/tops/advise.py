@@ -26,7 +26,7 @@ _FINE = 64.0
 _ENDS = 9  # ranges between every two of so many places of a chunk
 
 
-class Advice(NamedTuple):
+class TopsAdvice(NamedTuple):
     """Values in grid steps.
 
     Attributes:
@@ -66,7 +66,7 @@ def propose(
     setting: Setting,
     records: int | None = None,
     scale: float | None = None,
-) -> Advice:
+) -> TopsAdvice:
     """The public choices for the stated stream, and the errors to expect with them.
 
     Args:
@@ -95,7 +95,7 @@ def propose(
     levels = made.tree.levels if isinstance(made.tree, Chunks) else 0
     height = levels + skip
     each = slots.bound
-    return Advice(
+    return TopsAdvice(
         parameters.expected * slots.slots, excess, parameters, skip, made.width,
         parameters.fanout**height if levels else 0,
         tuple(

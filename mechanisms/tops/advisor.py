@@ -7,7 +7,7 @@ from typing import Any
 
 from ..advice import AdviceTable, Option, Question, toml, unlike_default
 from ..slots.advice import OPTIONS, grid_of, steps_of, value_table
-from .advise import Advice, propose
+from .advise import TopsAdvice, propose
 
 
 class TopsAdvisor:
@@ -61,7 +61,7 @@ class TopsAdvisor:
         return value_table(name, body, "sum of a range", details)
 
 
-def _sentence(found: Advice, top: float) -> str:
+def _sentence(found: TopsAdvice, top: float) -> str:
     if found.clip:
         return f"the learnt threshold is better than the largest value B = {top:g}"
     return (

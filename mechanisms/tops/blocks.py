@@ -10,13 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..contract import F64, I64, Noise
-from ..parts.hierarchy import Tree
+from ..parts.hierarchy import WideTree
 from ..parts.smoothing import Smoother
 
 _CEILING = 1 << 62
 
 
-class Memory(NamedTuple):
+class BlockMemory(NamedTuple):
     """State that a stream of blocks carries from one trigger to the next.
 
     Attributes:
@@ -49,15 +49,15 @@ class Blocks:
         expected: records expected per slot, for the very first prediction.
     """
 
-    tree: Tree
+    tree: WideTree
     width: int
     steps: int
     smoother: Smoother
     expected: int = 1
 
     def run(
-        self, noise: Noise, theta: int, memory: Memory, first: int, sums: I64
-    ) -> tuple[Memory, Slice]:
+        self, noise: Noise, theta: int, memory: BlockMemory, first: int, sums: I64
+    ) -> tuple[BlockMemory, Slice]:
         """Outputs of the slots first, first+1, …, whose exact clipped sums are ``sums``."""
         value, variance = np.zeros((len(sums), 2), np.int64), np.zeros((len(sums), 2))
         for block, low, high, row in self._spans(first, len(sums)):
@@ -85,11 +85,11 @@ class Blocks:
             yield block, low, high, at - first
             at += high - low
 
-    def _remember(self, memory: Memory, total: int) -> Memory:
+    def _remember(self, memory: BlockMemory, total: int) -> BlockMemory:
         past = (total, *memory.past)[: self.smoother.memory]
-        return Memory(0, memory.total + total, past)
+        return BlockMemory(0, memory.total + total, past)
 
-    def per_slot(self, memory: Memory, theta: int, block: int) -> int:
+    def per_slot(self, memory: BlockMemory, theta: int, block: int) -> int:
         """The prediction for every slot of an open block, in output steps."""
         if block == 0:
             return self.steps * self.expected * theta // 2
@@ -145,16 +145,16 @@ class Blocks:
         return own + given / block * cross + (given / block) ** 2 * whole
 
 
-def pack(memory: Memory, kept: int) -> list[int]:
+def pack(memory: BlockMemory, kept: int) -> list[int]:
     """``3 + kept`` integers for storage: partial, total, number of past totals, past totals."""
     past = [_held(total) for total in memory.past]
     return [memory.partial, _held(memory.total), len(past), *past, *[0] * (kept - len(past))]
 
 
-def unpack(stored: I64) -> Memory:
+def unpack(stored: I64) -> BlockMemory:
     """The inverse of `pack`."""
     values = [int(x) for x in stored]
-    return Memory(values[0], values[1], tuple(values[3 : 3 + values[2]]))
+    return BlockMemory(values[0], values[1], tuple(values[3 : 3 + values[2]]))
 
 
 def _nearest(value: Fraction) -> int:

@@ -37,7 +37,7 @@ from ..slots.slots import Entries, with_state
 from ..slots.steps import InSteps
 from ..slots.stream import SlotStream
 from ..validate import positive
-from .blocks import Blocks, Memory, pack, unpack
+from .blocks import BlockMemory, Blocks, pack, unpack
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ class Tops(SlotStream):
         theta = self.slots.thresholds[chosen]
         public = {"threshold": np.array([theta], np.int64)}
         if self.warmup is None:
-            return self._store(rows, theta, 0, Memory()), no_releases(2, public)
+            return self._store(rows, theta, 0, BlockMemory()), no_releases(2, public)
         sums = self.slots.per_slot(entries, theta, t)
         timed = InSteps(noise, t - 1, self.slots.warmup_slots, self.warmup.width)
-        memory, out = self._warm_blocks(self.warmup).run(timed, theta, Memory(), 0, sums)
+        memory, out = self._warm_blocks(self.warmup).run(timed, theta, BlockMemory(), 0, sums)
         released = self._released(t, 0, out.value, out.variance, public)
-        return self._store(rows, theta, memory.total, Memory()), released
+        return self._store(rows, theta, memory.total, BlockMemory()), released
 
     def _go_on(
         self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
@@ -142,7 +142,7 @@ class Tops(SlotStream):
     def _warm_blocks(self, warmup: Warmup) -> Blocks:
         return Blocks(warmup.chunks, warmup.width, self.steps, self.smoother, self.expected)
 
-    def _store(self, rows: Rows, theta: int, base: int, memory: Memory) -> Rows:
+    def _store(self, rows: Rows, theta: int, base: int, memory: BlockMemory) -> Rows:
         packed = [theta, base, *pack(memory, self.smoother.memory)]
         return with_state(rows, np.array(packed, np.int64))
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.parts.sketch import Sketch
-from hushstream.mechanisms.privhp.layout import Shape
+from hushstream.mechanisms.privhp.layout import SumLayout
 from hushstream.mechanisms.privhp.noise import TreeNoise
 from hushstream.mechanisms.privhp.tree import Pruning, Reading, grow
 from scipy.stats import beta
@@ -40,7 +40,7 @@ def least_loss(first: np.ndarray, second: np.ndarray) -> float:
 
 
 LEVELS = 12
-SHAPE = Shape(1, LEVELS, LEVELS, 1, Sketch(width=4))
+SHAPE = SumLayout(1, LEVELS, LEVELS, 1, Sketch(width=4))
 EPSILON = Fraction(LEVELS + 1)  # one for each level
 
 
@@ -90,7 +90,7 @@ def test_catches_a_share_of_the_budget_that_is_spent_twice() -> None:
 TRIALS = 500
 
 
-def steps(shape: Shape, horizon: int, events: list[tuple[int, int, int]]) -> np.ndarray:
+def steps(shape: SumLayout, horizon: int, events: list[tuple[int, int, int]]) -> np.ndarray:
     """(T, cells) prefix sums of (trigger, finest code, sign)."""
     out = np.zeros((horizon, shape.cells), np.int64)
     for t, code, sign in events:
@@ -98,7 +98,7 @@ def steps(shape: Shape, horizon: int, events: list[tuple[int, int, int]]) -> np.
     return out
 
 
-LATE = Shape(1, 3, 1, 2, Sketch(width=64))
+LATE = SumLayout(1, 3, 1, 2, Sketch(width=64))
 CELL = 13  # the record of trigger 2 lies here
 BAR = 6
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
-from hushstream.mechanisms.privhp.layout import Shape
+from hushstream.mechanisms.privhp.layout import SumLayout
 from hushstream.mechanisms.testing import Trace
 
 
@@ -62,7 +62,7 @@ def split(parent: Fraction, left: Fraction, right: Fraction) -> tuple[Fraction, 
     return left - excess / 2, right - excess / 2
 
 
-def tree(shape: Shape, table: np.ndarray, keep: int) -> dict[int, int]:
+def tree(shape: SumLayout, table: np.ndarray, keep: int) -> dict[int, int]:
     """Leaves of the pruned tree, node by node, with single queries of the sketches."""
     level_nodes = {1: max(0, int(table[0]))}
     leaves: dict[int, int] = {}
@@ -78,7 +78,9 @@ def tree(shape: Shape, table: np.ndarray, keep: int) -> dict[int, int]:
     return leaves
 
 
-def _next(shape: Shape, table: np.ndarray, level: int, parents: dict[int, int]) -> dict[int, int]:
+def _next(
+    shape: SumLayout, table: np.ndarray, level: int, parents: dict[int, int]
+) -> dict[int, int]:
     children = {}
     for code, count in parents.items():
         looks = [_look(shape, table, level, 2 * code + side) for side in (0, 1)]
@@ -92,7 +94,7 @@ def _next(shape: Shape, table: np.ndarray, level: int, parents: dict[int, int]) 
     return children
 
 
-def _look(shape: Shape, table: np.ndarray, level: int, code: int) -> int:
+def _look(shape: SumLayout, table: np.ndarray, level: int, code: int) -> int:
     sums = shape.part(table, level)
     if level <= shape.exact:
         return int(sums[code - 2**level])

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
-from .model import Config, Input
-from .pipeline import Pipeline
+from .model import Config, InputSettings
+from .pipeline import PipelineSettings
 from .public import digest
 
 VERSION = "hush.config/1"
@@ -24,7 +24,7 @@ VERSION = "hush.config/1"
 _ENCODER = msgspec.json.Encoder(order="deterministic", decimal_format="string")
 
 
-def canonical(config: Config, pipeline: Pipeline) -> bytes:
+def canonical(config: Config, pipeline: PipelineSettings) -> bytes:
     """Return canonical JSON of everything that determines the releases of ``pipeline``.
 
     Keys are sorted, fractions are texts such as ``"1/100"``, times integer microseconds. A list
@@ -36,7 +36,7 @@ def canonical(config: Config, pipeline: Pipeline) -> bytes:
     return _ENCODER.encode(privacy_settings(config, pipeline))
 
 
-def privacy_settings(config: Config, pipeline: Pipeline) -> dict[str, Any]:
+def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, Any]:
     """Return the settings that `canonical` encodes, as plain values."""
     settings: dict[str, Any] = _plain(pipeline)
     del settings["public_keys_file"]
@@ -53,19 +53,19 @@ def privacy_settings(config: Config, pipeline: Pipeline) -> dict[str, Any]:
     return settings
 
 
-def config_hash(config: Config, pipeline: Pipeline) -> str:
+def config_hash(config: Config, pipeline: PipelineSettings) -> str:
     """Return the SHA-256 of `canonical`, hexadecimal."""
     return hashlib.sha256(canonical(config, pipeline)).hexdigest()
 
 
-def _input_of(config: Config, pipeline: Pipeline) -> Input:
+def _input_of(config: Config, pipeline: PipelineSettings) -> InputSettings:
     for source in config.input:
         if source.name == pipeline.input:
             return source
     raise ConfigError(f"pipeline {pipeline.name}: there is no input {pipeline.input!r}")
 
 
-def _input(source: Input) -> dict[str, Any]:
+def _input(source: InputSettings) -> dict[str, Any]:
     names = ("name", "topic", "unit", "time", "format", "max_record_bytes")
     return {name: _plain(getattr(source, name)) for name in names}
 

@@ -14,8 +14,8 @@ from ...errors import ConfigError
 from ...mechanisms.registry import find
 from ..names import ledger_topic
 from ..schedule import MAX_TRIGGERS, Schedule
-from .model import Config, Engine, Input, Kafka, Time
-from .pipeline import Budget, Pipeline
+from .model import Config, Engine, InputSettings, Kafka, Time
+from .pipeline import BudgetSettings, PipelineSettings
 from .read import Problem
 from .values import UNIX_EPOCH, format_duration
 
@@ -75,7 +75,7 @@ def _distinct(names: Sequence[Hashable], table: str) -> Iterator[Problem]:
             yield Problem((table, place, "name"), f'"{name}" is the name of another {table}')
 
 
-def _input(source: Input) -> _Found:
+def _input(source: InputSettings) -> _Found:
     found = _Found(_time(source.time))
     if source.partitioner != "none" and len(source.unit) > 1:
         found.append(("partitioner", f"{source.partitioner} needs a unit of one field"))
@@ -98,7 +98,7 @@ def _time(time: Time) -> Iterator[tuple[str, str]]:
         yield "time.zone", 'has an effect only with format = "iso"'
 
 
-def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
+def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
     found = _Found()
     inputs = [i.name for i in config.input]
     if pipeline.input not in inputs:
@@ -115,7 +115,7 @@ def _pipeline(config: Config, pipeline: Pipeline) -> _Found:
     return found
 
 
-def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     window, epoch, rule = pipeline.window, pipeline.epoch, pipeline.triggers
     if pipeline.schedule == "external" and window.origin == UNIX_EPOCH:
         yield "window", "an external schedule needs an origin: the start of its first window"
@@ -138,7 +138,7 @@ def _schedule(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         yield "epoch", f"{whole} length, {format_duration(length)}"
 
 
-def _regular(pipeline: Pipeline, every: int) -> Iterator[tuple[str, str]]:
+def _regular(pipeline: PipelineSettings, every: int) -> Iterator[tuple[str, str]]:
     length = pipeline.window_length
     if pipeline.triggers.count is not None:
         yield "triggers.count", "follows from every and window: leave it out"
@@ -154,7 +154,7 @@ def _regular(pipeline: Pipeline, every: int) -> Iterator[tuple[str, str]]:
         )
 
 
-def _cron(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _cron(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     rule = pipeline.triggers
     if rule.count is None:
         yield "triggers", "cron needs count, the number of triggers per window"
@@ -175,14 +175,14 @@ def _cron(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         yield "triggers.count", f"{rule.count} triggers end before their window does"
 
 
-def _budget(budget: Budget) -> Iterator[tuple[str, str]]:
+def _budget(budget: BudgetSettings) -> Iterator[tuple[str, str]]:
     if budget.limit_epsilon is not None and budget.limit_epsilon < budget.epsilon:
         yield "budget.limit_epsilon", "is less than epsilon, so no epoch could be charged"
     if budget.limit_delta is not None and budget.limit_delta < budget.delta:
         yield "budget.limit_delta", "is less than delta, so no epoch could be charged"
 
 
-def _keys(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _keys(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     by_key = find(pipeline.mechanism.kind).grouped
     if by_key and not pipeline.key and not pipeline.inputs:
         yield "", "needs key (columns to group by), or a mechanism with its own inputs"
@@ -202,7 +202,7 @@ def _keys(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
         yield "public_keys", f"names {double[0]} more than once"
 
 
-def _aggregates(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _aggregates(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     labels = [aggregate.label for aggregate in pipeline.aggregate]
     for place, aggregate in enumerate(pipeline.aggregate):
         if labels[place] in labels[:place]:
@@ -211,7 +211,7 @@ def _aggregates(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
             yield f"aggregate.{place}.{setting}", message
 
 
-def _mechanism(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+def _mechanism(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     """Settings of a mechanism that would have no effect in this pipeline."""
     given = pipeline.mechanism
     for setting, message in find(given.kind).objections(given.parameters, pipeline.frame):

@@ -30,11 +30,10 @@ from .check import contradictions
 from .lines import Path, line_index
 from .merge import SECRETS, Origins, merge, tables_of_names
 from .model import Config, Kafka
-from .pipeline import Pipeline
 from .public import read_public_keys_file
 from .read import Problem, Reader
 
-__all__ = ["Config", "Pipeline", "load", "loads"]
+__all__ = ["Config", "load", "loads"]
 
 DEFAULT_FILE = "hush.toml"
 

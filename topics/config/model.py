@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from .lines import Path
-from .pipeline import Paths, Pipeline
+from .pipeline import Paths, PipelineSettings
 from .read import Convert, Reader
 from .values import (
     FIVE_MINUTES,
@@ -39,7 +39,7 @@ def _read_format(reader: Reader, raw: Any, path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Deployment:
+class DeploymentSettings:
     """The identity of the deployment.
 
     Attributes:
@@ -164,7 +164,7 @@ class Time:
 
 
 @dataclass(frozen=True)
-class Input:
+class InputSettings:
     """One raw topic, and how its records are read. Paths into nested records are written a.b.c.
 
     Attributes:
@@ -208,9 +208,9 @@ class Config:
         pipeline: private releases.
     """
 
-    deployment: Deployment = field(default_factory=Deployment)
+    deployment: DeploymentSettings = field(default_factory=DeploymentSettings)
     kafka: Kafka = field(default_factory=Kafka)
     secret: SecretFiles = field(default_factory=SecretFiles)
     engine: Engine = field(default_factory=Engine)
-    input: tuple[Input, ...] = ()
-    pipeline: tuple[Pipeline, ...] = ()
+    input: tuple[InputSettings, ...] = ()
+    pipeline: tuple[PipelineSettings, ...] = ()

@@ -64,7 +64,7 @@ def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, .
     return aggregates
 
 
-def _read_mechanism(reader: Reader, raw: Any, path: Path) -> Mechanism:
+def _read_mechanism(reader: Reader, raw: Any, path: Path) -> MechanismSettings:
     """Read a mechanism of the registry with its own settings."""
     if not isinstance(raw, dict):
         raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
@@ -73,15 +73,15 @@ def _read_mechanism(reader: Reader, raw: Any, path: Path) -> Mechanism:
     if kind not in known:
         raise reader.fail((*path, "kind"), f'"{kind}": ' + reader.unknown(kind, known, "mechanism"))
     settings = {name: value for name, value in raw.items() if name != "kind"}
-    return Mechanism(kind, reader.table(known[kind].parameters, settings, path))
+    return MechanismSettings(kind, reader.table(known[kind].parameters, settings, path))
 
 
-def _default_mechanism() -> Mechanism:
-    return Mechanism(DEFAULT_MECHANISM, entries()[DEFAULT_MECHANISM].parameters())
+def _default_mechanism() -> MechanismSettings:
+    return MechanismSettings(DEFAULT_MECHANISM, entries()[DEFAULT_MECHANISM].parameters())
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowSettings:
     """Tumbling windows, of event time or of arrival.
 
     Attributes:
@@ -112,7 +112,7 @@ class Triggers:
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetSettings:
     """Maximum cost of a privacy unit, for adding or removing all of it.
 
     Attributes:
@@ -129,7 +129,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class MechanismSettings:
     """The mechanism that makes releases private.
 
     Attributes:
@@ -159,7 +159,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class PipelineSettings:
     """One private release of one input.
 
     Attributes:
@@ -189,9 +189,9 @@ class Pipeline:
 
     name: Name
     input: Name
-    window: Window
+    window: WindowSettings
     triggers: Triggers
-    budget: Budget
+    budget: BudgetSettings
     key: Paths = ()
     public_keys: Annotated[tuple[tuple[Scalar, ...], ...] | None, Convert(_read_public_keys)] = None
     public_keys_file: str | None = None
@@ -204,7 +204,7 @@ class Pipeline:
     schedule: Literal["wall", "external"] = "wall"
     lateness: Annotated[Duration, span("0s", "366d")] = ZERO
     feedback_delay: Annotated[int, within(0, 1000)] = 1
-    mechanism: Annotated[Mechanism, Convert(_read_mechanism)] = field(
+    mechanism: Annotated[MechanismSettings, Convert(_read_mechanism)] = field(
         default_factory=_default_mechanism
     )
     release: Release = field(default_factory=Release)

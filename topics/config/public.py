@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
-from .pipeline import Pipeline, Scalar
+from .pipeline import PipelineSettings, Scalar
 
 PublicKeys = tuple[tuple[Scalar, ...], ...]
 
 
-def read_public_keys_file(pipeline: Pipeline, folder: Path) -> Pipeline:
+def read_public_keys_file(pipeline: PipelineSettings, folder: Path) -> PipelineSettings:
     """Return ``pipeline`` with the keys of its ``public_keys_file``, if it has one.
 
     Raises:

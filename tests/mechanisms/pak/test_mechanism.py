@@ -18,7 +18,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.pak.counter import HierarchyPrefix, MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
-from hushstream.mechanisms.pak.optimise import Problem, optimise
+from hushstream.mechanisms.pak.optimise import ThresholdProblem, optimise
 from hushstream.mechanisms.pak.settings import PakParameters, build, mean_error
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.testing import Memory, Trace, run
@@ -150,7 +150,7 @@ def test_the_default_counter_has_the_least_error() -> None:
 
 def test_the_optimiser_finds_what_gains() -> None:
     """Much data and a small tail: a threshold; little data or a tail that fills B: B itself."""
-    problem = Problem(25_000_000, 1440, Fraction(1), Fraction(1, 2**20), Fraction(20))
+    problem = ThresholdProblem(25_000_000, 1440, Fraction(1), Fraction(1, 2**20), Fraction(20))
     for smooth in (False, True):
         choice = optimise(replace(problem, smooth=smooth), [50_000])
         assert choice.clip and choice.top_error / choice.error > 3

@@ -9,10 +9,10 @@ import pytest
 from hushstream.mechanisms.phdstream.tree import (
     GRID,
     NODE,
+    ExtensionRules,
     Level,
+    LiveTree,
     Nodes,
-    Shape,
-    Tree,
     describe,
     hand_down,
     offspring,
@@ -73,7 +73,7 @@ def test_projection_of_pairs(total: int, raw: list[int], expected: list[int]) ->
 def test_shares_sum_to_what_is_handed_down(children: int, seed: int, smoothing: int) -> None:
     rng = np.random.default_rng(seed)
     child = masks(rng, (6, children))
-    shape = Shape(Domain.unit(1, 1), smoothing)
+    shape = ExtensionRules(Domain.unit(1, 1), smoothing)
     inherited, own = rng.integers(-BIG, BIG, 6), rng.integers(-100, 100, (6, children))
     out = hand_down(shape, inherited, own, child)
     np.testing.assert_array_equal(out.sum(axis=1), inherited)
@@ -81,21 +81,21 @@ def test_shares_sum_to_what_is_handed_down(children: int, seed: int, smoothing: 
 
 
 def test_equal_shares_are_equal() -> None:
-    shape = Shape(Domain.unit(2, 1, "all"), 0)
+    shape = ExtensionRules(Domain.unit(2, 1, "all"), 0)
     out = hand_down(shape, np.array([4 * GRID]), np.array([[9, 0, -5, 1]]), np.ones((1, 4), bool))
     assert out.tolist() == [[GRID] * 4]
 
 
 def test_proportional_shares_follow_the_children() -> None:
-    shape = Shape(Domain.unit(1, 1), 2)
+    shape = ExtensionRules(Domain.unit(1, 1), 2)
     out = hand_down(shape, np.array([800]), np.array([[4, -7]]), np.ones((1, 2), bool))
     assert out.tolist() == [[600, 200]]
 
 
-def random_tree(rng: np.random.Generator, domain: Domain, chance: float = 0.6) -> Tree:
+def random_tree(rng: np.random.Generator, domain: Domain, chance: float = 0.6) -> LiveTree:
     """Any tree with any released numbers, brought up to date bottom up."""
     code, levels = np.ones(1, np.uint64), []
-    shape = Shape(domain, 0)
+    shape = ExtensionRules(domain, 0)
     for depth in range(domain.depth + 1):
         cell = np.zeros(len(code), NODE)
         cell["out"] = rng.integers(-500, 500, len(code))
@@ -106,7 +106,7 @@ def random_tree(rng: np.random.Generator, domain: Domain, chance: float = 0.6) -
         if not split.any():
             break
         code = children
-    tree = Tree.of(levels)
+    tree = LiveTree.of(levels)
     tree.sum_below(np.ones(len(tree.code)))
     return tree
 
@@ -117,7 +117,7 @@ def test_leaves_sum_to_the_root(seed: int, every: bool, smoothing: int, region: 
     plain = Domain.unit(2, 4, "all" if every else "binary")
     domain = Domain(plain.axes, 4, plain.split, cells=(4, 5)) if region else plain
     tree = random_tree(np.random.default_rng(seed), domain)
-    leaves = describe(Shape(domain, smoothing), tree, np.ones(len(tree.code)))
+    leaves = describe(ExtensionRules(domain, smoothing), tree, np.ones(len(tree.code)))
     root = int(tree.cell["out"][0] + tree.cell["below"][0]) * GRID
     assert leaves.unbiased.sum() == root
     assert leaves.total.sum() == max(0, root)

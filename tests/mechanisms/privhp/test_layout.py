@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.sketch import Sketch
-from hushstream.mechanisms.privhp.layout import Shape, split_gauss, split_pure
+from hushstream.mechanisms.privhp.layout import SumLayout, split_gauss, split_pure
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SHAPES = st.builds(
-    lambda d, r, exact, keep, j: Shape(d, r, min(exact, r), keep, Sketch(width=8, rows=j)),
+    lambda d, r, exact, keep, j: SumLayout(d, r, min(exact, r), keep, Sketch(width=8, rows=j)),
     st.integers(1, 4), st.integers(0, 24), st.integers(0, 8), st.integers(1, 500),
     st.sampled_from([1, 3, 5]),
 )  # fmt: skip
 
 
 def test_shares_of_the_published_example() -> None:
-    shares = split_pure(Shape(1, 4, 2, 4, Sketch(width=8)), Fraction(1))
+    shares = split_pure(SumLayout(1, 4, 2, 4, Sketch(width=8)), Fraction(1))
     np.testing.assert_allclose(
         [float(share) for share in shares], [0.21244, 0.21244, 0.21244, 0.21244, 0.15022], atol=6e-6
     )
@@ -27,7 +27,7 @@ def test_shares_of_the_published_example() -> None:
 
 def test_importance_by_hand() -> None:
     """d=2: diameters 1, 1, 1/2, 1/2, 1/4; all nodes down to L=2, k=3 below."""
-    shape = Shape(2, 4, 2, 3, Sketch(width=8, rows=3))
+    shape = SumLayout(2, 4, 2, 3, Sketch(width=8, rows=3))
     expected = [1, 1, 2, Fraction(3, 2), Fraction(3, 2)]
     assert list(shape.importance()) == expected
     weights = [float(e * j) ** 0.5 for e, j in zip(expected, (1, 1, 1, 3, 3), strict=True)]
@@ -38,7 +38,7 @@ def test_importance_by_hand() -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(shape=SHAPES, epsilon=st.fractions(Fraction(1, 100), 20), seed=st.integers(0, 99))
 def test_shares_never_exceed_the_budget_and_are_optimal(
-    shape: Shape, epsilon: Fraction, seed: int
+    shape: SumLayout, epsilon: Fraction, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     touched = np.array([shape.touched(level) for level in range(shape.levels)])
@@ -57,7 +57,7 @@ def test_shares_never_exceed_the_budget_and_are_optimal(
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(shape=SHAPES, seed=st.integers(0, 99))
-def test_sums_of_leaves_are_sums_of_their_ancestors(shape: Shape, seed: int) -> None:
+def test_sums_of_leaves_are_sums_of_their_ancestors(shape: SumLayout, seed: int) -> None:
     rng = np.random.default_rng(seed)
     low, high = 1 << shape.depth, 2 << shape.depth
     codes = np.unique(rng.integers(low, high, 30)).astype(np.uint64)
@@ -78,7 +78,7 @@ def test_sums_of_leaves_are_sums_of_their_ancestors(shape: Shape, seed: int) -> 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(shape=SHAPES)
-def test_names_and_places_are_inverse_and_ordered(shape: Shape) -> None:
+def test_names_and_places_are_inverse_and_ordered(shape: SumLayout) -> None:
     every = np.arange(shape.cells)
     names = shape.names(every)
     np.testing.assert_array_equal(shape.places(names), every)
@@ -87,7 +87,7 @@ def test_names_and_places_are_inverse_and_ordered(shape: Shape) -> None:
 
 
 def test_one_record_moves_one_sum_per_counter_and_one_per_row() -> None:
-    shape = Shape(2, 9, 3, 8, Sketch(width=4, rows=3))
+    shape = SumLayout(2, 9, 3, 8, Sketch(width=4, rows=3))
     table = shape.sum_leaves(np.array([777], np.uint64), np.ones(1, np.int64))
     for level in range(10):
         moved = np.abs(shape.part(table, level))
@@ -105,6 +105,6 @@ def test_one_record_moves_one_sum_per_counter_and_one_per_row() -> None:
 )
 def test_bad_shapes_are_refused(given: tuple[int, int, int, int]) -> None:
     with pytest.raises(ParameterError):
-        Shape(*given, Sketch(width=8))
+        SumLayout(*given, Sketch(width=8))
     with pytest.raises(ParameterError):
-        split_pure(Shape(1, 4, 2, 4, Sketch(width=8)), Fraction(0))
+        split_pure(SumLayout(1, 4, 2, 4, Sketch(width=8)), Fraction(0))

@@ -10,15 +10,15 @@ from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.sketch import Sketch
-from hushstream.mechanisms.privhp.layout import Shape
+from hushstream.mechanisms.privhp.layout import SumLayout
 from hushstream.mechanisms.privhp.noise import MatrixNoise, TreeNoise
 from scipy.optimize import linprog
 from scipy.stats import norm
 
 from ...oracles.privhp import keyed
 
-SHAPE = Shape(1, 4, 2, 4, Sketch(width=8, rows=3))
-SMALL = Shape(1, 1, 0, 1, Sketch(width=2))
+SHAPE = SumLayout(1, 4, 2, 4, Sketch(width=8, rows=3))
+SMALL = SumLayout(1, 1, 0, 1, Sketch(width=2))
 
 
 class Labels:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.sketch import Sketch
-from hushstream.mechanisms.privhp.layout import Shape
-from hushstream.mechanisms.privhp.tree import Pruning, Reading, Tree, consistent, grow, pooled
+from hushstream.mechanisms.privhp.layout import SumLayout
+from hushstream.mechanisms.privhp.tree import GrownTree, Pruning, Reading, consistent, grow, pooled
 from hushstream.mechanisms.spatial.domain import bit_level
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,8 +48,8 @@ def test_rounding_favours_no_side() -> None:
     assert (a - exact).sum() == 0
 
 
-def shape_of(depth: int, exact: int, keep: int, width: int = 8, rows: int = 1) -> Shape:
-    return Shape(1, depth, exact, keep, Sketch(width=width, rows=rows))
+def shape_of(depth: int, exact: int, keep: int, width: int = 8, rows: int = 1) -> SumLayout:
+    return SumLayout(1, depth, exact, keep, Sketch(width=width, rows=rows))
 
 
 TABLES = st.tuples(
@@ -58,7 +58,7 @@ TABLES = st.tuples(
 )  # fmt: skip
 
 
-def noisy(given: tuple[int, int, int, int, int]) -> tuple[Shape, np.ndarray]:
+def noisy(given: tuple[int, int, int, int, int]) -> tuple[SumLayout, np.ndarray]:
     depth, exact, keep, rows, seed = given
     shape = shape_of(depth, min(exact, depth), keep, rows=rows)
     rng = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def noisy(given: tuple[int, int, int, int, int]) -> tuple[Shape, np.ndarray]:
     return shape, table + np.rint(rng.laplace(0, 5, shape.cells)).astype(np.int64)
 
 
-def check(tree: Tree, shape: Shape, table: np.ndarray) -> None:
+def check(tree: GrownTree, shape: SumLayout, table: np.ndarray) -> None:
     """Children add up to their parent, nothing is negative, leaves partition the domain."""
     count = dict(zip(tree.code.tolist(), tree.records.tolist(), strict=True))
     assert count[1] == max(0, table[0])

@@ -18,8 +18,8 @@ from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
 from hushstream.mechanisms.testing import Memory, Trace, run
+from hushstream.mechanisms.tops.blocks import BlockMemory as Past
 from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack
-from hushstream.mechanisms.tops.blocks import Memory as Past
 from hushstream.mechanisms.tops.mechanism import Tops
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 from hypothesis import given, settings

@@ -94,7 +94,7 @@ def test_values_are_exact_and_normalised() -> None:
     assert pipeline.key == ("zone",)
     assert small().input[0].unit == ("car.id", "number")
     assert pipeline.triggers.every == 6 * 3_600_000_000
-    assert pipeline.mechanism == config_pipeline.Mechanism("knobs", Knobs())
+    assert pipeline.mechanism == config_pipeline.MechanismSettings("knobs", Knobs())
     assert pipeline.release_topic == "hush.zones.releases.v1"
 
 
