@@ -45,7 +45,7 @@ from .consistency import Forest, forest, span_variance
 class WideTree(Protocol):
     """The contract of a tree over blocks."""
 
-    def restarted(self, origins: tuple[int, ...]) -> Tree:
+    def restarted(self, origins: tuple[int, ...]) -> WideTree:
         """The same with independent noise from each of these blocks on, where that is needed."""
         ...
 
@@ -93,7 +93,7 @@ class Chunks:
         return theta * self.levels / self.epsilon
 
     def restarted(self, origins: tuple[int, ...]) -> Chunks:
-        """See `Tree.restarted`."""
+        """See `WideTree.restarted`."""
         return replace(self, origins=origins)
 
     def draw(self, noise: Noise, theta: int, start: int) -> list[I64]:
