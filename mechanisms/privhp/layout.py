@@ -145,7 +145,7 @@ def split_pure(shape: SumLayout, epsilon: Fraction) -> tuple[Fraction, ...]:
     Noise of scale c_l/σ_l (c_l the sums that a record touches) costs importance_l·c_l/σ_l, which
     is least for σ_l ∝ √(importance_l·c_l) (Lagrange). Shares are rounded down.
 
-    >>> shape = Shape(1, 4, 2, 4, Sketch(width=8))
+    >>> shape = SumLayout(1, 4, 2, 4, Sketch(width=8))
     >>> [round(float(share), 5) for share in split_pure(shape, Fraction(1))]
     [0.21244, 0.21244, 0.21244, 0.21244, 0.15022]
     """

@@ -43,8 +43,8 @@ def reference() -> str:
 def documented(kind: type[Any]) -> dict[str, str]:
     """Return the text of each attribute in the docstring of a settings class.
 
-    >>> from hushstream.topics.config.pipeline import Window
-    >>> documented(Window)["origin"]
+    >>> from hushstream.topics.config.pipeline import WindowSettings
+    >>> documented(WindowSettings)["origin"]
     'a time at which a window begins.'
     """
     _, _, block = (inspect.getdoc(kind) or "").partition("Attributes:\n")
