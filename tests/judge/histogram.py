@@ -16,20 +16,21 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from .noise import Noise
+from .noise import Noise, Steady
 from .numbers import BITS, STEPS
 from .records import Event
 from .rules import COUNTERS, Rules, S, V
 
 Clock = Mapping[str, Any]  # one record of the clock log
 Place = tuple[int, int]  # window, trigger
+Order = Callable[[int, tuple[Any, ...]], deque[int]]
 
 
 class Objection(Exception):
@@ -62,7 +63,7 @@ class Window:
     first: dict[bytes, int] = field(default_factory=dict)
     counters: list[int] = field(default_factory=lambda: [0] * 4)
     marks: dict[bytes, list[int]] = field(default_factory=dict)
-    drawn: dict[tuple[str, bytes], list[int]] = field(default_factory=dict)
+    drawn: dict[tuple[str, bytes, int], list[int]] = field(default_factory=dict)
     released: int = 0
 
 
@@ -82,16 +83,18 @@ class Judge:
     Args:
         rules: what the configuration says.
         secret: the noise key.
-        order: per (epoch, unit) the raw partitions from which its records came, one after the
-            other: where records are re-partitioned by unit, the units log has their order.
+        order: where records are re-partitioned by unit, of an epoch and unit the raw partitions
+            from which its records came, one after the other, as the units log has them.
+        nonces: what manifests publish of them.
     """
 
     def __init__(
-        self, rules: Rules, secret: bytes, order: Mapping[Any, Sequence[int]] | None = None
+        self, rules: Rules, secret: bytes, order: Order | None = None, nonces: Steady | None = None
     ) -> None:
         self.rules = rules
-        self.noise = Noise(secret, rules.config["name"])
-        self.order = None if order is None else {unit: deque(o) for unit, o in order.items()}
+        self.nonces = nonces or Steady()
+        self.noise = Noise(secret, rules.config["name"], self.nonces)
+        self.order = order
         self.first_window: int | None = None
         self.floor = self.ordinal = 0
         self.done: dict[int, int] = {}
@@ -187,9 +190,10 @@ class Judge:
         queue = self.queues[unit]
         if self.order is None:
             return queue.popleft()
-        if not self.order.get(unit):
+        origins = self.order(*unit)
+        if not origins:
             raise Objection("the units log lacks a record")
-        origin = self.order[unit].popleft()
+        origin = origins.popleft()
         one = next((one for one in queue if one.origin == origin), None)
         if one is None:
             raise Objection("the units log has a record too many")
@@ -238,62 +242,60 @@ class Judge:
             sums = window.sums.setdefault(key, blank)
             for lane, more in enumerate(lanes):
                 sums[lane] = [a + b for a, b in zip(sums[lane], more, strict=True)]
-        counters = self.counters(window, trigger) if rules.parameters["debias"] else None
+        more = self.totals.pop((trigger["window"], t), [0] * 4)
+        window.counters = [a + b for a, b in zip(window.counters, more, strict=True)]
         if rules.listed is not None:
             window.first = dict.fromkeys(rules.listed, 1)
         for key, sums in window.sums.items() if rules.listed is None else ():
             count = sums[S][0]  # at most one per unit, where distinct units are asked for
             if key not in window.first and count >= rules.least:
-                noisy = count * STEPS + self.at(window, trigger, "count/S", key, 0)[0]
+                noisy = count * STEPS + self.at(window, trigger, "count/S", key)[0]
                 if noisy >= rules.thresholds[t - 1]:
                     window.first[key] = t
         window.released = t
-        rows = {key: self.row(window, trigger, key, counters) for key in sorted(window.first)}
+        rows = {key: self.row(window, trigger, key) for key in sorted(window.first)}
         start = utc(rules.start(trigger["window"]))
         bar = rules.thresholds[t - 1] if rules.thresholds else None
         return Release(trigger, start, rows, contents, bar)
 
     def at(
-        self, window: Window, trigger: Clock, purpose: str, key: bytes, since: int
-    ) -> tuple[int, Fraction]:
-        """Noise at a trigger, rounded down to 1/256, and its variance; all after ``since``."""
+        self, window: Window, trigger: Clock, purpose: str, key: bytes, since: int = 0,
+        shared: bool = False,
+    ) -> tuple[int, Fraction]:  # fmt: skip
+        """Noise at a trigger, rounded down to 1/256, and its variance; all after ``since``.
+
+        What is ``shared`` by all keys of a shard is drawn for the empty key.
+        """
         t, factors, variance = trigger["index"], self.rules.matrix, self.rules.variance[purpose]
         if since >= t:
             return 0, Fraction(0)
-        z = window.drawn.setdefault((purpose, key), [])
+        shard, drawn_for = self.nonces.shard(key), b"" if shared else key
+        z = window.drawn.setdefault((purpose, drawn_for, shard), [])
         for first in range(1, t + 1):
             for index in range(max(len(z), factors.width[first - 1]), factors.width[first]):
-                label = self.noise.label(purpose, variance, trigger, first)
-                z.append(self.noise.draw(label, key, index, variance))
+                label = self.noise.label(purpose, variance, trigger, shard, first)
+                z.append(self.noise.draw(label, drawn_for, index, variance))
         known = factors.width[since]  # what was complete before there could be data
         row, common = factors.row(t)
         total = sum(b * one for b, one in zip(row[known:], z[known:], strict=False))
         return total * STEPS // (common << BITS), factors.norm2(t, known) * variance / 4**BITS
 
-    def counters(self, window: Window, trigger: Clock) -> list[int]:
-        """The released counters of debiasing: records that arrived and were accepted, per lane."""
-        more = self.totals.pop((trigger["window"], trigger["index"]), [0] * 4)
-        window.counters = [a + b for a, b in zip(window.counters, more, strict=True)]
-        noise = [self.at(window, trigger, f"debias/{name}", b"", 0)[0] for name in COUNTERS]
-        return [n + (z + (STEPS + 1) // 2) // STEPS
-                for n, z in zip(window.counters, noise, strict=True)]  # fmt: skip
-
-    def scales(self, window: Window, trigger: Clock, key: bytes, now: list[int]) -> list[float]:
-        """arrived/accepted of both lanes, where enough was accepted to tell."""
-        t, lanes = trigger["index"], len(self.rules.weights)
+    def scales(self, window: Window, trigger: Clock, key: bytes) -> list[float]:
+        """Debiasing: records that arrived / were accepted, per lane, where that can be told."""
+        t, lanes, now = trigger["index"], len(self.rules.weights), []
+        for exact, name in zip(window.counters, COUNTERS, strict=True):
+            noise, variance = self.at(window, trigger, f"debias/{name}", key, shared=True)
+            now.append(exact + (noise + (STEPS + 1) // 2) // STEPS)
         if window.first[key] + self.rules.delay >= t or lanes == 1:
             window.marks[key] = now
-        mark = window.marks[key]
-        noise = float(self.at(window, trigger, "debias/accepted/S", b"", 0)[1]) ** 0.5
+        mark, least = window.marks[key], 8 * float(variance) ** 0.5
         pairs = [(mark[0], mark[2]), (now[1] - mark[1], now[3] - mark[3])]
-        return [min(max(a / b, 1.0), 64.0) if b > 8 * noise else 1.0 for a, b in pairs]
+        return [min(max(a / b, 1.0), 64.0) if b > least else 1.0 for a, b in pairs]
 
-    def row(
-        self, window: Window, trigger: Clock, key: bytes, counters: list[int] | None
-    ) -> dict[str, Any]:
+    def row(self, window: Window, trigger: Clock, key: bytes) -> dict[str, Any]:
         """The record of one public key."""
         rules, t, config = self.rules, trigger["index"], self.rules.config
-        scale = None if counters is None else self.scales(window, trigger, key, counters)
+        scale = self.scales(window, trigger, key) if rules.parameters["debias"] else None
         sums = window.sums.get(key, [[0] * (1 + len(rules.columns)) for _ in rules.weights])
         names = ["count"] * rules.counted + [f"sum:{c.path}" for c in rules.columns]
         value: dict[str, int] = {}

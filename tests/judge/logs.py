@@ -6,11 +6,13 @@ Topics are read with confluent-kafka alone. Nothing here computes anything that 
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .histogram import Clock, Judge, Objection, Release, Rules
+from .histogram import Clock, Judge, Objection, Order, Release
+from .noise import Steady
 from .records import Event, home, read
+from .rules import Rules
 
 Published = tuple[bytes, bytes]  # record key and value
 Raw = tuple[int, int, bytes | None]  # offset, timestamp in milliseconds, value
@@ -48,7 +50,8 @@ def judged(
     secret: bytes,
     clock: Iterable[Clock],
     raw: Sequence[Iterable[Raw]],
-    order: Mapping[Any, Sequence[int]] | None = None,
+    order: Order | None = None,
+    nonces: Steady | None = None,
 ) -> Iterator[Release]:
     """What a pipeline must release.
 
@@ -57,9 +60,9 @@ def judged(
         secret: the noise key.
         clock: records of the clock log.
         raw: records of each raw partition.
-        order: see `Judge`.
+        order, nonces: see `Judge`.
     """
-    judge = Judge(Rules(pipeline.config, pipeline.listed), secret, order)
+    judge = Judge(Rules(pipeline.config, pipeline.listed), secret, order, nonces)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
 
 

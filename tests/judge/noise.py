@@ -2,7 +2,7 @@
 
 import hmac
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -13,21 +13,37 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from .numbers import DIGITS
 
 
+class Steady:
+    """One nonce for ever, as in memory: nobody can rewind what nobody publishes."""
+
+    def shard(self, key: bytes) -> int:
+        """The aggregate shard of a key."""
+        return 0
+
+    def nonce(self, window: int, shard: int, trigger: int) -> bytes:
+        """The nonce that a shard had in force at a trigger."""
+        return bytes(16)
+
+
 class Noise:
     """Discrete Gaussian draws that follow from a key and a label."""
 
-    def __init__(self, secret: bytes, pipeline: str) -> None:
+    def __init__(self, secret: bytes, pipeline: str, nonces: Steady) -> None:
         self._root = derived(derived(secret, "noise"), "noise")
         self._pipeline = pipeline
+        self._nonces = nonces
         self._aes: dict[bytes, Any] = {}
 
-    def label(self, purpose: str, variance: Fraction, trigger: dict[str, Any], first: int) -> bytes:
-        """What one draw is for. ``first`` is the trigger at which it is first used."""
+    def label(
+        self, purpose: str, variance: Fraction, trigger: Mapping[str, Any], shard: int, first: int
+    ) -> bytes:
+        """What one draw is for. ``first`` is the trigger at which it covers content first."""
         words = ("1", "gauss", purpose, str(variance.numerator), str(variance.denominator),
                  "histogram", self._pipeline)  # fmt: skip
         hashed, window = trigger["config_hash"].encode(), str(trigger["window"]).encode()
         charge = bytes.fromhex(trigger["charge"])
-        return fields([*map(str.encode, words), hashed, window, charge, b"\0"])
+        nonce = self._nonces.nonce(trigger["window"], shard, first)
+        return fields([*map(str.encode, words), hashed, window, charge, b"\0", nonce])
 
     def draw(self, label: bytes, key: bytes, index: int, variance: Fraction) -> int:
         """Draw number ``index`` of a key under a label."""

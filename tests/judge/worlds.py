@@ -10,7 +10,7 @@ from typing import Any
 
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
-from hushstream.topics.events.decode import Raw
+from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
 
 from ..support import DAY, ORIGIN, SECRET, engine, start, trigger
@@ -90,7 +90,7 @@ HORIZONS = {
     3: 'window = { horizon = 3, origin = "2019-03-01T00:00:00Z" }\ntriggers = { every = "8h" }',
 }
 
-
+Logs = list[list[RawRecord]]
 WRONG: list[dict[str, Any]] = [
     {"user": None}, {"user": True}, {"page": ""}, {"page": 1.0}, {"t": "x"}, {"t": -1},
     {"spent": 1e400}, {"gone": 2},
@@ -102,7 +102,7 @@ class World:
     """Raw logs of each partition and the clock log, at random, for a compiled deployment."""
 
     made: Deployment
-    logs: list[list[Raw]]
+    logs: Logs
     clock: list[ClockRecord]
 
 
@@ -111,7 +111,7 @@ def world(
 ) -> World:
     """Events in and out of time, broken ones, beats and triggers of every pipeline."""
     (source,) = made.inputs
-    logs: list[list[Raw]] = [[] for _ in range(source.partitions)]
+    logs: Logs = [[] for _ in range(source.partitions)]
     clock: list[ClockRecord] = [start(p) for p in made.pipelines]
     states = {p.name: _State(p) for p in made.pipelines}
     ends = [0] * source.partitions
@@ -155,12 +155,17 @@ class _State:
         return made
 
 
-def _end(log: list[Raw]) -> int:
+def _end(log: list[RawRecord]) -> int:
     return log[-1].offset + 1 if log else 0
 
 
 def _append(
-    source: Input, logs: list[list[Raw]], log: list[Raw], now: int, random: Random, users: int
+    source: Input,
+    logs: list[list[RawRecord]],
+    log: list[RawRecord],
+    now: int,
+    random: Random,
+    users: int,
 ) -> None:
     """One record, or none: units keep to a partition, keys are few, some values are wrong."""
     user = f"u{min(int(random.expovariate(3 / users)), users - 1)}"
@@ -185,4 +190,4 @@ def _append(
     if random.random() < 0.02:
         value = random.choice([b"{", b"null", b"[1]", b"\xff", b""])
     offset = _end(log) + random.choice([0, 0, 0, 1])
-    log.append(Raw(offset, now // 1000, user.encode(), value))
+    log.append(RawRecord(offset, now // 1000, user.encode(), value))

@@ -1,0 +1,151 @@
+"""Real topics as plain lists, and the judgement of a whole deployment on a broker.
+
+Topics are read with confluent-kafka alone. Frames of a units topic are opened for one thing only:
+the order in which records of one unit from several raw partitions came together.
+"""
+
+import hashlib
+import json
+import secrets
+import tomllib
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from .histogram import Objection, Order
+from .logs import Pipeline, charges, judged, objections
+from .noise import derived
+from .records import digest, key_bytes
+from .rules import Rules
+
+PATIENCE = 30.0
+
+
+class Record(NamedTuple):
+    """One committed record."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Judgement(NamedTuple):
+    """What was judged of a pipeline, and what is wrong with it."""
+
+    triggers: int
+    rows: int
+    objections: list[str]
+
+
+def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
+    """Every partition of a topic, from its first to its last committed record."""
+    client = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"judge-{secrets.token_hex(4)}",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        number = len(client.list_topics(topic, PATIENCE).topics[topic].partitions)
+        places = [TopicPartition(topic, n) for n in range(number)]
+        begins = [client.get_watermark_offsets(place, PATIENCE)[0] for place in places]
+        client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
+        found: list[list[Record]] = [[] for _ in places]
+        unread = set(range(number))
+        while unread:
+            message = client.poll(PATIENCE)
+            if message is None:
+                raise TimeoutError(f"{topic} could not be read to its end")
+            if message.error() is None:
+                one = Record(
+                    message.offset(), message.timestamp()[1], message.key(), message.value()
+                )
+                found[message.partition()].append(one)
+            elif message.error().code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+        return found
+    finally:
+        client.close()
+
+
+def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgement]:
+    """Judge every histogram of a deployment: its releases beside what its logs must give.
+
+    Releases are read first, then the logs that they come from, so that each has its trigger.
+
+    Args:
+        bootstrap: of the cluster.
+        config: the deployment's TOML file, for its name, public keys and partitioners.
+        secret: the noise key.
+    """
+    settings = tomllib.loads(config.read_text("utf-8"))
+    name = settings["deployment"]["name"]
+    inputs = {one["name"]: one for one in settings["input"]}
+    published = {}
+    for one in settings["pipeline"]:
+        topic = one.get("release", {}).get("topic", f"hush.{one['name']}.releases.v1")
+        published[one["name"]] = [r for log in read_topic(bootstrap, topic) for r in log]
+    ledger = [r.value or b"" for r in read_topic(bootstrap, f"{name}.ledger.v1")[0]]
+    base = f"{name}.{json.loads(ledger[0])['body']['genesis']}"
+    clock = [json.loads(r.value or b"") for r in read_topic(bootstrap, f"{base}.clock")[0]]
+    found = {}
+    for one in settings["pipeline"]:
+        source, called = inputs[one["input"]], one["name"]
+        bodies = [json.loads(value)["body"] for value in ledger]
+        charged = [b["config"] for b in bodies if b.get("pipeline") == called and "mu2" in b]
+        if not charged:
+            continue
+        raw = read_topic(bootstrap, source["topic"])
+        pipeline = Pipeline(
+            charged[0], listed(one, charged[0]), source.get("partitioner", "none"), len(raw)
+        )
+        order = None
+        if pipeline.partitioner == "none" and len(raw) > 1:
+            units = [r for log in read_topic(bootstrap, f"{base}.{called}.units") for r in log]
+            order = units_order(units, Rules(pipeline.config, pipeline.listed).per_epoch, secret)
+        logs = [[(r.offset, r.timestamp, r.value) for r in log] for log in raw]
+        wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
+        try:
+            releases = list(judged(pipeline, secret, clock, logs, order))
+        except Objection as objection:
+            found[called] = Judgement(0, 0, [*wrong, str(objection)])
+            continue
+        wrong += objections(releases, [(r.key or b"", r.value or b"") for r in published[called]])
+        rows = sum(len(release.rows) for release in releases)
+        found[called] = Judgement(len(releases), rows, wrong)
+    return found
+
+
+def units_order(frames: Iterable[Record], per_epoch: int, secret: bytes) -> Order:
+    """From which raw partition each unit's records of an epoch came, in the order of its log."""
+    origins: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
+    for frame in frames:
+        batch = pa.ipc.open_stream(frame.value).read_next_batch()
+        about = batch.schema.metadata
+        if about[b"kind"] == b"events":
+            epoch, origin = int(about[b"window"]) // per_epoch, int(about[b"origin"])
+            for unit in batch.column("unit").to_pylist():
+                origins[epoch, unit].append(origin)
+    key = derived(secret, "hashing")
+    return lambda epoch, unit: origins[epoch, digest(unit, key)]
+
+
+def listed(settings: dict[str, Any], config: dict[str, Any]) -> list[list[Any]] | None:
+    """The public keys, if their digest is the one that was charged."""
+    keys = settings.get("public_keys")
+    if keys is None:
+        return None
+    found = [key if isinstance(key, list) else [key] for key in keys]
+    lines = b"\n".join(sorted(map(key_bytes, found)))
+    if hashlib.sha256(lines).hexdigest() != config["public_keys"]["sha256"]:
+        raise Objection("other public keys were charged")
+    return found
