@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
+from . import change
 from .merge import tables
 from .values import Duration, Instant, Secret, format_duration
 
@@ -37,7 +38,7 @@ _TYPES: dict[Any, str] = {
 
 def reference() -> str:
     """Return one Markdown section with a table of settings for every table of the file."""
-    return "\n".join(_section(name, kind) for name, kind in tables())
+    return "\n".join([*(_section(name, kind) for name, kind in tables()), change.reference()])
 
 
 def documented(kind: type[Any]) -> dict[str, str]:

@@ -1,0 +1,108 @@
+"""What the ledger holds of the configuration: every setting is changed, and what notices is noted.
+
+Covers: topics/config/change.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from hushstream.agents.clock.pinned import placement
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.topic_specs import layout
+from hushstream.topics.config import change
+from hushstream.topics.config.load import Config, loads
+from hushstream.topics.names import Names
+
+TOML = """
+[[input]]
+name = "events"
+topic = "raw"
+unit = "user"
+time = { field = "t", format = "iso" }
+[[pipeline]]
+name = "pages"
+input = "events"
+key = ["page"]
+window = { length = "1d" }
+triggers = { every = "6h" }
+budget = { epsilon = 1.0, delta = 1e-6 }
+"""
+NAMES = Names("hush", "abcdef")
+CONFIG = loads(TOML, environ={})
+
+
+def holds(config: Config) -> dict[str, Any]:
+    """What a deployment would write to its ledger of these settings."""
+    made = compile_config(config, {i.topic: 3 for i in config.input})
+    (source,) = made.inputs
+    (p,) = source.pipelines
+    laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
+    return {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
+
+
+def other(hint: Any, value: Any) -> Any:
+    """Another value of the same type."""
+    if get_origin(hint) is Literal:
+        return next((one for one in get_args(hint) if one != value), "another")
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | Fraction):
+        return value + 1
+    if isinstance(value, tuple):
+        return (*value[:-1], "another")
+    return f"{value or ''}another"
+
+
+def changed(thing: Any, steps: list[str]) -> Any:
+    """A settings object with another value at a path."""
+    name, *rest = steps
+    value = getattr(thing, name)
+    if isinstance(value, tuple) and rest:
+        return replace(thing, **{name: (changed(value[0], rest), *value[1:])})
+    if is_dataclass(value):
+        return replace(thing, **{name: changed(value, rest)})
+    plain = get_type_hints(type(thing))[name]
+    return replace(thing, **{name: other(plain, value)})
+
+
+def moved(setting: str) -> Config:
+    config: Config = changed(CONFIG, setting.split("."))
+    if setting == "input.name":  # its pipeline goes with it
+        (p,) = config.pipeline
+        config = replace(config, pipeline=(replace(p, input=config.input[0].name),))
+    return config
+
+
+PLAIN = [s for s in change.every() if not s.startswith("pipeline.")]
+PLAIN += ["pipeline.budget.epsilon", "pipeline.key", "pipeline.unit_name", "pipeline.lateness"]
+PLAIN += [s for s in change.SETTINGS if s.startswith("pipeline.") and not s.endswith("*")]
+
+
+def test_every_setting_is_listed_with_what_holds_it():
+    """A new setting must be thought about: may it change while a deployment lives?"""
+    assert [s for s in change.every() if change.of(s) is None] == []
+    listed = {path.removesuffix(".*") for path in change.SETTINGS}
+    known = {path.rsplit(".", n)[0] for path in change.every() for n in (0, 1, 2)}
+    known |= set(change.every())
+    assert listed <= known  # no line is left of a setting that is gone
+
+
+@pytest.mark.parametrize("setting", PLAIN)
+def test_a_setting_is_held_by_what_the_table_says_and_by_nothing_else(setting):
+    before, after = holds(CONFIG), holds(moved(setting))
+    held = change.of(setting)
+    assert held is not None
+    noticed = {name for name in before if before[name] != after[name]}
+    if setting in ("input.topic", "input.name"):
+        noticed.discard(change.LEDGER)  # it names topics of the layout, too
+    assert noticed == ({held.held} if held.held != change.FREE else set())
+
+
+def test_routing_of_units_is_part_of_what_is_pinned():
+    (source,) = compile_config(CONFIG, {"raw": 3}).inputs
+    pinned = placement(source, source.pipelines[0])
+    assert set(pinned) == {"routing", "partitioner", "release_partitions"}

@@ -1,0 +1,103 @@
+"""Which settings may change while a deployment lives, and what holds the others.
+
+Every setting is listed, alone or with its table, so that a new one has to be thought about: a test
+finds those that are missing, and changes each of the others to see what notices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final, NamedTuple
+
+from .merge import tables
+
+HASH: Final = "hash of the pipeline's configuration"
+LEDGER: Final = "ledger record of the pipeline"
+FREE: Final = "nothing"
+
+
+class Change(NamedTuple):
+    """What holds a setting as it is, and why, or why nothing needs to."""
+
+    held: str
+    why: str
+
+
+SETTINGS: dict[str, Change] = {
+    "deployment.name": Change(HASH, "names the ledger: another name is another deployment"),
+    "kafka.*": Change(FREE, "how to reach the cluster; topics are known by Kafka's own ids"),
+    "secret.noise_key_file": Change(
+        FREE, "the key may move; its fingerprint stands in the genesis and in each charge"
+    ),
+    "engine.data_dir": Change(FREE, "tables are restored from changelogs"),
+    "engine.witness": Change(FREE, "it is checked wherever it is"),
+    "engine.units_partitions": Change(LEDGER, "decides which shard keeps a unit's bound"),
+    "engine.cells_partitions": Change(LEDGER, "decides which shard keeps a key's sums"),
+    "engine.release_partitions": Change(LEDGER, "a repeated release goes to the same partition"),
+    "engine.replication_factor": Change(FREE, "of topics that are still to be created"),
+    "engine.beat_interval": Change(FREE, "cuts are read from the clock log"),
+    "engine.publish_delay": Change(FREE, "time of publication, not content"),
+    "engine.max_clock_lead": Change(FREE, "when the clock's owner stops"),
+    "engine.max_future_skew": Change(HASH, "decides which records count"),
+    "engine.step_records": Change(FREE, "how work is cut; contents depend on cuts alone"),
+    "engine.step_bytes": Change(FREE, "how much is fetched at once"),
+    "engine.session_timeout": Change(FREE, "when a worker counts as gone"),
+    "engine.transaction_timeout": Change(FREE, "when a transaction is given up"),
+    "engine.trim_interval": Change(FREE, "deletes what has been applied"),
+    "engine.keep_units": Change(FREE, "what is kept for replays"),
+    "engine.block_cache_mb": Change(FREE, "memory"),
+    "engine.write_buffer_mb": Change(FREE, "memory"),
+    "engine.public_host": Change(FREE, "an address"),
+    "engine.public_port": Change(FREE, "an address"),
+    "engine.operator_host": Change(FREE, "an address"),
+    "engine.operator_port": Change(FREE, "an address"),
+    "engine.log_level": Change(FREE, "what is logged"),
+    "input.name": Change(HASH, "pipelines name their input"),
+    "input.topic": Change(HASH, "what is counted; its id and partitions are pinned as well"),
+    "input.unit": Change(HASH, "whom the bound holds for"),
+    "input.time.*": Change(HASH, "decides which window a record lies in"),
+    "input.format": Change(HASH, "how records are read"),
+    "input.partitioner": Change(LEDGER, "decides which shard keeps a unit's bound"),
+    "input.on_error": Change(FREE, "bad records count in no case"),
+    "input.dlq_payload": Change(FREE, "copies of records that do not count"),
+    "input.late": Change(FREE, "late records count in no case"),
+    "input.max_record_bytes": Change(HASH, "decides which records count"),
+    "pipeline.budget.limit_epsilon": Change(FREE, "may be raised, for epochs to come"),
+    "pipeline.budget.limit_delta": Change(FREE, "may be raised, for epochs to come"),
+    "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
+    "pipeline.*": Change(HASH, "what is released, and what it costs"),
+}
+
+
+def of(setting: str) -> Change | None:
+    """What holds a setting, by its path; None if it is not listed.
+
+    >>> of("input.time.zone").held
+    "hash of the pipeline's configuration"
+    """
+    steps = setting.split(".")
+    tables = (".".join([*steps[:depth], "*"]) for depth in range(len(steps) - 1, 0, -1))
+    listed = (path for path in (setting, *tables) if path in SETTINGS)
+    return next((SETTINGS[path] for path in listed), None)
+
+
+def every() -> list[str]:
+    """Paths of all settings, tables left out: ``engine.data_dir``, ``pipeline.budget.epsilon``."""
+    headers = {_path(header) for header, _ in tables()}
+    found = [f"{_path(header)}.{f.name}" for header, kind in tables() for f in fields(kind)]
+    return [path for path in dict.fromkeys(found) if path not in headers]
+
+
+def _path(header: str) -> str:
+    return header.partition(" ")[0].strip("[]")
+
+
+def reference() -> str:
+    """A Markdown section with the table of what holds each setting."""
+    rows = [f"| `{path}` | {change.held} | {change.why} |" for path, change in SETTINGS.items()]
+    head = (
+        "## What holds a setting\n\nA change of a setting that the ledger holds is refused by "
+        "`hush worker`, `hush check` and `hush topics`.\n\n"
+        "| Setting | Held by | Why |\n|---|---|---|"
+    )
+    return head + "\n" + "\n".join(rows) + "\n"
