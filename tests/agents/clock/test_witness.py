@@ -160,7 +160,8 @@ def test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does(broker, un
     names = Names(unique("w"), "abcdef")
     kafka = Kafka(bootstrap=broker.bootstrap)
     settings = {"bootstrap.servers": broker.bootstrap}
-    AdminClient(settings).create_topics([NewTopic(names.clock, 1, 1)])[names.clock].result(20)
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic(names.clock, 1, 1)])[names.clock].result(20)
     producer = Producer(settings | {"transactional.id": names.clock})
     producer.init_transactions(20)
     for n, end in enumerate(("commit_transaction", "abort_transaction")):
