@@ -15,6 +15,7 @@ from ...topics.names import Names
 from ...topics.records import Beat, Marker, Trigger
 from ..clock.log import ClockLog, Entry
 from ..deployment.model import Deployment
+from ..stages.aggregate.nonces import Opening, steady
 from ..stages.ingest.stage import IngestStage
 from ..stages.step import LogFrame, Out, Stage, Step
 from ..stages.topology import StageFactory, StageSpec, Topology
@@ -103,6 +104,7 @@ class OfflineEngine:
         sent: called with every record that no stage here reads; records that it refuses stay in
             ``outs``.
         trim: drop records that have been read, for logs that do not fit into memory.
+        opening: where the nonces of the noise come from; simulations need no others.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class OfflineEngine:
         progress: Callable[[int], None] | None = None,
         sent: Callable[[Out], bool] = lambda out: False,
         trim: bool = False,
+        opening: Opening = steady,
     ) -> None:
         self._names = names
         self._given = given or {}
@@ -130,7 +133,7 @@ class OfflineEngine:
         self._clock = ClockLog(horizons, known)
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
-        factory = StageFactory(deployment, names, secret, self._clock)
+        factory = StageFactory(deployment, names, secret, self._clock, opening)
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         self._shards = [
             self._shard(factory, spec, n, raw)

@@ -1,8 +1,8 @@
 """Replay: recompute releases in memory from the logs and the secret, and compare every byte.
 
-Raw log, clock log and ledger determine the content of a release, and the secret its noise. So
-whatever crashed, was fenced or was repeated while a deployment ran, one run of the same engine over
-the same logs must give the same records. Re-partitioned pipelines are replayed from their units
+Raw log, clock log and ledger determine the content of a release, the secret and the nonces in its
+manifests its noise. So whatever crashed, was fenced or was repeated while a deployment ran, one run
+of the same engine over the same logs must give the same records. Re-partitioned pipelines are replayed from their units
 log, because its order is the one that counts; that log is itself compared with the decoded raw log
 for lost and doubled events.
 """
@@ -32,6 +32,7 @@ from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .replay_logs import Span, StreamLog, frame, spans, timed
+from .replay_nonces import published_nonces
 
 AHEAD = 200_000  # events that a units log may be ahead of the recomputation
 Report = Callable[[str, int, int], None]  # current step, progress, total
@@ -102,10 +103,12 @@ def recompute(
     for p in deployment.pipelines:
         mine = [t for t in logs.read.triggers if t.pipeline == p.name]
         checks[p.release_topic].append(ReleaseCheck(p, mine, windows))
+    report("reading nonces", 0, 0)
+    published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, deployment, logs, outcome, checks) as streams:
         engine = OfflineEngine(
             deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
-            progress, streams.sent, trim=True,
+            progress, streams.sent, trim=True, opening=published.opening,
         )  # fmt: skip
         engine.run()
         while streams.insist():

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from ...topics.names import Names
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment, Input, Pipeline
+from .aggregate.nonces import Opening
 from .aggregate.stage import AggregateStage
 from .bound.stage import BoundStage
 from .feedback import Feedback, feedback_of
@@ -96,6 +97,7 @@ class StageFactory:
         names: of all topics.
         secret: the root key.
         clock: the clock log as this process knows it.
+        opening: where the nonces of the noise come from, at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
 
     Attributes:
@@ -108,12 +110,14 @@ class StageFactory:
         names: Names,
         secret: bytes,
         clock: ClockLog,
+        opening: Opening,
         step_records: int | None = None,
     ) -> None:
         self._names = names
         self._secret = secret
         self._clock = clock
         self._step_records = step_records
+        self._opening = opening
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
 
     def make(self, spec: StageSpec, partition: int) -> Stage:
@@ -125,7 +129,13 @@ class StageFactory:
                 spec.pipeline, partition, self._names, spec.upstreams, self._clock, self.feedback
             )
         return AggregateStage(
-            spec.pipeline, partition, self._names, self._secret, spec.upstreams, self._clock
+            spec.pipeline,
+            partition,
+            self._names,
+            self._secret,
+            spec.upstreams,
+            self._clock,
+            self._opening,
         )
 
     def ingest(self, spec: StageSpec, partition: int) -> IngestStage:

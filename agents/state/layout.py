@@ -17,6 +17,7 @@ STATUS     aggregate  window, key                                  public status
 OPEN       aggregate  (none)                                       the release in progress
 HELD       aggregate  key                                          a computed row
 MANIFEST   aggregate  (none)                                       the held release's manifest
+NONCE      aggregate  window                                       nonces of its noise, by trigger
 MARKER     all        (none)                                       what has been applied
 POSITION   all        (none)                                       next changelog offset: local
 =========  =========  ===========================================  ==========================
@@ -34,7 +35,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS = b"u", b"t", b"f", b"r", b"d", b"s"
-OPEN, HELD, MANIFEST = b"o", b"h", b"m"
+OPEN, HELD, MANIFEST, NONCE = b"o", b"h", b"m", b"n"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
@@ -119,6 +120,11 @@ def key_of(row: bytes) -> bytes:
 def statuses_of(window: int) -> bytes:
     """Prefix of a window's public statuses."""
     return STATUS + sortable(window)
+
+
+def nonces_of(window: int) -> bytes:
+    """Key of the nonces of a window's noise."""
+    return NONCE + sortable(window)
 
 
 def due_at(window: int, due: int) -> bytes:

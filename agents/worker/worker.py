@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,6 +27,7 @@ from ..deployment.model import Pipeline
 from ..kafka import transport
 from ..kafka.clients import check_reached
 from ..kafka.intervals import Interval
+from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
 from .local_state import Shared
@@ -92,7 +94,8 @@ class Worker:
         clock = ClockLog({p.name: p.mechanism.horizon for p in made.pipelines})
         most = setup.config.engine.step_records
         self._topology = Topology(made, names)
-        self._factory = StageFactory(made, names, setup.secret, clock, most)
+        opening = drawn(os.urandom)
+        self._factory = StageFactory(made, names, setup.secret, clock, opening, most)
         feedback = self._factory.feedback
         key = fingerprint(setup.secret)
         self._follower = LogFollower(

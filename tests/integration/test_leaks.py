@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from hushstream.agents.cli.group import hush, main
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
 from hushstream.agents.stages.step import Step
@@ -259,7 +260,7 @@ def test_texts_of_errors():
 
 def test_a_frame_in_the_wrong_place_is_named_without_its_content():
     made = deployment(cells=2, more=SUM)
-    stage = AggregateStage(made.pipelines[0], 0, NAMES, SECRET, 1, ClockLog({"p": 4}))
+    stage = AggregateStage(made.pipelines[0], 0, NAMES, SECRET, 1, ClockLog({"p": 4}), steady)
     keys = Keys.of([f'["{KEY}{i}"]'.encode() for i in range(9)])
     assert leaks(raised(lambda: stage._check(keys))) == []
 

@@ -15,6 +15,7 @@ from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.timeline import Over, Timeline
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
@@ -237,7 +238,7 @@ class OneShard:
         self.clock = ClockLog({"p": p.mechanism.horizon})
         self._frames = frames
         self.store, self.marker = MemoryStore(), Marker("abcdef", 0)
-        self.stage = AggregateStage(p, 0, NAMES, SECRET, 1, self.clock)
+        self.stage = AggregateStage(p, 0, NAMES, SECRET, 1, self.clock, steady)
         self.stage.open(self.store, self.marker)
 
     def knows(self, *records: ClockRecord) -> None:

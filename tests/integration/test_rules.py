@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.offline.engine import Log, OfflineEngine
+from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.feedback import Feedback
@@ -158,7 +159,7 @@ def cells_of(made, log, records, partition=0):
 
 def aggregate(made, frames, upstreams=2):
     p = made.pipelines[0]
-    stage = AggregateStage(p, 0, NAMES, SECRET, upstreams, CLOCK)
+    stage = AggregateStage(p, 0, NAMES, SECRET, upstreams, CLOCK, steady)
     store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
     stage.open(store, marker)
     log = [LogFrame(n, value) for n, value in enumerate(frames)]
@@ -228,7 +229,7 @@ def test_a_key_or_unit_of_another_partition_is_refused():
     right = BoundStage(p, 0, NAMES, 1, CLOCK, {"p": Feedback(2)})
     good = right.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, frame)], 1)
     (out,) = good.out
-    stage = AggregateStage(p, 1 - out.partition, NAMES, SECRET, 1, CLOCK)
+    stage = AggregateStage(p, 1 - out.partition, NAMES, SECRET, 1, CLOCK, steady)
     stage.open(MemoryStore(), Marker("abcdef", 0))
     with pytest.raises(EngineError, match="wrong cells partition"):
         stage.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, out.value)], 1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....mechanisms.contract import Closed, Part, Releases
 from ....mechanisms.keys import Keys
-from ....mechanisms.noise import STEADY, KeyedNoise
+from ....mechanisms.noise import KeyedNoise, Nonces
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
@@ -17,6 +17,7 @@ from ..feedback import changed_statuses
 from ..step import Step
 from .due_keys import DueKeys
 from .key_rows import KeyRows, due_entries, due_keys
+from .nonces import renewals
 from .partial_sums import PartialSums
 
 CHUNK = 50_000  # keys read in one step
@@ -60,24 +61,32 @@ class Computation:
         self._rows = KeyRows(pipeline.mechanism)
         self._due = DueKeys(pipeline, partition)
 
-    def whole(self, reader: StateReader, trigger: Trigger, sums: PartialSums) -> Chosen | None:
+    def whole(
+        self, reader: StateReader, trigger: Trigger, sums: PartialSums, nonces: Nonces
+    ) -> Chosen | None:
         """Everything that a release reads; None if it is too much for one step."""
         place = (trigger.window, trigger.index)
         if not (sums.small(place, CHUNK) or self._indivisible):
             return None
         part = sums.whole(reader, place)
         most = _EVERY if self._indivisible else CHUNK
-        keys = self._due.keys(reader, trigger, part.key, most)
+        every = _renewed(trigger, nonces)
+        keys = self._due.keys(reader, trigger, part.key, most, every)
         if keys is None:
             return None
         return Chosen(keys, part._replace(totals=sums.totals(trigger.ordinal)))
 
     def chunk(
-        self, reader: StateReader, trigger: Trigger, begun: bytes | None, sums: PartialSums
+        self,
+        reader: StateReader,
+        trigger: Trigger,
+        begun: bytes | None,
+        sums: PartialSums,
+        nonces: Nonces,
     ) -> Chosen:
         """The next chunk of a large micro-batch, in key order after ``begun``."""
         place = (trigger.window, trigger.index)
-        due = self._due.due(reader, trigger, begun, CHUNK)
+        due = self._due.due(reader, trigger, begun, CHUNK, _renewed(trigger, nonces))
         seeds = self._due.seeds(trigger, begun)
         ends = [sums.end(place, begun, CHUNK)]
         ends += [source[CHUNK - 1] for source in (due, seeds) if len(source) > CHUNK]
@@ -92,14 +101,22 @@ class Computation:
             totals = np.zeros_like(totals)
         return Chosen(Keys.of(sorted(keys)), part._replace(totals=totals), end)
 
-    def run(self, reader: StateReader, trigger: Trigger, chosen: Chosen, step: Step) -> Releases:
+    def run(
+        self,
+        reader: StateReader,
+        trigger: Trigger,
+        chosen: Chosen,
+        nonces: Nonces,
+        step: Step,
+    ) -> Releases:
         """Run the mechanism on closed state; changed rows and feedback go into the step."""
         rows = self._rows.load(reader, trigger.window, chosen.keys)
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
-        live = self._due.live(trigger, rows, chosen.part)
-        closed = Closed(live, chosen.part, trigger.index)
-        changed, releases = self._mechanism.release(closed, self._noise(trigger))
+        if not _renewed(trigger, nonces):
+            rows = self._due.live(trigger, rows, chosen.part)
+        closed = Closed(rows, chosen.part, trigger.index, renewals(nonces))
+        changed, releases = self._mechanism.release(closed, self._noise(trigger, nonces))
         self._rows.store(trigger.window, changed, step)
         if self._mechanism.feedback:
             topic, shard = self._names.selected(self._pipeline.name), self._partition
@@ -109,8 +126,8 @@ class Computation:
         step.local |= due_entries(trigger.window, trigger.index, [k for k in passed if k in gone])
         return releases
 
-    def _noise(self, trigger: Trigger) -> KeyedNoise:
-        """The noise of one release: bound to the charge that paid for it."""
+    def _noise(self, trigger: Trigger, nonces: Nonces) -> KeyedNoise:
+        """The noise of one release: bound to the charge that paid for it, and to its nonces."""
         pipeline = self._pipeline
         return KeyedNoise(
             self._secret,
@@ -119,5 +136,13 @@ class Computation:
             config=pipeline.config_hash.encode(),
             pipeline=pipeline.name,
             window=str(trigger.window),
-            nonces=STEADY,
+            nonces=nonces,
         )
+
+
+def _renewed(trigger: Trigger, nonces: Nonces) -> bool:
+    """Whether the noise has another nonce from this trigger on.
+
+    Then whatever was predicted from noise to come is computed anew, for every row.
+    """
+    return trigger.index in renewals(nonces)

@@ -11,7 +11,7 @@ from ...deployment.model import Pipeline
 from ...state.layout import key_of, rows_of
 from ...state.store import StateReader, scan_prefix
 from ..routing import route
-from .key_rows import due_keys
+from .key_rows import due_keys, stored_keys
 
 
 class DueKeys:
@@ -27,25 +27,32 @@ class DueKeys:
         self._partition = partition
         self._all = pipeline.mechanism.load == "all"
 
-    def keys(self, reader: StateReader, trigger: Trigger, touched: Keys, most: int) -> Keys | None:
+    def keys(
+        self, reader: StateReader, trigger: Trigger, touched: Keys, most: int, every: bool
+    ) -> Keys | None:
         """All keys in canonical order; None if more than ``most`` of them are due."""
         if self._all:
             stored = scan_prefix(reader, rows_of(trigger.window))
             wanted = {key_of(row) for row, _ in stored}
         else:
-            wanted = set(self.due(reader, trigger, None, most))
+            wanted = set(self.due(reader, trigger, None, most, every))
             if len(wanted) > most:
                 return None
         wanted.update(touched.tolist(), self.seeds(trigger, None))
         return Keys.of(sorted(wanted))
 
     def due(
-        self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int
+        self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int, every: bool
     ) -> list[bytes]:
-        """Keys after ``begun`` that are due; more than ``most`` if there are more."""
-        every = due_keys(reader, trigger.window, -1, begun, most + 1)
+        """Keys after ``begun`` that are due, or with ``every`` all that have a row.
+
+        More than ``most`` if there are more.
+        """
+        if every:
+            return stored_keys(reader, trigger.window, begun, most + 1)
+        always = due_keys(reader, trigger.window, -1, begun, most + 1)
         now = due_keys(reader, trigger.window, trigger.index, begun, most + 1)
-        return sorted({*every, *now})
+        return sorted({*always, *now})
 
     def seeds(self, trigger: Trigger, begun: bytes | None) -> list[bytes]:
         """Public keys of this shard that have no row yet."""

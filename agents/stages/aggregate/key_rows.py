@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.contract import Mechanism, Rows
 from ....mechanisms.keys import Keys
-from ...state.layout import after, due_at, key_row, rows_of
+from ...state.layout import after, due_at, key_of, key_row, rows_of
 from ...state.store import Changes, StateReader
 from ..step import Step
 
@@ -54,6 +55,13 @@ class KeyRows:
         packed = np.zeros(len(rows.key), self._layout)
         packed["due"], packed["cell"] = rows.due, rows.cell
         return packed.view(np.uint8).reshape(len(packed), self._layout.itemsize)
+
+
+def stored_keys(reader: StateReader, window: int, begun: bytes | None, limit: int) -> list[bytes]:
+    """Up to ``limit`` keys above ``begun`` that have a row, in canonical order."""
+    prefix = rows_of(window)
+    start = prefix if begun is None else prefix + begun + b"\0"
+    return [key_of(row) for row, _ in islice(reader.scan(start, after(prefix)), limit)]
 
 
 def due_keys(

@@ -48,12 +48,13 @@ class Writer:
             record = self._row(key, values[row], variances[row])
             yield self._out(self._record_key(key), encode(record), homes[row])
 
-    def manifest(self, public: dict[str, I64]) -> Out:
+    def manifest(self, public: dict[str, I64], nonce: bytes) -> Out:
         """Everything that all rows of this shard and trigger have in common."""
         body = self._common | {
             "schema": "hush.manifest/1",
             "shard": self._shard,
             "shards": self._pipeline.cells_partitions,
+            "nonce": nonce.hex(),
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
         return self.kept_manifest(encode(body))

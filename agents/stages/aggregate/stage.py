@@ -1,8 +1,17 @@
 """The aggregate stage: a cells topic to a release topic.
 
-Exact sums wait until every upstream shard has sent its barrier. Then the micro-batch is closed for
-ever, and the mechanism releases from closed state. The marker never passes a frame that is not in
-the state.
+Exact sums wait until every upstream shard has sent its barrier. A release then takes three kinds of
+steps, each a transaction of its own:
+
+1. **close**: the exact content of the micro-batch, the nonce of its noise and the release in
+   progress are committed together; from here on the content is closed for ever;
+2. **compute**: the mechanism releases from closed state, and its rows are held in the state. A
+   small micro-batch is closed and computed in one step, a large one is computed in chunks;
+3. **publish**: at a public time the held rows go out, in transactions whose number and size are a
+   function of what is released. Only they wait for that time, and nothing else travels with them.
+
+So whoever sees a value sees one that was committed before, with the nonce of its noise: see
+`nonces`. The marker never passes a frame that is not in the state.
 """
 
 from __future__ import annotations
@@ -11,15 +20,14 @@ from collections.abc import Sequence
 from itertools import islice
 
 from ....errors import EngineError
-from ....mechanisms.contract import Releases
 from ....mechanisms.keys import Keys
-from ....mechanisms.noise import derive
+from ....mechanisms.noise import Nonces, derive
 from ....topics.frames import Barrier, CellsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
-from ...state.layout import DUE, MANIFEST, OPEN, ROW, STATUS, below
+from ...state.layout import DUE, MANIFEST, NONCE, OPEN, ROW, STATUS, below
 from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import finished
@@ -27,6 +35,7 @@ from ..routing import route
 from ..step import LogFrame, Out, Step
 from .computation import Chosen, Computation
 from .held_release import Pending, held, hold, kept_manifest, published
+from .nonces import Opening, close, load
 from .partial_sums import PartialSums
 from .release_records import Writer
 
@@ -43,6 +52,7 @@ class AggregateStage:
         secret: the root key; noise is derived from it.
         upstreams: shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
+        opening: called at every opening; where nonces come from.
 
     Attributes:
         position: the next frame to take; sums in memory put it ahead of the marker.
@@ -56,12 +66,15 @@ class AggregateStage:
         secret: bytes,
         upstreams: int,
         clock: ClockLog,
+        opening: Opening,
     ) -> None:
         self._pipeline = pipeline
         self._partition = partition
         self._names = names
         self._upstreams = upstreams
         self._clock = clock
+        self._opening = opening
+        self._nonce = opening(pipeline.name, partition)
         self._computation = Computation(pipeline, partition, names, derive(secret, "noise"))
         self._sums = PartialSums(pipeline.mechanism)
         self._expiry = Expiry(self._forget)
@@ -70,6 +83,7 @@ class AggregateStage:
 
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Take up committed state; what was only in memory comes again from the log."""
+        self._nonce = self._opening(self._pipeline.name, self._partition)
         self._sums.open(reader)
         self._expiry.reopen()
         self._upstream = list(marker.upstream.get(self._pipeline.name, [0] * self._upstreams))
@@ -91,6 +105,8 @@ class AggregateStage:
         """
         self._expiry.consult(self._clock.over(self._pipeline.name), marker, self._pipeline.name)
         step = self._advance(reader, marker, records, fetched)
+        if step is not None and step.not_before:
+            return step  # what travels with a publication is a function of what is released
         return self._expiry.swept(reader, marker, step)
 
     def _advance(
@@ -98,7 +114,7 @@ class AggregateStage:
     ) -> Step | None:
         pending = Pending.load(reader)
         if pending is not None:
-            proceed = self._publish_held if pending.computed else self._compute_chunk
+            proceed = self._publish if pending.computed else self._compute_chunk
             return proceed(reader, marker, pending)
         for frame in frames:
             if frame.offset < self.position:
@@ -158,59 +174,47 @@ class AggregateStage:
 
     def _close(self, reader: StateReader, marker: Marker, trigger: Trigger) -> Step:
         """A micro-batch is complete: release it in this step, or begin to."""
-        chosen = self._computation.whole(reader, trigger, self._sums)
-        if chosen is not None:
-            return self._compute_whole(reader, marker, trigger, chosen)
-        step = self._spill(marker)
-        Pending(trigger).store(step.rows)
-        step.more = True
-        return step
-
-    def _compute_whole(
-        self, reader: StateReader, marker: Marker, trigger: Trigger, chosen: Chosen
-    ) -> Step:
-        """Compute everything in one step, and publish it too unless it is large."""
-        step = Step(self._marker(marker))
+        step = Step(self._marker(marker), more=True)
+        nonces = close(reader, trigger, self._nonce(trigger), step.rows)
+        chosen = self._computation.whole(reader, trigger, self._sums, nonces)
+        if chosen is None:
+            self._sums.spill(step.rows)
+            Pending(trigger).store(step.rows)
+            return step
         self._sums.spill(step.rows, leave=(trigger.window, trigger.index))
-        releases = self._computation.run(reader, trigger, chosen, step)
-        self._drop(trigger, step)
-        manifest = self._writer(trigger).manifest(releases.public)
-        if len(releases.key) <= RELEASED:
-            self._publish(trigger, releases, step)
-            self._finish(marker, trigger, manifest, step)
-        else:
-            self._computed(trigger, releases, manifest, step)
+        self._compute(reader, trigger, chosen, nonces, step)
         return step
 
     def _compute_chunk(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
         """Compute the next chunk of a large micro-batch, in key order; its rows are held."""
-        trigger, step = pending.trigger, Step(marker)
-        chosen = self._computation.chunk(reader, trigger, pending.done, self._sums)
-        releases = self._computation.run(reader, trigger, chosen, step)
-        if chosen.end is None:
-            self._drop(trigger, step)
-            manifest = self._writer(trigger).manifest(releases.public)
-            self._computed(trigger, releases, manifest, step)
-        else:
-            hold(releases, step.rows)
-            Pending(trigger, done=chosen.end).store(step.rows)
-        step.more = True
+        trigger, step = pending.trigger, Step(marker, more=True)
+        nonces = load(reader, trigger.window)
+        chosen = self._computation.chunk(reader, trigger, pending.done, self._sums, nonces)
+        self._compute(reader, trigger, chosen, nonces, step)
         return step
 
-    def _computed(self, trigger: Trigger, releases: Releases, manifest: Out, step: Step) -> None:
-        """The last rows of a release that is published later, and its manifest."""
+    def _compute(
+        self, reader: StateReader, trigger: Trigger, chosen: Chosen, nonces: Nonces, step: Step
+    ) -> None:
+        """Run the mechanism and hold its rows; with the last ones, the manifest."""
+        releases = self._computation.run(reader, trigger, chosen, nonces, step)
         hold(releases, step.rows)
+        if chosen.end is not None:
+            Pending(trigger, done=chosen.end).store(step.rows)
+            return
+        self._sums.drop((trigger.window, trigger.index), trigger.ordinal, step.rows)
+        manifest = self._writer(trigger).manifest(releases.public, nonces[-1][1])
         step.rows[MANIFEST] = manifest.value
         Pending(trigger, computed=True).store(step.rows)
-        step.more = True
 
-    def _publish_held(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
+    def _publish(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
         """Publish the next rows of a release that has been computed; the last with its manifest."""
-        trigger, step = pending.trigger, Step(marker)
+        trigger, step = pending.trigger, Step(marker, more=True)
+        step.not_before = max(trigger.time + self._pipeline.publish_delay, 1)
         releases, more = held(reader, pending.done, RELEASED)
-        self._publish(trigger, releases, step)
+        step.out += list(self._writer(trigger).rows(releases))
+        step.counts[self._pipeline.name, "released"] += len(releases.key)
         published(releases, step.rows)
-        step.more = True
         if more:
             Pending(trigger, computed=True, done=releases.key[-1]).store(step.rows)
             return step
@@ -218,12 +222,6 @@ class AggregateStage:
         self._finish(marker, trigger, manifest, step)
         step.rows |= {OPEN: None, MANIFEST: None}
         return step
-
-    def _publish(self, trigger: Trigger, releases: Releases, step: Step) -> None:
-        """Put released rows into a step; nothing of it may be visible before its public time."""
-        step.out += list(self._writer(trigger).rows(releases))
-        step.counts[self._pipeline.name, "released"] += len(releases.key)
-        step.not_before = trigger.time + self._pipeline.publish_delay
 
     def _finish(self, marker: Marker, trigger: Trigger, manifest: Out, step: Step) -> None:
         """The manifest closes a release."""
@@ -239,16 +237,13 @@ class AggregateStage:
 
     # -- what is over -------------------------------------------------------------------------
 
-    def _drop(self, trigger: Trigger, step: Step) -> None:
-        self._sums.drop((trigger.window, trigger.index), trigger.ordinal, step.rows)
-
     def _forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
         """Delete up to ``limit`` rows of windows before ``floor``; True if there were any.
 
         Some may never have been released: the budget did not pay for them.
         """
         found = self._sums.forget(floor, step.rows)
-        for tag in (ROW, STATUS, DUE):
+        for tag in (ROW, STATUS, NONCE, DUE):
             for key, _ in islice(reader.scan(*below(tag, floor)), max(limit - found, 0)):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)
                 found += 1

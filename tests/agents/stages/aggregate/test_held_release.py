@@ -20,6 +20,7 @@ from hushstream.agents.stages.aggregate.held_release import (
     kept_manifest,
     published,
 )
+from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame, Out, Step
 from hushstream.agents.state.layout import HELD, ROW, STATUS, index_entries
@@ -177,7 +178,7 @@ def aggregated(
     stage = None
     while True:
         if stage is None:
-            stage = AggregateStage(p, 0, NAMES, SECRET, 1, ClockLog({"p": 4}))
+            stage = AggregateStage(p, 0, NAMES, SECRET, 1, ClockLog({"p": 4}), steady)
             stage.open(store, marker)
         place = stage.position
         read = log[place : place + (faults.randrange(1, 60) if faults else len(log))]

@@ -1,0 +1,76 @@
+"""Nonces of the noise as manifests publish them: what a replay needs beside logs and secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...mechanisms.noise import NONCE
+from ...topics.config.model import Kafka
+from ...topics.events.decode import RawRecord, utc
+from ...topics.records import Trigger
+from ..deployment.model import Deployment
+from ..stages.aggregate.nonces import Nonce
+from .replay_logs import Span, StreamLog
+
+_MOST = 20_000  # records read at a time
+_MANIFEST = b"|manifest:"
+
+
+class _Manifest(msgspec.Struct):
+    """What a manifest says of its noise."""
+
+    trigger: int
+    nonce: str
+
+
+class PublishedNonces:
+    """Nonces by pipeline, shard, start of the window and trigger.
+
+    A trigger that has no manifest yet is recomputed under some nonce of no meaning: nothing of it
+    has been published. Were a manifest deleted, its release would come out differently, and every
+    later one of its window; so releases must be kept as long as they are to be replayed.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._windows = {p.name: p.windows for p in deployment.pipelines}
+        self._known: dict[tuple[bytes, int], bytes] = {}
+
+    def take(self, record: RawRecord) -> None:
+        """Take a record of a release topic; whatever is not a manifest is passed over."""
+        key = record.key or b""
+        if _MANIFEST not in key:
+            return
+        try:
+            found = msgspec.json.decode(record.value or b"", type=_Manifest)
+            nonce = bytes.fromhex(found.nonce)
+        except (msgspec.DecodeError, ValueError):
+            return  # it will be compared, and differ
+        if len(nonce) == NONCE:
+            self._known.setdefault((key, found.trigger), nonce)
+
+    def opening(self, pipeline: str, shard: int) -> Nonce:
+        """Where one shard's nonces come from (`Opening`)."""
+        windows = self._windows[pipeline]
+
+        def nonce(trigger: Trigger) -> bytes:
+            start = utc(windows.start(trigger.window))
+            key = f"{pipeline}|{start}|manifest:{shard}".encode()
+            return self._known.get((key, trigger.index), bytes(NONCE))
+
+        return nonce
+
+
+def published_nonces(
+    kafka: Kafka, deployment: Deployment, releases: Sequence[Span]
+) -> PublishedNonces:
+    """Read all manifests of the release topics."""
+    found = PublishedNonces(deployment)
+    for span in releases:
+        log = StreamLog(kafka, span, _MOST, whole=False, seen=found.take)
+        try:
+            log.drain()
+        finally:
+            log.close()
+    return found

@@ -1,0 +1,74 @@
+"""Nonces of the noise at an aggregate shard: drawn at every opening, committed with the content.
+
+A shard whose state is opened draws a fresh nonce. The first trigger of a window that it closes
+after that begins a new *segment* of that window: (trigger, nonce). The segments of a window are one
+row of the shard's changelog, written in the transaction that closes the trigger, together with its
+exact content and before anything computed under the nonce leaves the shard; a segment that is there
+is never changed. A crash after that transaction finds nonce and content as they were. A log that was
+rewound to before it has lost both, and the trigger is closed anew under another nonce.
+
+A nonce is a label and no secret: manifests publish it, and replay reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ....errors import EngineError
+from ....mechanisms.noise import NONCE, STEADY, Nonces
+from ....topics.records import Trigger
+from ...state.layout import nonces_of
+from ...state.store import Changes, StateReader
+
+Nonce = Callable[[Trigger], bytes]
+"""The nonce with which one opening of a shard closes a trigger."""
+
+Opening = Callable[[str, int], Nonce]
+"""Called with pipeline and shard at every opening: where its nonces come from."""
+
+
+def drawn(random: Callable[[int], bytes]) -> Opening:
+    """A fresh nonce at every opening; ``random`` returns so many random bytes."""
+
+    def opening(pipeline: str, shard: int) -> Nonce:
+        nonce = random(NONCE)
+        return lambda trigger: nonce
+
+    return opening
+
+
+def steady(pipeline: str, shard: int) -> Nonce:
+    """The same nonce for ever: for simulations, whose logs nobody can rewind."""
+    return lambda trigger: STEADY[0][1]
+
+
+def load(reader: StateReader, window: int) -> Nonces:
+    """Segments of a window as committed; none before its first trigger is closed."""
+    (row,) = reader.get_many([nonces_of(window)])
+    return () if row is None else msgspec.msgpack.decode(row, type=Nonces)
+
+
+def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) -> Nonces:
+    """Put the nonce of a trigger that is being closed into a step; return all segments.
+
+    Raises:
+        EngineError: the nonces of earlier triggers are missing.
+    """
+    before = load(reader, trigger.window)
+    if not before and trigger.index != 1:
+        raise EngineError(
+            f"pipeline {trigger.pipeline!r}: the state has no noise nonces for its open window; "
+            "it was written by another version: finish the epoch with that one"
+        )
+    if before and before[-1][1] == nonce:
+        return before
+    segments = (*before, (trigger.index, nonce))
+    rows[nonces_of(trigger.window)] = msgspec.msgpack.encode(segments)
+    return segments
+
+
+def renewals(segments: Nonces) -> tuple[int, ...]:
+    """Triggers at which the nonce changed."""
+    return tuple(begin for begin, _ in segments[1:])
