@@ -2,9 +2,9 @@
 
 Raw log, clock log and ledger determine the content of a release, the secret and the nonces in its
 manifests its noise. So whatever crashed, was fenced or was repeated while a deployment ran, one run
-of the same engine over the same logs must give the same records. Re-partitioned pipelines are replayed from their units
-log, because its order is the one that counts; that log is itself compared with the decoded raw log
-for lost and doubled events.
+of the same engine over the same logs must give the same records. Re-partitioned pipelines are
+replayed from their units log, because its order is the one that counts; that log is itself compared
+with the decoded raw log for lost and doubled events.
 """
 
 from __future__ import annotations

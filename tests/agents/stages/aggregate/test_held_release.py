@@ -23,7 +23,7 @@ from hushstream.agents.stages.aggregate.held_release import (
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame, Out, Step
-from hushstream.agents.state.layout import HELD, ROW, STATUS, index_entries
+from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes, scan_prefix
 from hushstream.errors import EngineError
@@ -154,7 +154,7 @@ def test_nothing_of_a_release_is_left_behind(monkeypatch):
     for step in steps_of(made, log_of(9, 50), triggers=3):
         rows |= step.rows
     left = {key[:1] for key, value in rows.items() if value is not None}
-    assert left == {ROW, STATUS}
+    assert left == {ROW, STATUS, NONCE}
 
 
 # -- restarts -------------------------------------------------------------------------------------
@@ -197,6 +197,28 @@ def aggregated(
         outs += step.out
         if faults and faults.random() < 0.3:
             stage = None
+
+
+@pytest.mark.parametrize("mechanism", ["", PLAIN + ", debias = true, debias_cap = 20"])
+def test_what_travels_with_a_publication_does_not_tell_how_much_is_hidden(mechanism):
+    """Records, changed rows and bytes of public steps; and no other step waits for the time."""
+    made = deployment(partitioner="murmur2", mechanism=mechanism)
+    sizes, counts = set(), []
+    for hidden in (2, 3000):
+        steps = steps_of(made, log_of(pages=6, hidden=hidden), triggers=3)
+        public = [step for step in steps if step.not_before]
+        assert published_by(public) == published_by(steps)
+        sizes.add(tuple(_size(step) for step in public))
+        counts.append(sum(len(step.rows) for step in steps if not step.not_before))
+    assert len(sizes) == 1
+    assert counts[1] > counts[0] + 2900  # hidden keys are written, but by steps that do not wait
+
+
+def _size(step: Step) -> tuple[Any, ...]:
+    """What of a step can be seen from outside: all but content and time."""
+    sent = [(out.topic, out.partition, len(out.key or b""), out.timestamp) for out in step.out]
+    rows = [(len(key), None if value is None else len(value)) for key, value in step.rows.items()]
+    return step.not_before, tuple(sent), tuple(rows), len(step.local)
 
 
 @pytest.mark.parametrize("mechanism", ["", PLAIN + ", debias = true, debias_cap = 20"])

@@ -95,13 +95,13 @@ def test_release_ids_name_charge_pipeline_window_trigger_and_key():
 
 
 def test_the_manifest_holds_what_all_rows_have_in_common():
-    out = writer(shard=0).manifest({"threshold": np.array([34], np.int64)})
+    out = writer(shard=0).manifest({"threshold": np.array([34], np.int64)}, b"n" * 16)
     body = json.loads(out.value or b"")
     assert out.key == b"p|2019-03-01T00:00:00Z|manifest:0"
     assert body["schema"] == "hush.manifest/1"
     assert (body["shard"], body["shards"], body["trigger"], body["triggers"]) == (0, 1, 2, 4)
     assert body["mechanism"] == "histogram" and body["confidence_level"] == 0.95
-    assert body["public"] == {"threshold": [34]}
+    assert body["public"] == {"threshold": [34]} and body["nonce"] == "6e" * 16
     assert body["emitted_at"] == "2019-03-01T12:00:00Z"
     privacy = body["privacy"]
     assert (privacy["unit"], privacy["neighbouring"]) == ("user", "add_remove")
@@ -114,8 +114,8 @@ def test_the_manifest_holds_what_all_rows_have_in_common():
 def test_full_rows_repeat_the_manifest():
     full = replace(P, full_rows=True)
     (row,) = bodies(full, (b'["a"]', 5, 100))
-    manifest = json.loads(writer(full).manifest({}).value or b"")
-    shared = set(manifest) - {"schema", "shard", "shards", "public"}
+    manifest = json.loads(writer(full).manifest({}, bytes(16)).value or b"")
+    shared = set(manifest) - {"schema", "shard", "shards", "public", "nonce"}
     assert shared <= set(row)
     assert all(row[name] == manifest[name] for name in shared)
     assert row["schema"] == "hush.release/1"
