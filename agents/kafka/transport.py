@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import aiokafka
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import TopicPartition
 from faust.auth import SASLCredentials, SSLCredentials
@@ -60,7 +59,7 @@ class ConsumerThread(private.HookedThread):
             group_id=conf.id,
             group_instance_id=conf.consumer_group_instance_id,
             bootstrap_servers=driver.server_list(url, port),
-            partition_assignment_strategy=[RoundRobinPartitionAssignor],
+            partition_assignment_strategy=[self.app.assignor],  # sticky: shards stay where they are
             isolation_level="read_committed",
             enable_auto_commit=False,
             auto_offset_reset=conf.consumer_auto_offset_reset,

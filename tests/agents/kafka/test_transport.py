@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka.clients import consumer
 from hushstream.agents.kafka.intervals import Gone, Interval
-from hushstream.agents.kafka.private import take
+from hushstream.agents.kafka.private import FailingApp, take
 from hushstream.agents.kafka.transport import credentials, register
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
@@ -151,3 +151,22 @@ def test_credentials_follow_the_one_table_of_settings():
         sasl_password="secret",
     )
     assert (credentials(sasl).username, credentials(sasl).password) == ("me", "secret")
+
+
+def test_the_client_reads_what_is_committed_and_keeps_shards_where_they_are():
+    """Another assignor leaves members without partitions when a broker has died."""
+
+    async def run() -> None:
+        register()
+        app = FailingApp(
+            "t", broker="hush://127.0.0.1:1", web_enabled=False, broker_max_poll_interval=9.0
+        )
+        thread = app.consumer.thread
+        client = thread.make_consumer(app.conf.broker_consumer, 9092)
+        assert client._isolation_level == "read_committed"
+        assert client._fetch_max_wait_ms == 100
+        assert client._assignors == [app.assignor]
+        assert client._group_id == "t"
+        thread.thread_loop.close()
+
+    asyncio.run(run())
