@@ -165,8 +165,9 @@ def test_the_client_reads_what_is_committed_and_keeps_shards_where_they_are():
         client = thread.make_consumer(app.conf.broker_consumer, 9092)
         assert client._isolation_level == "read_committed"
         assert client._fetch_max_wait_ms == 100
-        assert client._assignors == [app.assignor]
+        assert client._partition_assignment_strategy == [app.assignor]
         assert client._group_id == "t"
+        await client.stop()
         thread.thread_loop.close()
 
     asyncio.run(run())
