@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .client import Budget, Client, ReportStore, Survey
     from .errors import (
         BrokerError,
-        BudgetError,
         ConfigError,
         ContractError,
         EngineError,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 _WHERE = {
     "BrokerError": ".errors",
     "Budget": ".client",
-    "BudgetError": ".errors",
     "Client": ".client",
     "ConfigError": ".errors",
     "ContractError": ".errors",
@@ -61,7 +59,6 @@ _WHERE = {
 __all__ = [
     "BrokerError",
     "Budget",
-    "BudgetError",
     "Client",
     "ConfigError",
     "ContractError",

@@ -9,7 +9,6 @@
      ├── ExtraError           an optional part is not installed; names it (deploy, agents)
      ├── RecordError          one input record is bad; it goes to the dead-letter topic (topics)
      ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
-     ├── BudgetError          a charge would exceed the budget (agents)
      ├── EngineError          the engine cannot go on safely; the worker stops (agents)
      │    └── RewoundError    logs are behind what is known to have been in them (agents)
      └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)
@@ -85,10 +84,6 @@ class RecordError(HushError):
 
 class LedgerError(HushError):
     """The ledger is missing, broken, or belongs to something else."""
-
-
-class BudgetError(HushError):
-    """A charge would exceed the configured budget."""
 
 
 class EngineError(HushError):

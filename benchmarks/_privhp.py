@@ -137,7 +137,8 @@ def released(mechanism: PrivHP, part: Part, window: str) -> Leaves:
 
 def one_level(source: Input, epsilon: float, window: str) -> Leaves:
     """A histogram of 2^14 cells, clamped at 0: the same memory, no tree."""
-    codes = source.domain.ancestor(source.domain.place(source.points), 14)
+    codes = source.domain.place(source.points)
+    codes >>= (source.domain.level(codes) - 14).astype(np.uint64)  # their ancestors, binary splits
     count = np.bincount((codes - np.uint64(1 << 14)).astype(np.intp), minlength=1 << 14)
     index, scale = np.arange(1 << 14), 1 / Fraction(str(epsilon))
     first = np.ones(len(index), np.int64)

@@ -22,7 +22,6 @@ from typing import ClassVar
 Below = Callable[[int], int]  # uniform integer in 0..n-1
 
 LOW = 1 << 24  # weight of what an input makes less likely; `high` is at most e^epsilon times this
-HALF = Fraction(1, 2)
 NO_PIECEWISE = Fraction(61, 100)  # up to here the two-point channel alone has least variance
 
 

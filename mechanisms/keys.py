@@ -155,11 +155,6 @@ class Keys:
         matrix = codes.astype(">u8").view(np.uint8).reshape(len(codes), 8)[:, 8 - width :]
         return Keys.fixed(matrix), inverse.astype(np.intp)
 
-    def is_canonical(self) -> bool:
-        """Whether the keys are distinct and in canonical order."""
-        listed = self.tolist()
-        return all(a < b for a, b in itertools.pairwise(listed))
-
 
 def concat(columns: Iterable[Keys]) -> Keys:
     """One column after the other."""

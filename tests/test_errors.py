@@ -34,7 +34,7 @@ def test_what_a_person_can_correct_ends_with_2() -> None:
     assert {name for name, code in codes.items() if code == 2} == {
         "ConfigError", "ExtraError", "ParameterError",
     }  # fmt: skip
-    assert {name for name, code in codes.items() if code == 3} == {"BudgetError", "LedgerError"}
+    assert {name for name, code in codes.items() if code == 3} == {"LedgerError"}
     assert set(codes.values()) == {2, 3, 4}
 
 

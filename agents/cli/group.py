@@ -10,7 +10,7 @@ import traceback
 
 import click
 
-from ...errors import BudgetError, ConfigError, ExtraError, HushError, LedgerError, ParameterError
+from ...errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
 from ..worker import redaction
 
 COMMANDS = {  # in the order of the help
@@ -67,7 +67,7 @@ def exit_code(error: HushError) -> int:
     """The documented exit code of an error."""
     if isinstance(error, ConfigError | ExtraError | ParameterError):
         return 2
-    return 3 if isinstance(error, LedgerError | BudgetError) else 4
+    return 3 if isinstance(error, LedgerError) else 4
 
 
 def main(args: list[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ...mechanisms.contract import Mechanism
-from ...topics.config.aggregates import Aggregate
+from ...topics.config.aggregates import AnyAggregate
 from ...topics.events.decode import Decoder
 from ...topics.events.fields import InputFields, PipelineFields
 from ...topics.schedule import Schedule
@@ -46,7 +46,7 @@ class Pipeline:
     full_rows: bool
     non_negative: bool
     confidence: float
-    aggregates: tuple[Aggregate, ...]  # what is made of released columns, for keys of the record
+    aggregates: tuple[AnyAggregate, ...]  # what is made of released columns, for keys of the record
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
 

@@ -80,10 +80,6 @@ class Cluster:
         found = self._admin.list_offsets({place: OffsetSpec.earliest() for place in places})
         return [found[place].result().offset for place in places]
 
-    def configs(self, topic: str) -> dict[str, str]:
-        """Effective configuration of a topic."""
-        return self.settings([topic])[topic]
-
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Effective configuration of each topic.
 

@@ -7,14 +7,12 @@ Each unit's own sequence per upstream partition, window and micro-batch is not.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from ...mechanisms.contract import I64
 from ...topics.frames import Barrier, EventsFrame, EventSlice, decode
 from ...topics.records import Trigger
-from ..stages.step import LogFrame, Out
 from .compare import ReplayOutcome
 
 Place = tuple[int, int, int]  # upstream partition, window, micro-batch
@@ -122,21 +120,6 @@ class Comparison:
         _compare_barriers(where, self._expected, self._found, outcome)
         for place in sorted(self._expected.places | self._found.places):
             self._compare(place)
-
-
-def compare_units(
-    sent: Mapping[tuple[str, int], Iterable[Out]],
-    logs: Mapping[tuple[str, int], Iterable[LogFrame]],
-    outcome: ReplayOutcome,
-) -> None:
-    """Compare units partitions with the records that the first stage sends to them."""
-    for name, outs in sent.items():
-        one = Comparison(f"{name[0]}-{name[1]}", outcome)
-        for out in outs:
-            one.sent(out.value or b"")
-        for frame in logs[name]:
-            one.found(frame.value)
-        one.finish()
 
 
 def _compare_barriers(where: str, expected: Routed, found: Routed, outcome: ReplayOutcome) -> None:

@@ -71,7 +71,6 @@ class VirtualShard:
         self._trim = trim
         self._store = MemoryStore()
         self._marker = Marker(genesis, 0)
-        self._more = False
         stage.open(self._store, self._marker)
 
     def advance(self, limit: int, take: Callable[[Step], None]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 
 class MemoryStore:
-    """State in a dictionary; implements `Store`."""
+    """State in a dictionary; implements `StateReader`."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, dict[bytes, bytes]] = {}  # by tag

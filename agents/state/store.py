@@ -6,7 +6,7 @@ are rebuilt, never sent to the changelog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from .layout import after
@@ -20,14 +20,6 @@ class StateReader(Protocol):
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
-
-
-class Store(StateReader, Protocol):
-    """State that a shard owns."""
-
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Overlay:

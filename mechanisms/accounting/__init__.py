@@ -4,7 +4,6 @@ It states costs as rationals, rounded to the safe side. It never sees data or no
 """
 
 from .costs import (
-    Filter,
     Real,
     add,
     gaussian_cost,
@@ -27,7 +26,6 @@ from .costs import (
 )
 
 __all__ = [
-    "Filter",
     "Real",
     "add",
     "gaussian_cost",

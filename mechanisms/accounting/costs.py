@@ -50,10 +50,9 @@ Composition with pure mechanisms
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 
-from ...errors import BudgetError, ParameterError
+from ...errors import ParameterError
 from ..contract import Cost
 from ..validate import at_least
 from . import normal
@@ -78,7 +77,6 @@ from ._conversions import (
 )
 
 __all__ = [
-    "Filter",
     "Real",
     "add",
     "gaussian_cost",
@@ -253,42 +251,3 @@ def sum_tail(beta: Real, variance: Real, norm2: Real, norm1: Real, terms: int) -
         raise ParameterError("variance", variance, f"the grid is too coarse for {terms} terms")
     spread = normal.sqrt_up(noise * exact("norm2", norm2))
     return spread * normal_quantile(limit * kept) + exact("norm1", norm1) / 2
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A budget per privacy unit: reserve before use, never refund, refuse if in doubt.
-
-    Sums are exact rationals, so that no charge is too small to count. The order of the charges
-    does not matter; their costs must not depend on private data.
-
-    >>> budget = Filter(Fraction(1), Fraction(1, 10**6)).reserve(pure_cost(Fraction(2, 3)))
-    >>> budget.reserve(pure_cost(Fraction(2, 3)))  # doctest: +IGNORE_EXCEPTION_DETAIL
-    Traceback (most recent call last):
-    BudgetError: the charge does not fit into the budget
-
-    Attributes:
-        epsilon, delta: the budget.
-        charges: what has been reserved.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    charges: tuple[Cost, ...] = ()
-
-    def reserve(self, cost: Cost) -> Filter:
-        """The filter after a charge; this one stays as it is.
-
-        Raises:
-            BudgetError: the charges would not be covered by (ε, δ), or this cannot be shown.
-            ParameterError: an entry of the cost is negative or not finite.
-        """
-        charge = Cost(*(exact(name, part) for name, part in zip(Cost._fields, cost, strict=True)))
-        charges = (*self.charges, charge)
-        try:
-            fits = total(charges, self.delta)[0] <= self.epsilon
-        except ParameterError as error:
-            raise BudgetError("the charge does not fit into the budget") from error
-        if not fits:
-            raise BudgetError("the charge does not fit into the budget")
-        return Filter(self.epsilon, self.delta, charges)

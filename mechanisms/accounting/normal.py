@@ -73,16 +73,6 @@ def round_up(value: Decimal | Fraction, bits: int = 60) -> Fraction:
     return max(_SMALLEST, math.ceil(exact * scale) / scale)
 
 
-def round_down(value: Decimal | Fraction, bits: int = 60) -> Fraction:
-    """The greatest dyadic number of ``bits`` significant bits that is ≤ ``value`` (≥ 0)."""
-    if value <= 0 or (isinstance(value, Decimal) and value.adjusted() < -360):
-        return Fraction(0)
-    exact = Fraction(value)
-    shift = bits - exact.numerator.bit_length() + exact.denominator.bit_length()
-    scale = Fraction(2) ** shift
-    return math.floor(exact * scale) / scale
-
-
 def sqrt_up(value: Fraction) -> Fraction:
     """A rational of about 60 bits that is ≥ √value."""
     bits = 128 - value.numerator.bit_length() + value.denominator.bit_length()

@@ -60,7 +60,7 @@ from .debias import COUNTERS, SHARED, Debias, Raw, put_raw, take_raw
 from .dense_units import joined
 from .report import plan, plan_rows
 
-S, V = 0, 1
+S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
 
 
 class Column(NamedTuple):

@@ -116,11 +116,6 @@ def play(run: Run) -> Errors:
     return Errors(distances[-1], np.mean(distances, axis=0), size, released)
 
 
-def last_error(run: Run) -> float:
-    """Play a whole window; l1 distance of the first output at its end from the exact figures."""
-    return float(play(run).last[0])
-
-
 def numbered(codes: NDArray[np.integer]) -> Keys:
     """Keys that stand for numbers."""
     return Keys.of_codes(codes.astype(np.uint64))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,12 +89,6 @@ class Table:
     def thresholds(self) -> list[int]:
         """The thresholds, as integers below 2¹²⁸."""
         return [(h << 64) | g for h, g in zip(self.high.tolist(), self.low.tolist(), strict=True)]
-
-    def probabilities(self) -> dict[int, Fraction]:
-        """The exact probability of every value that the table can return."""
-        edges = [0, *self.thresholds(), 1 << GRID]
-        pairs = enumerate(pairwise(edges), self.offset)
-        return {value: Fraction(b - a, 1 << GRID) for value, (a, b) in pairs if b > a}
 
 
 def build(offset: int, weights: Sequence[int]) -> Table:

@@ -166,11 +166,6 @@ class KeyedNoise:
         if any(len(nonce) != NONCE for _, nonce in self.nonces):
             raise ParameterError("nonces", self.nonces, f"must be {NONCE} bytes each")
 
-    @property
-    def guarantee(self) -> str:
-        """``keyed``, or ``none`` for tests."""
-        return "none" if self.test else "keyed"
-
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         """Independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
 
@@ -267,8 +262,6 @@ class ZeroNoise:
     >>> zero.gauss("release", Keys.of([b"a"]), np.arange(2), Fraction(4), first).tolist()
     [[0, 0]]
     """
-
-    guarantee: str = field(default="none", init=False)
 
     def gauss(self, purpose: str, key: Keys, index: I64, variance: Fraction, first: I64) -> I64:
         """(r, m) zeros; parameters are checked as `KeyedNoise.gauss` does."""

@@ -25,10 +25,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...errors import ParameterError
 from ..contract import I64, Noise
 from ..keys import Keys
-from ..validate import at_least, non_negative, positive
+from ..validate import at_least, positive
 
 _PURPOSE = "threshold"
 
@@ -45,17 +44,6 @@ def geometric_thresholds(top: int, resolution: int = 16) -> tuple[int, ...]:
     while out[-1] < top:
         out.append(min(top, out[-1] + max(1, -(-out[-1] // resolution))))
     return tuple(out)
-
-
-def linear_thresholds(top: int, count: int) -> tuple[int, ...]:
-    """At most ``count`` evenly spaced thresholds, the last one ``top``.
-
-    >>> linear_thresholds(10, 4)
-    (3, 5, 8, 10)
-    """
-    at_least("top", top, 1)
-    at_least("count", count, 1)
-    return tuple(sorted({-(-top * i // count) for i in range(1, count + 1)}))
 
 
 def exceeding(histogram: I64) -> I64:
@@ -128,15 +116,3 @@ def noisy_max(scores: I64, scale: Fraction, noise: Noise, t: int, purpose: str =
     index, first = np.arange(len(scores)), np.full(len(scores), t, np.int64)
     drawn = noise.laplace(purpose, Keys.of([b"threshold"]), index, scale, first)
     return int(np.argmax(scores + drawn[0]))
-
-
-def quantile_rank(fraction: float, expected: int) -> int:
-    """Public rank K = max(1, ⌊fraction · expected records⌋) of a tail fraction.
-
-    >>> quantile_rank(0.005, 50_000)
-    250
-    """
-    non_negative("fraction", fraction)
-    if fraction > 1:
-        raise ParameterError("fraction", fraction, "must lie between 0 and 1")
-    return max(1, math.floor(Fraction(fraction).limit_denominator(1 << 20) * expected))

@@ -36,7 +36,7 @@ grid. Instead:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -189,24 +189,6 @@ def _runs(histogram: I64, thresholds: I64, rank: int) -> tuple[int, Runs]:
     return int(values[above][0]), Runs(low, low_place, high, high_place)
 
 
-def sorted_runs(values: I64, place: int, top: int) -> Runs:
-    """Every value of an ascending column as a run of its own, padded by 0 and ``top``.
-
-    Args:
-        values: (m,) ascending, in [0, top].
-        place: P in 1..m.
-        top: B.
-
-    Raises:
-        ParameterError: P is not a place of the column.
-    """
-    if not 1 <= place <= len(values):
-        raise ParameterError("place", place, f"must lie between 1 and {len(values)}")
-    padded = np.concatenate([[0], values, [top]]).astype(np.int64)
-    index = np.arange(len(padded))
-    return Runs(padded[: place + 1], index[: place + 1], padded[place:], index[place:])
-
-
 def smooth_bound(runs: Runs, b: Fraction) -> float:
     """max (x_j - x_i)·exp(-b(j-i-1)), by divide and conquer in O((u + v) log u).
 
@@ -252,15 +234,3 @@ def _weights(distance: NDArray[np.int64], b: Fraction) -> F64:
     with localcontext(normal.precision(_DIGITS)):
         rate = -normal.decimal(b)
         return np.array([float((rate * int(d)).exp()) for d in distance], np.float64)
-
-
-def exact_bound(runs: Runs, b: Fraction) -> Decimal:
-    """The same maximum over all pairs, in decimals: the definition, for small inputs."""
-    best = Decimal(0)
-    with localcontext(normal.precision(_DIGITS)):
-        rate = normal.decimal(b)
-        for x, i in zip(runs.low.tolist(), runs.low_place.tolist(), strict=True):
-            for y, j in zip(runs.high.tolist(), runs.high_place.tolist(), strict=True):
-                if i < j:
-                    best = max(best, (y - x) * (-rate * (j - i - 1)).exp())
-    return best

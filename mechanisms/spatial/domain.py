@@ -248,11 +248,6 @@ class Domain:
         """(m,) depth of each node in the tree."""
         return bit_level(codes) // self.step
 
-    def ancestor(self, codes: U64, level: int | NDArray[np.int64]) -> U64:
-        """(m,) the ancestor (or the node itself) at depth ``level`` of each node."""
-        drop = bit_level(codes) - np.asarray(level, np.int64) * self.step
-        return codes >> drop.astype(np.uint64)
-
     def parents(self, codes: U64) -> U64:
         """(m,) parent of each node; 0 for the root."""
         return codes >> np.uint64(self.step)

@@ -170,13 +170,3 @@ class Tops(SlotStream):
         variance[1] += self._base_variance(self.slots.top)
         deviation: F64 = np.sqrt(variance)
         return deviation
-
-    def range_variance(self, theta: int, first: int, end: int) -> float:
-        """Noise variance of the sum of the slots first..end-1 after the warm-up, in output steps.
-
-        Whole blocks exactly; a range that begins or ends inside a block counts the block whole,
-        which is an upper bound but for the smoother's own choice of predictions. It holds where the
-        nonce of the noise did not change; where it did, the parts on either side add up.
-        """
-        low, high = first // self.width, -(-end // self.width)
-        return self.tree.variance(theta, low, high) * float(self.steps) ** 2

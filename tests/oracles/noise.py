@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
+
+from hushstream.mechanisms.noise._tables import Table
 
 Law = dict[int, Decimal]
 
@@ -31,6 +34,13 @@ def laplace_law(scale: Fraction, reach: int) -> Law:
 def normalised(law: Law) -> Law:
     total = sum(law.values())
     return {value: weight / total for value, weight in law.items()}
+
+
+def law_of_table(table: Table) -> dict[int, Fraction]:
+    """The exact probability of every value that a table returns, from its thresholds."""
+    edges = [0, *table.thresholds(), 1 << 128]
+    pairs = enumerate(pairwise(edges), table.offset)
+    return {value: Fraction(b - a, 1 << 128) for value, (a, b) in pairs if b > a}
 
 
 def variance_of(law: Law) -> float:

@@ -22,7 +22,6 @@ from hushstream.agents.cli.group import exit_code, hush, main
 from hushstream.agents.cli.topics import moment
 from hushstream.agents.cli.worker import _without_processes
 from hushstream.errors import (
-    BudgetError,
     ConfigError,
     ContractError,
     EngineError,
@@ -268,7 +267,6 @@ def test_no_cluster_is_an_engine_error_that_names_the_address(folder, monkeypatc
         (ConfigError("x"), 2),
         (ParameterError("epsilon", 0, "must be positive"), 2),
         (LedgerError("x"), 3),
-        (BudgetError("x"), 3),
         (EngineError("x"), 4),
         (ContractError("x"), 4),
     ],

@@ -351,8 +351,9 @@ def test_a_clock_made_anew_is_refused(made):
 def test_release_topics_carry_scheduled_times_and_the_clock_those_of_the_broker(made):
     kind = "message.timestamp.type"
     (p,) = made.deployment.pipelines
-    assert made.cluster.configs(p.release_topic)[kind] == "CreateTime"
-    assert made.cluster.configs(made.names.clock)[kind] == "LogAppendTime"
+    stamped = made.cluster.settings([p.release_topic, made.names.clock])
+    assert stamped[p.release_topic][kind] == "CreateTime"
+    assert stamped[made.names.clock][kind] == "LogAppendTime"
 
 
 def test_check_finds_topics_that_are_stamped_by_the_wrong_side(made, capsys):

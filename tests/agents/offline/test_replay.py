@@ -13,7 +13,7 @@ from hushstream.agents.clock.ledger import Ledger, charge_body
 from hushstream.agents.clock.paid import check_clock
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
-from hushstream.agents.offline.compare_units import compare_units
+from hushstream.agents.offline.compare_units import Comparison
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.offline.replay import select
 from hushstream.agents.stages.step import LogFrame
@@ -199,7 +199,13 @@ def judge_units(change) -> ReplayOutcome:
     place = (NAMES.units("p"), 0)
     logs[place] = change(logs[place])
     outcome = ReplayOutcome()
-    compare_units(sent, logs, outcome)
+    for (topic, partition), outs in sent.items():
+        check = Comparison(f"{topic}-{partition}", outcome)
+        for out in outs:
+            check.sent(out.value or b"")
+        for frame in logs[topic, partition]:
+            check.found(frame.value)
+        check.finish()
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""Accounting: oracles, agreement with dp-accounting, safe rounding, filters.
+"""Accounting: oracles, agreement with dp-accounting, safe rounding.
 
 Covers: mechanisms/accounting/_conversions.py, mechanisms/accounting/normal.py
 """
@@ -16,9 +16,9 @@ import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from hushstream.errors import BudgetError, ParameterError
+from hushstream.errors import ParameterError
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.accounting import Filter, normal, total
+from hushstream.mechanisms.accounting import normal, total
 from hushstream.mechanisms.contract import Cost
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -262,48 +262,6 @@ def test_group_privacy() -> None:
     assert epsilon == 2
     assert float(delta) == pytest.approx(1e-9 * math.expm1(2) / math.expm1(0.5), rel=1e-12)
     assert delta >= Fraction(1e-9) * Fraction(math.expm1(2) / math.expm1(0.5) * (1 - 1e-15))
-
-
-def test_filter_reserves_until_the_budget_is_spent_and_never_refunds() -> None:
-    budget = Filter(Fraction(1), Fraction(0))
-    for _ in range(10):
-        budget = budget.reserve(accounting.pure_cost(Fraction(1, 10)))
-    with pytest.raises(BudgetError):
-        budget.reserve(accounting.pure_cost(Fraction(1, 10**30)))
-    assert not any(hasattr(budget, name) for name in ("refund", "release", "cancel"))
-
-
-def test_filter_counts_subnormal_charges() -> None:
-    smallest = Fraction(5e-324)
-    budget = Filter(1 + smallest, Fraction(0)).reserve(accounting.pure_cost(1))
-    full = budget.reserve(accounting.pure_cost(smallest))
-    with pytest.raises(BudgetError):
-        full.reserve(accounting.pure_cost(smallest))
-    assert 1.0 + 5e-324 == 1.0, "in doubles the charge would have vanished"
-
-
-def test_filter_fails_closed() -> None:
-    budget = Filter(Fraction(10), Fraction(1, 10**9))
-    with pytest.raises(BudgetError):
-        budget.reserve(Cost(mu2=Fraction(1), delta=Fraction(1, 10**9)))
-    with pytest.raises(BudgetError):
-        Filter(Fraction(10), Fraction(0)).reserve(Cost(mu2=Fraction(1, 10**20)))
-    for bad in (float("nan"), float("inf"), -1):
-        with pytest.raises(ParameterError):
-            budget.reserve(Cost(epsilon=bad))  # type: ignore[arg-type]
-    assert budget.charges == ()
-
-
-@settings(deadline=None, max_examples=12)
-@given(st.lists(st.tuples(st.fractions(0, 1), st.fractions(0, 1)), min_size=1, max_size=6))
-def test_filter_never_exceeds_its_budget(charges: list[tuple[Fraction, Fraction]]) -> None:
-    budget = Filter(Fraction(3), Fraction(1, 10**6))
-    for mu2, epsilon in charges:
-        try:
-            budget = budget.reserve(Cost(mu2 / 10, epsilon))
-        except BudgetError:
-            assert total([*budget.charges, Cost(mu2 / 10, epsilon)], budget.delta)[0] > 3
-    assert not budget.charges or total(budget.charges, budget.delta)[0] <= 3
 
 
 def test_parameters_are_checked() -> None:

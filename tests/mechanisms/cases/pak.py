@@ -10,11 +10,12 @@ import numpy as np
 from hushstream.mechanisms.contract import Releases
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.settings import PakParameters
-from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile, exact_bound, sorted_runs
+from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.slots import Slots
 from hushstream.mechanisms.testing import Trace
 
+from ...oracles.smooth_quantile import exact_bound, sorted_runs
 from ..case import Case
 from .tops import SETTING, distance, exact_sums, trace_for
 
@@ -66,7 +67,7 @@ def smooth_target(
     values = sorted(positive + [slots.thresholds[0]] * zeros)
     values = [0] * (chooser.rank - len(values)) + values
     place = len(values) - chooser.rank + 1
-    runs = sorted_runs(np.array(values), place, slots.top)
+    runs = sorted_runs(values, place, slots.top)
     bound = max(Fraction(exact_bound(runs, chooser.b)), Fraction(1, 1 << 20))
     spread = chooser.kappa * bound / chooser.a
     return chooser.factor * (values[place - 1] + spread * chooser.offset)

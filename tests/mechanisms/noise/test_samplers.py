@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ...oracles.noise import gaussian_law, laplace_law, total_variation
+from ...oracles.noise import gaussian_law, laplace_law, law_of_table, total_variation
 
 Law = dict[int, Fraction]
 VARIANCES = [Fraction(1, 10**4), Fraction(1, 30), Fraction(1), Fraction(100, 7), Fraction(10**4)]
@@ -31,8 +31,8 @@ def no_ties(stage: int, ties: NDArray[np.intp]) -> NDArray[np.uint64]:
 def law_of(sampler: Sampler) -> Law:
     """The exact law of a sampler of at most two tables, by enumeration of their values."""
     if len(sampler.stages) == 1:
-        return sampler.stages[0].probabilities()
-    fine, rest = ([*t.probabilities().items()] for t in sampler.stages)
+        return law_of_table(sampler.stages[0])
+    fine, rest = ([*law_of_table(t).items()] for t in sampler.stages)
     law: dict[int, int] = {}
     for x, p in rest:
         weight = int(p * (1 << tables.GRID))
@@ -98,7 +98,7 @@ def test_every_variance_is_served_within_the_bound(variance: Fraction) -> None:
 
 
 def _second_moment(table: Table) -> float:
-    return float(sum(p * value * value for value, p in table.probabilities().items()))
+    return float(sum(p * value * value for value, p in law_of_table(table).items()))
 
 
 @given(st.fractions(min_value=Fraction(1, 10**4), max_value=10**9))

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ...oracles.noise import exp_decimal
+from ...oracles.noise import exp_decimal, law_of_table
 
 Words = NDArray[np.uint64]
 ONE = 1 << GRID
@@ -87,7 +87,7 @@ weights_lists = st.lists(st.integers(0, 10**6), min_size=1, max_size=40).filter(
 def test_probabilities_are_the_weights_rounded_to_the_grid(weights: list[int], offset: int) -> None:
     table = build(offset, weights)
     exact = {offset + i: Fraction(w, sum(weights)) for i, w in enumerate(weights)}
-    rounded = table.probabilities()
+    rounded = law_of_table(table)
     assert sum(rounded.values()) == 1
     assert set(rounded) <= set(exact)
     distance = sum(abs(p - rounded.get(z, 0)) for z, p in exact.items()) / 2
@@ -141,7 +141,7 @@ def test_guide_leaves_only_buckets_with_thresholds_open() -> None:
 def test_values_without_probability_are_left_out() -> None:
     table = build(10, [0, 0, 1, 1 << 140, 0])
     assert table.offset == 13
-    assert table.probabilities() == {13: 1}
+    assert law_of_table(table) == {13: 1}
     assert drawn(table, [0, ONE - 1]) == [13, 13]
 
 
@@ -149,6 +149,6 @@ def test_values_without_probability_are_left_out() -> None:
 def test_gaussian_table_is_symmetric(variance: Fraction) -> None:
     right = gaussian_weights(variance)
     table = build(1 - len(right), right[:0:-1] + right)
-    probabilities = table.probabilities()
+    probabilities = law_of_table(table)
     assert all(probabilities[-z] == p for z, p in probabilities.items())
     assert all(a <= b for a, b in pairwise(table.thresholds()))

@@ -14,10 +14,8 @@ from hushstream.mechanisms.parts.clip_threshold import (
     exceedance_scores,
     exceeding,
     geometric_thresholds,
-    linear_thresholds,
     noise_penalty,
     noisy_max,
-    quantile_rank,
     rank_scores,
 )
 from hypothesis import given, settings
@@ -43,7 +41,6 @@ def test_thresholds_rise_to_the_top(top: int, resolution: int) -> None:
     found = geometric_thresholds(top, resolution)
     assert found[0] == 1 and found[-1] == top
     assert all(a < b <= a + max(1, a // resolution + 1) for a, b in itertools.pairwise(found))
-    assert linear_thresholds(top, 7)[-1] == top
 
 
 def test_exceeding_counts_records_above_each_threshold() -> None:
@@ -158,9 +155,7 @@ def test_wrong_parameters_are_named() -> None:
         (lambda: noisy_max(np.zeros(0, np.int64), Fraction(1), zero, 1), "candidates"),
         (lambda: noisy_max(np.zeros(2, np.int64), Fraction(0), zero, 1), "scale"),
         (lambda: geometric_thresholds(0), "top"),
-        (lambda: quantile_rank(1.5, 10), "fraction"),
         (lambda: noise_penalty((1,), 4, 2, 2, Fraction(1), Fraction(0)), "excess"),
     ):
         with pytest.raises(ParameterError, match=name):
             call()
-    assert quantile_rank(0.0, 100) == 1

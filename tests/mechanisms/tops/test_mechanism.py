@@ -225,11 +225,3 @@ def test_lost_state_stops_the_stream() -> None:
     with pytest.raises(ContractError, match="missing"):
         made.trigger()
     assert len(mechanism.init_rows(Keys.of([])).key) == 0
-
-
-def test_range_variance_bounds_the_stated_ones() -> None:
-    mechanism = build(SMALL, SETTING)
-    assert mechanism.range_variance(9, 0, 4) == pytest.approx(
-        mechanism.tree.variance(9, 0, 2) * mechanism.steps**2
-    )
-    assert mechanism.range_variance(9, 1, 3) == mechanism.range_variance(9, 0, 4)
