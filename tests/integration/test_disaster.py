@@ -21,6 +21,7 @@ from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, LedgerError, RewoundError
 
+from ..agents.worker.test_admission import typed
 from .local import BROKER, Local, local
 from .test_integration import ASKED, HEAD, ORIGIN, PIPELINE, SECOND, ended, raw_topic
 
@@ -164,7 +165,12 @@ def test_an_older_copy_of_the_ledger_is_refused_and_the_newest_one_is_not(disk, 
         assert ended(run, "one") == 3
         run.workers.pop("one")
         assert lines(run) == backup  # nothing was charged
+        common = ["-c", str(run.toml), "--bootstrap", run.bootstrap]
+        for command in (["ledger", "verify"], ["check"]):
+            code, said = typed(*command, *common)
+            assert code == 3 and "restore the newest one" in said
         replaced(run, newest)
+        assert typed("ledger", "verify", *common)[0] == 0
         run.start("one")
         serve(run, 2)
         assert run.stop("one") == 0

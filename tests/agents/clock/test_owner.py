@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 
+import hushstream.agents.clock.owner as owner_module
 import hushstream.agents.clock.wall_time as clock_module
 import pytest
 from aiokafka.errors import KafkaError, ProducerFenced
@@ -21,7 +22,7 @@ from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.clock.timeline import Timeline, fold
 from hushstream.agents.clock.wall_time import ClockLead, WallClock
 from hushstream.agents.deployment.model import Deployment
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, LedgerError, RewoundError
 from hushstream.topics.records import Skipped, Start, Trigger, TriggerRequest, decode_clock, encode
 
 from ...support import DAY, HOUR, NAMES, ORIGIN, beat, deployment, start, trigger
@@ -306,3 +307,68 @@ def test_a_lost_transaction_is_counted_unless_the_clock_has_only_moved(monkeypat
     monkeypatch.setattr(asyncio, "sleep", nothing)
     asyncio.run(made._again(error))
     assert len(counted) == lost
+
+
+# -- a cluster that went back ---------------------------------------------------------------------
+
+
+def reading(monkeypatch, logs: dict[str, list[bytes]]) -> ClockOwner:
+    """An owner that reads these logs."""
+
+    async def read(kafka: object, topic: str, partition: int, start: int | None = None):
+        values = logs[topic.rpartition(".")[2]]
+        yield [SimpleNamespace(offset=n, value=v) for n, v in enumerate(values)], len(values), 0
+
+    async def enough(kafka: object, topic: str, partition: int, position: int) -> None:
+        if len(logs[topic.rpartition(".")[2]]) < position:
+            raise RewoundError(topic)
+
+    monkeypatch.setattr(owner_module, "read_to_end", read)
+    monkeypatch.setattr(owner_module, "check_reached", enough)
+    made = owner(Clock(MADE, Ledger(), "1.0", "key"), Ledger(), Recorder())
+    made._kafka, made._version, made._fingerprint = None, "1.0", "key"
+    return made
+
+
+def logs_of(clock: Clock, ledger: Ledger) -> dict[str, list[bytes]]:
+    """Ledger and clock log after one trigger."""
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    (charge,), record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    ledger.take(charge.encode())
+    records = [start(P), beat([5], ORIGIN), record]
+    return {
+        "v1": [r.encode() for r in ledger.records],
+        "clock": [encode(one) for one in records],
+    }
+
+
+async def acquired(made: ClockOwner) -> None:
+    await made._read_ledger()
+    await made._read_clock()
+
+
+def test_an_owner_refuses_a_ledger_that_has_not_paid_for_a_trigger(monkeypatch):
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    asyncio.run(acquired(reading(monkeypatch, logs)))
+    logs["v1"] = logs["v1"][:1]
+    with pytest.raises(LedgerError, match="never charged by this ledger"):
+        asyncio.run(acquired(reading(monkeypatch, logs)))
+
+
+@pytest.mark.parametrize("log", ["v1", "clock"])
+def test_an_owner_that_reads_again_misses_what_it_has_known(monkeypatch, log):
+    """The broker was away, and came back with an older disk."""
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    made = reading(monkeypatch, logs)
+    asyncio.run(acquired(made))
+    asyncio.run(acquired(made))
+    logs[log].pop()
+    with pytest.raises(RewoundError):
+        asyncio.run(acquired(made))
+
+
+def test_a_raw_topic_can_never_end_below_what_was_covered():
+    clock, ledger = begun()
+    made = owner(clock, ledger, Recorder())
+    made._partitions = [TopicPartition("events", 0), TopicPartition("new", 0)]
+    assert made._covered() == {TopicPartition("events", 0): 5}
