@@ -20,11 +20,12 @@ import hashlib
 import hmac
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from ...errors import EngineError, LedgerError, RewoundError
 from ...mechanisms.noise import derive
@@ -163,19 +164,33 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
-    """The record at an offset, committed or not; None if the log ends before it."""
-    client = consumer(kafka, committed=False)
-    try:
-        _, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
-        if end <= offset:
-            return None
-        client.assign([TopicPartition(topic, 0, offset)])
-        message = client.poll(PATIENCE_SECONDS)
-        if message is None:
-            raise EngineError(f"{topic} could not be read: the broker is silent")
-        if message.error() is not None or message.offset() != offset:
-            return None
-        value: bytes | None = message.value()
-        return value
-    finally:
-        client.close()
+    """The record at an offset, committed or not; None if the log ends before it.
+
+    Raises:
+        EngineError: the broker does not answer.
+    """
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        client = consumer(kafka, committed=False)
+        try:
+            return _read(client, topic, offset)
+        except KafkaException as error:  # a partition has no leader for a moment after a start
+            if time.monotonic() > until:
+                raise EngineError(f"{topic} could not be read: {error.args[0].str()}") from None
+            time.sleep(0.2)
+        finally:
+            client.close()
+
+
+def _read(client: Consumer, topic: str, offset: int) -> bytes | None:
+    _, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
+    if end <= offset:
+        return None
+    client.assign([TopicPartition(topic, 0, offset)])
+    message = client.poll(PATIENCE_SECONDS)
+    if message is None:
+        raise EngineError(f"{topic} could not be read: the broker is silent")
+    if (error := message.error()) is not None and error.retriable():
+        raise KafkaException(error)
+    value: bytes | None = message.value()
+    return None if error is not None or message.offset() != offset else value
