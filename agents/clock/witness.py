@@ -36,6 +36,7 @@ from ..kafka.logs import PATIENCE_SECONDS, consumer
 from .ledger import Ledger
 
 SCHEMA = "hush.witness/1"
+SETTLE_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 
 class Sighting(msgspec.Struct, frozen=True):
@@ -169,17 +170,20 @@ def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
     Raises:
         EngineError: the broker does not answer.
     """
-    until = time.monotonic() + PATIENCE_SECONDS
+    began = time.monotonic()
     while True:
+        waited = time.monotonic() - began
         client = consumer(kafka, committed=False)
         try:
-            return _read(client, topic, offset)
+            value = _read(client, topic, offset)
+            if value is not None or waited > SETTLE_SECONDS:
+                return value
         except KafkaException as error:  # a partition has no leader for a moment after a start
-            if time.monotonic() > until:
+            if waited > PATIENCE_SECONDS:
                 raise EngineError(f"{topic} could not be read: {error.args[0].str()}") from None
-            time.sleep(0.2)
         finally:
             client.close()
+        time.sleep(0.2)
 
 
 def _read(client: Consumer, topic: str, offset: int) -> bytes | None:

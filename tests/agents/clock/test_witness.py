@@ -156,7 +156,10 @@ def test_beats_are_not_noted():
 
 
 @pytest.mark.broker
-def test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does(broker, unique, tmp_path):
+def test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does(
+    broker, unique, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.3)
     names = Names(unique("w"), "abcdef")
     kafka = Kafka(bootstrap=broker.bootstrap)
     settings = {"bootstrap.servers": broker.bootstrap}
