@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.contract import Batch, Closed, Part, Setting, Units
+from hushstream.mechanisms.columns import Batch, Closed, Part, Units
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.privhp.mechanism import PrivHP

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.contract import Batch, Closed, Mechanism, Part, Rows, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, Rows, merge
+from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 import numpy as np
-from hushstream.mechanisms.contract import Batch, Closed, Mechanism, Part, Releases
+from hushstream.mechanisms.columns import Batch, Closed, Part, Releases
+from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.histogram.dense_units import DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Workload

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from hushstream.mechanisms.contract import Closed, Noise, Releases, Rows
+from hushstream.mechanisms.columns import Closed, Releases, Rows
+from hushstream.mechanisms.contract import Noise
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Workload

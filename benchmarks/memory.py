@@ -33,7 +33,8 @@ from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.step import Step
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.mechanisms.contract import Mechanism, Rows, Setting, Units
+from hushstream.mechanisms.columns import Rows, Units
+from hushstream.mechanisms.contract import Mechanism, Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker

@@ -27,7 +27,8 @@ from typing import NamedTuple
 import matplotlib as mpl
 import numpy as np
 from _spatial import SIZES, Store, Stream, box_counts, boxes, circles, keyed, part_of
-from hushstream.mechanisms.contract import Releases, Setting
+from hushstream.mechanisms.columns import Releases
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
 from hushstream.mechanisms.phdstream.settings import build

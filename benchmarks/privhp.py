@@ -41,7 +41,7 @@ from _privhp import (
     released,
     tail,
 )
-from hushstream.mechanisms.contract import Closed, merge
+from hushstream.mechanisms.columns import Closed, merge
 from hushstream.mechanisms.privhp.mechanism import PrivHP
 from hushstream.mechanisms.privhp.sample import sample
 from rich.console import Console

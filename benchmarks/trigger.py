@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 import matplotlib as mpl
 import numpy as np
-from hushstream.mechanisms.contract import Closed, Part, Rows, Setting
+from hushstream.mechanisms.columns import Closed, Part, Rows
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.dense_units import DenseRows
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build

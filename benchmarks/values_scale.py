@@ -27,7 +27,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from _values import keyed
-from hushstream.mechanisms.contract import Batch, Closed, Part, Setting, empty_part, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, empty_part, merge
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import split
 from hushstream.mechanisms.testing import RowTable

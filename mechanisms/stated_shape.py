@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ParameterError
-from .contract import F64, I64
+from .columns import F64, I64
 from .validate import at_least, non_negative
 from .workload import Workload
 

@@ -14,19 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .contract import (
-    I64,
-    Batch,
-    Closed,
-    Mechanism,
-    Noise,
-    Part,
-    Releases,
-    Rows,
-    Units,
-    empty_part,
-    merge,
-)
+from .columns import I64, Batch, Closed, Part, Releases, Rows, Units, empty_part, merge
+from .contract import Mechanism, Noise
 from .keys import Keys, concat
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .contract import F64, I64, Output
+from .columns import F64, I64
+from .contract import Output
 
 Index = NDArray[np.int32]
 

@@ -61,14 +61,6 @@ RANDOM = {("random",), ("numpy", "random")}
 LOCKS = ("requirements.lock", "requirements-demo.lock", "requirements-dev.lock")
 HOMONYMS: frozenset[str] = frozenset()  # classes of one name that are left: this list only shrinks
 
-# Imports for the type checker alone that close a circle of two files: this list only shrinks.
-BACKWARD = {
-    "mechanisms/histogram/report.py": {
-        "mechanisms/histogram/mechanism.py",
-        "mechanisms/histogram/rounds.py",
-    },
-}
-
 FILES = sources()
 
 
@@ -92,8 +84,7 @@ def _upward(files: Mapping[str, str]) -> list[str]:
 def _circle(files: Mapping[str, str]) -> list[str]:
     """One circle of files, empty if there is none."""
     try:
-        edges = {path: to - BACKWARD.get(path, set()) for path, to in file_edges(files).items()}
-        TopologicalSorter(edges).prepare()
+        TopologicalSorter(file_edges(files)).prepare()
     except CycleError as error:
         return list(error.args[1])
     return []

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import EngineError
-from ..mechanisms.contract import I64, Part
+from ..mechanisms.columns import I64, Part
 from ..mechanisms.keys import Keys
 from .records import Trigger, encode
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ConfigError
-from ...mechanisms.contract import I64
+from ...mechanisms.columns import I64
 from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample, Workload
 from ...topics.config.values import format_duration

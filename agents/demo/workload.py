@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...mechanisms.contract import F64, I64
+from ...mechanisms.columns import F64, I64
 
 DATA = Path(__file__).with_name("data")
 MONTH = datetime(2019, 3, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ...mechanisms.contract import I64
+from ...mechanisms.columns import I64
 from ...topics.frames import Barrier, EventsFrame, EventSlice, decode
 from ...topics.records import Trigger
 from .compare import ReplayOutcome

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...client.survey import RANGE, SLOTS, Survey
 from ...errors import ConfigError
-from ...mechanisms.contract import F64, I64
+from ...mechanisms.columns import F64, I64
 from ...mechanisms.keys import Keys
 from ...mechanisms.noise import STEADY, KeyedNoise
 from ...mechanisms.topl import fit as local

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.contract import Releases
+from ...mechanisms.columns import Releases
 from ...mechanisms.keys import Keys
 from ...topics.records import Selected, Trigger, encode
 from ..clock.log import ClockLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.contract import pair_hash
+from ...mechanisms.columns import pair_hash
 from ...mechanisms.keys import Keys
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64, I64
+from ..columns import F64, I64
 
 LIMB = 19
 _MASK = (1 << LIMB) - 1

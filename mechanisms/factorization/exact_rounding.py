@@ -23,7 +23,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import ContractError, ParameterError
-from ..contract import F64, I64
+from ..columns import F64, I64
 from .matrix import Factorization
 from .tree import Row
 

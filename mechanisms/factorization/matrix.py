@@ -32,7 +32,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...errors import ContractError, ParameterError
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..validate import at_least, one_of
 from . import _exact, terminal, toeplitz, tree
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ...errors import ParameterError
 from .. import accounting, factorization
-from ..contract import F64, I64, Noise
+from ..columns import F64, I64
+from ..contract import Noise
 from ..keys import Keys
 from . import exact_rounding as grid
 from .matrix import Factorization

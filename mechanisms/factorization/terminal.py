@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from ..accounting.normal import precision
-from ..contract import F64, I64
+from ..columns import F64, I64
 from . import _exact
 
 _ROOT_BITS = 39  # grid of the square root: entries below 2^17

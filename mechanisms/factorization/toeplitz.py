@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ellipj, ellipk
 
 from ...errors import ContractError
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..validate import at_least
 from . import _exact
 

@@ -14,7 +14,7 @@ from math import lcm
 
 import numpy as np
 
-from ..contract import I64
+from ..columns import I64
 from ..validate import at_least
 
 Row = tuple[dict[int, int], int]

@@ -19,7 +19,8 @@ import numpy as np
 
 from ...errors import ParameterError
 from ..advice import Goal
-from ..contract import F64, Noise, Setting
+from ..columns import F64
+from ..contract import Noise, Setting
 from ..factorization import LONGEST
 from ..factorization.prefix_noise import chosen
 from ..workload import Workload

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64, I64, Noise, Units
+from ..columns import F64, I64, Units
+from ..contract import Noise
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.bounding import RESERVED, ranks

@@ -9,17 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import I64, Mechanism, Part, Rows, Units
-from ..keys import Keys, concat
-
-
-def joined(first: Rows, second: Rows) -> Rows:
-    """Rows of both, the first ones before the others."""
-    return Rows(
-        concat([first.key, second.key]),
-        np.concatenate([first.cell, second.cell]),
-        np.concatenate([first.due, second.due]),
-    )
+from ..columns import I64, Part, Rows, Units
+from ..contract import Mechanism
+from ..keys import Keys
+from .rows import joined
 
 
 class DenseUnits:

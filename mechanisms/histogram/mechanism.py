@@ -23,64 +23,41 @@ from the past, hence the whole is μ-GDP with μ = √Q/σ, up to what the noise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..contract import (
+from ..columns import (
     F64,
     I64,
-    NOTHING_MORE,
     Batch,
     Closed,
-    Cost,
     Encoded,
-    Noise,
-    Output,
     Part,
     Releases,
     Rows,
-    Stated,
     Units,
     compact,
     empty_units,
 )
+from ..contract import NOTHING_MORE, Cost, Noise, Output, Stated
 from ..factorization.prefix_noise import STEPS, Process
-from ..keys import Keys, concat
+from ..keys import Keys
 from ..noise import zero
 from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
-from .debias import COUNTERS, SHARED, Debias, Raw, put_raw, take_raw
-from .dense_units import joined
+from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
+from .quantities import Column, Quantity
 from .report import plan, plan_rows
+from .rows import joined, rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
-
-
-class Column(NamedTuple):
-    """A value column: records are clipped to [low, high] and summed as ``value - middle``."""
-
-    name: str
-    low: int
-    high: int
-    middle: int
-
-    def reach(self) -> int:
-        """The most that one record moves the sum, at least 1."""
-        return max(self.high - self.middle, self.middle - self.low, 1)
-
-
-class Quantity(NamedTuple):
-    """A released value: a column of the sums, and the noise process of each lane."""
-
-    column: int  # 0 = count
-    lanes: tuple[Process, ...]
 
 
 @dataclass(frozen=True)
@@ -372,26 +349,3 @@ class Histogram:
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
         """The same in words."""
         return plan_rows(plan(self), unit)
-
-
-def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, Rows]:
-    """The other rows, and the shared row (a copy), made now if it was never stored."""
-    rows = closed.rows
-    if not (len(rows.key) and rows.key[0] == b""):
-        return closed, init(SHARED)._replace(due=np.full(1, -1, np.int32))
-    rest = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
-    return closed._replace(rows=rest), Rows(SHARED, rows.cell[:1].copy(), rows.due[:1])
-
-
-def rows_of(among: Keys, wanted: Keys) -> NDArray[np.intp]:
-    """(len(wanted),) row of each wanted key in ``among``, whose keys are distinct.
-
-    Raises:
-        ContractError: a key is missing.
-    """
-    distinct, row = concat([among, wanted]).unique()
-    if len(distinct) != len(among):
-        raise ContractError("a release lacks rows of keys that have data")
-    place = np.empty(len(among), np.intp)
-    place[row[: len(among)]] = np.arange(len(among))
-    return place[row[len(among) :]]

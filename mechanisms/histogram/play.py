@@ -14,7 +14,8 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64, I64, Batch, Closed, Mechanism, Noise, Part, Releases, merge
+from ..columns import F64, I64, Batch, Closed, Part, Releases, merge
+from ..contract import Mechanism, Noise
 from ..keys import Keys
 from ..workload import Workload
 from .dense_units import DenseRows, DenseUnits

@@ -4,21 +4,44 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ..contract import Cost
+from ..columns import F64
+from ..contract import Cost, Output
 from ..factorization.prefix_noise import STEPS, Process
-
-if TYPE_CHECKING:
-    from .mechanism import Histogram
-    from .rounds import Rounds
+from ..parts.bounding import Bound
+from .quantities import Quantity
 
 _Z95 = 1.6448536269514722
 
 
-def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
+class Planned(Protocol):
+    """What the report reads of a histogram, with or without rounds; all of it is public."""
+
+    @property
+    def horizon(self) -> int: ...
+    @property
+    def bound(self) -> Bound: ...
+    @property
+    def quantities(self) -> tuple[Quantity, ...]: ...
+    @property
+    def selector(self) -> Process: ...
+    @property
+    def threshold(self) -> tuple[int, ...]: ...
+    @property
+    def min_units(self) -> int: ...
+    @property
+    def loss(self) -> Cost: ...
+    @property
+    def delay(self) -> int: ...
+    @property
+    def outputs(self) -> tuple[Output, ...]: ...
+    def error(self, t: int) -> F64: ...
+
+
+def plan(mechanism: Planned) -> dict[str, Any]:
     """Bounds, noise, thresholds and chances to appear; a function of public parameters alone.
 
     ``users_50`` and ``users_95`` say how many users with one record each give a key a chance of
@@ -41,7 +64,7 @@ def plan(mechanism: Histogram | Rounds) -> dict[str, Any]:
     return out | _chances(mechanism, mechanism.selector) if mechanism.threshold else out
 
 
-def _bound(mechanism: Histogram | Rounds) -> dict[str, Any]:
+def _bound(mechanism: Planned) -> dict[str, Any]:
     bound = mechanism.bound
     out: dict[str, Any] = {"kind": bound.kind, "most_records_per_key": bound.most_per_key()}
     if bound.kind == "records":
@@ -60,7 +83,7 @@ def _cost(loss: Cost) -> dict[str, float]:
     }
 
 
-def _chances(mechanism: Histogram | Rounds, process: Process) -> dict[str, Any]:
+def _chances(mechanism: Planned, process: Process) -> dict[str, Any]:
     last = mechanism.horizon
     deviation = float(np.sqrt(process.variance_at(last, np.zeros(1, np.int64))[0]))
     half = mechanism.threshold[-1] / STEPS

@@ -38,29 +38,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..contract import (
-    F64,
-    I64,
-    NOTHING_MORE,
-    Batch,
-    Closed,
-    Cost,
-    Encoded,
-    Noise,
-    Output,
-    Part,
-    Releases,
-    Rows,
-    Stated,
-    Units,
-    empty_units,
-)
+from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, empty_units
+from ..contract import NOTHING_MORE, Cost, Noise, Output, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.bounding import Bound, hashes
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
-from .mechanism import Column, Quantity, rows_of
+from .quantities import Column, Quantity
+from .rows import rows_of
 
 _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
 

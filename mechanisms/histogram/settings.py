@@ -19,7 +19,8 @@ from ..parts import key_selection as selection
 from ..parts.bounding import MOST, Bound
 from ..validate import at_least, between, one_of, positive
 from .debias import Debias
-from .mechanism import Column, Histogram, Quantity
+from .mechanism import Histogram
+from .quantities import Column, Quantity
 from .rounds import Rounds
 
 DEBIAS_SHARE = Fraction(1, 200)

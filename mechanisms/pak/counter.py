@@ -27,7 +27,8 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from ..accounting import tree_levels
-from ..contract import I64, Noise
+from ..columns import I64
+from ..contract import Noise
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.hierarchy import Chunks, laplace_variance

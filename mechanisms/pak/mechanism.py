@@ -24,7 +24,8 @@ from typing import Literal
 
 import numpy as np
 
-from ..contract import F64, I64, Closed, Cost, Noise, Output, Releases, Rows, no_releases
+from ..columns import F64, I64, Closed, Releases, Rows, no_releases
+from ..contract import Cost, Noise, Output
 from ..keys import Keys
 from ..parts.clip_threshold import noisy_max, rank_scores
 from ..parts.hierarchy import laplace_variance

@@ -12,7 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...errors import ParameterError
-from ..contract import F64
+from ..columns import F64
 from ..validate import at_least
 from .counter import PrefixCounter
 

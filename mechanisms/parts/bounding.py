@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
-from ..contract import I64, Batch, Units, pair_hash
+from ..columns import I64, Batch, Units, pair_hash
 from ..validate import at_least, one_of
 
 RESERVED = np.uint32(0xFFFFFFFF)

@@ -25,7 +25,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..contract import I64, Noise
+from ..columns import I64
+from ..contract import Noise
 from ..keys import Keys
 from ..validate import at_least, positive
 

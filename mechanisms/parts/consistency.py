@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..contract import I64
+from ..columns import I64
 
 _LARGE = 1 << 62
 

@@ -36,7 +36,8 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from ..contract import I64, Noise
+from ..columns import I64
+from ..contract import Noise
 from ..keys import Keys
 from ..validate import at_least, positive
 from .consistency import Forest, forest, span_variance

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ParameterError
-from ..contract import I64
+from ..columns import I64
 from ..validate import at_least, between
 
 

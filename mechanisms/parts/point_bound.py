@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import I64, Batch, Units, pair_hash
+from ..columns import I64, Batch, Units, pair_hash
 
 Bool = NDArray[np.bool_]
 

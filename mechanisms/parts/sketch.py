@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
-from ..contract import I64
+from ..columns import I64
 from ..validate import at_least, one_of
 
 U64 = NDArray[np.uint64]

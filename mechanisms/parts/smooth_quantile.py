@@ -44,7 +44,8 @@ from numpy.typing import NDArray
 
 from ...errors import ParameterError
 from ..accounting import normal
-from ..contract import F64, I64, Noise
+from ..columns import F64, I64
+from ..contract import Noise
 from ..keys import Keys
 from ..validate import at_least, between, positive
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import I64, Closed, Rows
+from ..columns import I64, Closed, Rows
 from ..keys import Keys
 from ..spatial.domain import U64, Domain
 from .tree import NODE, Nodes, picked

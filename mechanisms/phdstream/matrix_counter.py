@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from ...errors import ParameterError
 from .. import accounting
-from ..contract import F64, I64, Cost, Noise
+from ..columns import F64, I64
+from ..contract import Cost, Noise
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys

@@ -36,21 +36,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from ...errors import ContractError
-from ..contract import (
-    F64,
-    I64,
-    Batch,
-    Closed,
-    Cost,
-    Noise,
-    Output,
-    Part,
-    Releases,
-    Rows,
-    Units,
-    empty_units,
-    no_releases,
-)
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units, no_releases
+from ..contract import Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records

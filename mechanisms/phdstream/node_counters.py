@@ -27,7 +27,8 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64, I64, Cost, Noise
+from ..columns import F64, I64
+from ..contract import Cost, Noise
 from ..keys import Keys
 from ..spatial.domain import U64
 from ..validate import at_least, positive

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..spatial.domain import U64, Bool, Domain
 
 GRID = 1 << 16

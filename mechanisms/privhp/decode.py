@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..parts.sketch import U64, Sketch
 
 _STEPS = 40

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
-from ..contract import I64
+from ..columns import I64
 from ..keys import Keys
 from ..parts.sketch import U64, Sketch
 from ..validate import at_least, positive

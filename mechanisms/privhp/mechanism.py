@@ -28,20 +28,8 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..accounting import add
-from ..contract import (
-    F64,
-    I64,
-    Batch,
-    Closed,
-    Cost,
-    Noise,
-    Output,
-    Part,
-    Releases,
-    Rows,
-    Units,
-    empty_units,
-)
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
+from ..contract import Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records

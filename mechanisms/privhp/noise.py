@@ -29,7 +29,8 @@ import numpy as np
 from ...errors import ParameterError
 from .. import accounting
 from ..accounting import normal
-from ..contract import F64, I64, Cost, Noise, Setting
+from ..columns import F64, I64
+from ..contract import Cost, Noise, Setting
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..parts.sketch import U64
 from ..spatial.domain import Domain, bit_level
 from ..spatial.pieces import pieces

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..parts.sketch import U64
 from ..validate import one_of
 from .decode import Parents, decode

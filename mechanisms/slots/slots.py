@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError, ParameterError
-from ..contract import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
+from ..columns import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
 from ..keys import Keys, concat
 from ..validate import at_least, positive
 

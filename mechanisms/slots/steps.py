@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import I64, Noise
+from ..columns import I64
+from ..contract import Noise
 from ..keys import Keys
 
 

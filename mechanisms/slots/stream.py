@@ -12,21 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..contract import (
-    F64,
-    I64,
-    NOTHING_MORE,
-    Batch,
-    Closed,
-    Encoded,
-    Noise,
-    Part,
-    Releases,
-    Rows,
-    Stated,
-    Units,
-    no_releases,
-)
+from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, no_releases
+from ..contract import NOTHING_MORE, Noise, Stated
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
 from .slots import ROW, Entries, Slots, slot_keys

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError, ParameterError
-from ..contract import F64, Encoded
+from ..columns import F64, Encoded
 from ..keys import Keys
 from ..validate import at_least, one_of
 from .region import U64, Bool, bit_level, boxes_meet_polygon, covered, in_polygon, meets_cells

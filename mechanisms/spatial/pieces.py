@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import F64
+from ..columns import F64
 from .domain import U64, Domain, bit_level
 from .region import Ring, covered
 

@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
-from ..contract import I64, Noise
+from ..columns import I64
+from ..contract import Noise
 from ..keys import Keys
 from ..validate import at_least, positive
 from .domain import U64, Bool

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import NDArray
 
-from ..contract import NOTHING_MORE, Encoded, Stated
+from ..columns import Encoded
+from ..contract import NOTHING_MORE, Stated
 from .domain import Domain
 
 

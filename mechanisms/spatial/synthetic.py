@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..validate import at_least
 from .domain import U64, Domain
 from .pieces import pieces

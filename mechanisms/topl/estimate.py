@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...client.channels import Window
 from ...client.survey import RANGE, VALUE, Survey
-from ..contract import F64, I64
+from ..columns import F64, I64
 from ..keys import Keys
 from .fit import choose_threshold, fit, worst_variance
 

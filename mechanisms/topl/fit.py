@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ...client.channels import Hybrid, TwoPoint, Window
 from ...client.survey import RANGE, Survey
 from ...errors import ContractError
-from ..contract import F64, I64
+from ..columns import F64, I64
 
 U64 = NDArray[np.uint64]
 

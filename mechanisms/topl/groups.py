@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...client.survey import Survey
-from ..contract import I64
+from ..columns import I64
 
 KNOWN = 150_000  # units whose group is remembered
 

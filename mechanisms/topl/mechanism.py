@@ -29,24 +29,20 @@ from numpy.typing import NDArray
 
 from ...client.survey import RANGE, VALUE, Survey
 from ...errors import ContractError, ParameterError
-from ..contract import (
+from ..columns import (
     F64,
     I64,
-    UNIT,
     Batch,
     Closed,
-    Cost,
     Encoded,
-    Noise,
-    Output,
     Part,
     Releases,
     Rows,
-    Stated,
     Units,
     empty_units,
     no_releases,
 )
+from ..contract import UNIT, Cost, Noise, Output, Stated
 from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
 from ..validate import at_least, between, positive

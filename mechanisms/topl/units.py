@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..contract import I64, Batch, Part, Units
+from ..columns import I64, Batch, Part, Units
 from ..keys import Keys
 
 U64 = NDArray[np.uint64]

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import ParameterError
-from ..contract import F64, Setting
+from ..columns import F64
+from ..contract import Setting
 from ..parts.hierarchy import Chunks, skip_error
 from ..slots.settings import slots_of
 from .mechanism import Tops

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..contract import F64, I64, Noise
+from ..columns import F64, I64
+from ..contract import Noise
 from ..parts.hierarchy import WideTree
 from ..parts.smoothing import Smoother
 

@@ -29,7 +29,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ...errors import ParameterError
-from ..contract import F64, I64, Closed, Cost, Noise, Output, Releases, Rows, no_releases
+from ..columns import F64, I64, Closed, Releases, Rows, no_releases
+from ..contract import Cost, Noise, Output
 from ..parts.clip_threshold import exceedance_scores, noisy_max
 from ..parts.hierarchy import Chunks, InfiniteTree
 from ..parts.smoothing import Smoother

@@ -18,7 +18,8 @@ from fractions import Fraction
 import hushstream.mechanisms.histogram.rounds as rounds_module
 import numpy as np
 import pytest
-from hushstream.mechanisms.contract import Batch, Closed, Part, Setting
+from hushstream.mechanisms.columns import Batch, Closed, Part
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
 from hushstream.mechanisms.histogram.dense_units import DenseRows, DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram

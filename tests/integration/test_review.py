@@ -22,7 +22,8 @@ from hushstream.agents.clock.ledger import Ledger, Record
 from hushstream.agents.deployment import topic_specs as specs
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.errors import EngineError
-from hushstream.mechanisms.contract import Setting, Units
+from hushstream.mechanisms.columns import Units
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.topics import frames
 from hushstream.topics.names import Names

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.contract import Mechanism, Part, Releases
+from hushstream.mechanisms.columns import Part, Releases
+from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.testing import Trace
 

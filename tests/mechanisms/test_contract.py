@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.contract import Mechanism, Part, Releases, empty_part, merge
+from hushstream.mechanisms.columns import Part, Releases, empty_part, merge
+from hushstream.mechanisms.contract import Mechanism
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.registry import entries

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hushstream.errors import EngineError
-from hushstream.mechanisms.contract import Part, merge
+from hushstream.mechanisms.columns import Part, merge
 from hushstream.mechanisms.keys import Keys, concat
 from hushstream.topics.frames import Barrier, CellsFrame, EventsFrame, EventSlice
 from hushstream.topics.records import Trigger

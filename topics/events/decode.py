@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.contract import I64, UNIT, Mechanism, compact
+from ...mechanisms.columns import I64, compact
+from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from .fields import InputFields, PipelineFields
 from .keys import numbered

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...mechanisms.contract import I64
+from ...mechanisms.columns import I64
 
 LATEST = 253_402_300_800_000_000  # microseconds: the year 10000
 FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "record": 1_000}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....mechanisms.contract import Closed, Part, Releases
+from ....mechanisms.columns import Closed, Part, Releases
 from ....mechanisms.keys import Keys
 from ....mechanisms.noise import KeyedNoise, Nonces
 from ....topics.names import Names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....mechanisms.contract import Part, Rows
+from ....mechanisms.columns import Part, Rows
 from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ....errors import EngineError
-from ....mechanisms.contract import Releases
+from ....mechanisms.columns import Releases
 from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
 from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held

@@ -8,7 +8,8 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from ....mechanisms.contract import Mechanism, Rows
+from ....mechanisms.columns import Rows
+from ....mechanisms.contract import Mechanism
 from ....mechanisms.keys import Keys
 from ...state.layout import after, due_at, key_of, key_row, rows_of
 from ...state.store import Changes, StateReader

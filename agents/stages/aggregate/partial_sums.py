@@ -10,7 +10,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from ....mechanisms.contract import I64, Mechanism, Part, empty_part, merge
+from ....mechanisms.columns import I64, Part, empty_part, merge
+from ....mechanisms.contract import Mechanism
 from ...state.layout import TOTAL, trigger_of, trigger_total
 from ...state.store import Changes, StateReader, scan_prefix
 from .sorted_runs import Place, SortedRuns

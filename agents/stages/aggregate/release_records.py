@@ -15,7 +15,7 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
-from ....mechanisms.contract import I64, Releases
+from ....mechanisms.columns import I64, Releases
 from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
 from ....topics.events.decode import utc

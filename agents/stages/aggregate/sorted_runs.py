@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....errors import EngineError
-from ....mechanisms.contract import Part
+from ....mechanisms.columns import Part
 from ....topics.frames import CellsFrame, decode, encode_cells, take_part
 from ...state.layout import RUN, run_chunk, run_of, run_prefix
 from ...state.store import Changes, StateReader, scan_prefix

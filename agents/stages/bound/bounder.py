@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from ....mechanisms.contract import Batch, Part
+from ....mechanisms.columns import Batch, Part
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
 from ....topics.records import Trigger

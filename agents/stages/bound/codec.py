@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import EngineError
-from ....mechanisms.contract import Mechanism, Units
+from ....mechanisms.columns import Units
+from ....mechanisms.contract import Mechanism
 
 
 class UnitCodec:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import EngineError
-from ....mechanisms.contract import I64, compact
+from ....mechanisms.columns import I64, compact
 from ....mechanisms.noise import derive
 from ....topics.events.decode import Bad, Decoded, RawRecord, View
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ....mechanisms.contract import I64
+from ....mechanisms.columns import I64
 from ...clock.timeline import Timeline
 from ...deployment.model import Pipeline
 

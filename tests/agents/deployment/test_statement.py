@@ -17,7 +17,7 @@ from hushstream.agents.cli.releases import line
 from hushstream.agents.deployment.compile import pinned_hash
 from hushstream.agents.deployment.statement import bounds, definition, key_threshold
 from hushstream.agents.stages.aggregate.release_records import Writer
-from hushstream.mechanisms.contract import I64, Batch
+from hushstream.mechanisms.columns import I64, Batch
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise

@@ -10,7 +10,7 @@ import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.feedback import Feedback, changed_statuses, finished, needed_from
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Selected
 from hypothesis import given

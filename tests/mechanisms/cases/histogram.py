@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.contract import Part, Releases, Setting
+from hushstream.mechanisms.columns import Part, Releases
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2

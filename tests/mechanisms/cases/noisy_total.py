@@ -14,25 +14,20 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.accounting import tree_levels
-from hushstream.mechanisms.contract import (
+from hushstream.mechanisms.columns import (
     F64,
     I64,
-    NOTHING_MORE,
     Batch,
     Closed,
-    Cost,
     Encoded,
-    Noise,
-    Output,
     Part,
     Releases,
     Rows,
-    Setting,
-    Stated,
     Units,
     empty_part,
     empty_units,
 )
+from hushstream.mechanisms.contract import NOTHING_MORE, Cost, Noise, Output, Setting, Stated
 from hushstream.mechanisms.entry import Entry, as_given, no_objection
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.hierarchy import laplace_variance

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.contract import Part, Releases, Setting
+from hushstream.mechanisms.columns import Part, Releases
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters

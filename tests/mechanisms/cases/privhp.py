@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.mechanisms.accounting import tree_levels
-from hushstream.mechanisms.contract import Part, Releases, Setting
+from hushstream.mechanisms.columns import Part, Releases
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.mechanism import PrivHP

@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.client.survey import RANGE, VALUE, Survey
-from hushstream.mechanisms.contract import UNIT, Part, Releases, Setting
+from hushstream.mechanisms.columns import Part, Releases
+from hushstream.mechanisms.contract import UNIT, Setting
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.testing import Trace
 from hushstream.mechanisms.topl import mechanism as topl

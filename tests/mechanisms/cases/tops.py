@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.contract import Part, Releases, Setting
+from hushstream.mechanisms.columns import Part, Releases
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.slots import Slots
 from hushstream.mechanisms.testing import Trace

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.contract import I64
+from hushstream.mechanisms.columns import I64
 from hushstream.mechanisms.factorization import NAMES, Factorization, build
 from hushstream.mechanisms.factorization import exact_rounding as grid
 from hypothesis import given, settings

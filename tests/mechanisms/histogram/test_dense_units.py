@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.contract import Batch, Closed, Setting, Units, merge
+from hushstream.mechanisms.columns import Batch, Closed, Units, merge
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.dense_units import DenseRows, DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build

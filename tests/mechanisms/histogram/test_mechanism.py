@@ -1,6 +1,7 @@
 """The histogram beyond its contract: feedback, noise of each lane, columns, debiasing, plan.
 
-Covers: mechanisms/histogram/debias.py, mechanisms/histogram/report.py
+Covers: mechanisms/histogram/debias.py, mechanisms/histogram/quantities.py
+Covers: mechanisms/histogram/report.py, mechanisms/histogram/rows.py
 Covers: mechanisms/histogram/settings.py
 """
 
@@ -15,11 +16,13 @@ import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.contract import Batch, Closed, Setting, empty_part
+from hushstream.mechanisms.columns import Batch, Closed, empty_part
+from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.debias import Raw, put_raw, take_raw
-from hushstream.mechanisms.histogram.mechanism import Histogram, rows_of
+from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.report import plan
 from hushstream.mechanisms.histogram.rounds import Rounds, _newly_counted
+from hushstream.mechanisms.histogram.rows import rows_of
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero

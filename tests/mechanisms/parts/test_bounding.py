@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.contract import Batch, Units, empty_units, pair_hash
+from hushstream.mechanisms.columns import Batch, Units, empty_units, pair_hash
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.bounding import MOST, Bound
 from hypothesis import given, settings

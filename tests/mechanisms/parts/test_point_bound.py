@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.contract import Batch, Units, empty_units
+from hushstream.mechanisms.columns import Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.point_bound import insertions, signed
 from hypothesis import given, settings

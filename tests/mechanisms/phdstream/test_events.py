@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.contract import Closed, Part, Rows
+from hushstream.mechanisms.columns import Closed, Part, Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream.events import Events, Plan, plan, split_rows
 from hushstream.mechanisms.phdstream.tree import NODE

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hushstream.errors import ContractError
 from hushstream.mechanisms import accounting
-from hushstream.mechanisms.contract import Closed, Noise, Part, Releases, Rows, Setting, merge
+from hushstream.mechanisms.columns import Closed, Part, Releases, Rows, merge
+from hushstream.mechanisms.contract import Noise, Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream.mechanism import PHDStream

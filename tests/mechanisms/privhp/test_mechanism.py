@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
-from hushstream.mechanisms.contract import Batch, Closed, Part, Releases, Rows, empty_part, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, Releases, Rows, empty_part, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.privhp.mechanism import PrivHP

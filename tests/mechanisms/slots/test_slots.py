@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.contract import Batch, Closed, Part, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, merge
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import Slots, join, split, with_state
 from hypothesis import given, settings

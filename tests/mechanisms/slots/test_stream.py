@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
-from hushstream.mechanisms.contract import Closed, Part, Rows, empty_part, no_releases
+from hushstream.mechanisms.columns import Closed, Part, Rows, empty_part, no_releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import Slots, with_state
 from hushstream.mechanisms.slots.stream import SlotStream

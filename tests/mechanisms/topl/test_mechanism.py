@@ -17,7 +17,8 @@ import pytest
 from hushstream.client import Budget, Client, ReportStore, Survey, parse
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.contract import UNIT, Batch, Releases, Setting
+from hushstream.mechanisms.columns import Batch, Releases
+from hushstream.mechanisms.contract import UNIT, Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.testing import Memory, Trace, run

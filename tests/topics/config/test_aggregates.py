@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.errors import ConfigError
-from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.entry import Objection
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config import pipeline as config_pipeline

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.mechanisms.contract import Encoded
+from hushstream.mechanisms.columns import Encoded
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import (
     MAX_UNIT,

@@ -27,7 +27,7 @@ from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entri
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes, scan_prefix
 from hushstream.errors import EngineError
-from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker

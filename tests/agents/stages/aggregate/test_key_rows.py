@@ -8,7 +8,7 @@ from hushstream.agents.stages.step import Step
 from hushstream.agents.state.layout import DUE, ROW, index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Overlay
-from hushstream.mechanisms.contract import Rows
+from hushstream.mechanisms.columns import Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import Marker
 from hypothesis import given

@@ -18,7 +18,7 @@ from hushstream.agents.stages.aggregate.release_records import (
     significant,
 )
 from hushstream.agents.stages.routing import route
-from hushstream.mechanisms.contract import Releases
+from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st

@@ -9,7 +9,7 @@ from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
 from hushstream.agents.state.layout import RUN
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
-from hushstream.mechanisms.contract import Part, empty_part, merge
+from hushstream.mechanisms.columns import Part, empty_part, merge
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given, settings
 from hypothesis import strategies as st

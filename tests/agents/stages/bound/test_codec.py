@@ -9,7 +9,7 @@ import pytest
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.errors import EngineError
-from hushstream.mechanisms.contract import Units, empty_units
+from hushstream.mechanisms.columns import Units, empty_units
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,0 +1,180 @@
+"""The columns that mechanisms work on: slices, unit rows, partial sums, key rows, releases.
+
+Everything is a `NamedTuple` of arrays, and counts and sums are exact 64-bit integers, so that any
+order and any sharding give the same bytes.
+
+Sizes in the comments: n events, u units, p (unit, key) pairs, k distinct keys, r rows,
+c value columns, g shard-wide totals, m released keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import ContractError
+from .keys import Keys, concat
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+
+class Batch(NamedTuple):
+    """A slice of ONE micro-batch of ONE window at ONE bound shard, decoded, in log order."""
+
+    keys: Keys  # (k,) distinct keys of the slice
+    key: NDArray[np.intp]  # (n,) row of `keys`
+    unit: NDArray[np.intp]  # (n,) row of `Units`; the shard loads those first
+    value: I64  # (n, c) clipped, on the public grid; c = 0 for a count alone
+    sign: NDArray[np.int8]  # (n,) +1, or -1 for a deletion
+    status: NDArray[np.int32]  # (k,) public status as of trigger j-1-d; 0 = none
+    window: int = 0  # ordinal of the window inside its epoch: one key in two windows is two pairs
+
+
+class Units(NamedTuple):
+    """State PER UNIT; one stored row per (pipeline, epoch, unit)."""
+
+    left: I64  # (u,) what remains of the contribution bound
+    start: I64  # (u+1,) CSR offsets into the pairs
+    pair: NDArray[np.uint32]  # (p,) hash of (window, key); a collision overcharges, hence is safe
+    used: NDArray[np.uint16]  # (p, lanes) records accepted, or live inserts
+
+
+class Part(NamedTuple):
+    """THE partial sum: linear, hence mergeable in any order."""
+
+    key: Keys  # (r,)
+    lane: NDArray[np.uint8]  # (r,)
+    sums: I64  # (r, 1+c) records (or distinct units), then column sums
+    totals: I64  # (g,) shard-wide counters, sent to every aggregate shard
+
+
+class Rows(NamedTuple):
+    """State PER KEY; one stored row per (pipeline, window, key)."""
+
+    key: Keys  # (r,) distinct, canonical order
+    cell: NDArray[Any]  # (r,) structured, `mechanism.row_dtype`
+    due: NDArray[np.int32]  # (r,) next trigger to load it without data; 0 none, -1 every trigger
+
+
+class Closed(NamedTuple):
+    """Everything a release may read; frozen by the barrier of trigger t.
+
+    ``rows`` holds each key of ``part`` and each row that is due, freshly initialised where it
+    was not stored. Both columns are in canonical key order.
+    """
+
+    rows: Rows
+    part: Part  # merged parts of micro-batch t alone
+    t: int  # trigger, 1..horizon
+    renewals: tuple[int, ...] = ()  # triggers up to t, ascending, since which noise has a new nonce
+
+    @property
+    def renewed(self) -> int:
+        """The trigger since which the nonce in force holds."""
+        return self.renewals[-1] if self.renewals else 1
+
+
+class Releases(NamedTuple):
+    """Everything that becomes public at one trigger."""
+
+    key: Keys  # (m,) public from now on
+    value: I64  # (m, c') on the public output grid
+    variance: F64  # (m, c') of the noise, in squared output-grid units: from public things alone
+    status: NDArray[np.int32]  # (m,) what bound reads back: first release, or round
+    public: dict[str, I64]  # tree, threshold, clipping bound: once, in the manifest
+
+
+class Encoded(NamedTuple):
+    """Records as keys of a mechanism; ``keep`` is False where a public rule drops one."""
+
+    keys: Keys  # (k,) distinct
+    key: NDArray[np.intp]  # (n,) row of keys; any valid row where dropped
+    value: I64  # (n, c)
+    keep: NDArray[np.bool_]  # (n,)
+
+
+def empty_units(u: int, lanes: int, bound: int) -> Units:
+    """Units with the full bound left and no pairs."""
+    return Units(
+        np.full(u, bound, np.int64),
+        np.zeros(u + 1, np.int64),
+        np.empty(0, np.uint32),
+        np.empty((0, lanes), np.uint16),
+    )
+
+
+def empty_part(columns: int, totals: int = 0) -> Part:
+    """The partial sum of no events."""
+    return Part(
+        Keys.of([]),
+        np.empty(0, np.uint8),
+        np.empty((0, 1 + columns), np.int64),
+        np.zeros(totals, np.int64),
+    )
+
+
+def merge(parts: Sequence[Part]) -> Part:
+    """Sum partial sums exactly; rows come out in canonical (key, lane) order.
+
+    Raises:
+        ContractError: no part was given, or their widths differ.
+    """
+    if not parts:
+        raise ContractError("merge needs at least one part")
+    if len({(p.sums.shape[1], len(p.totals)) for p in parts}) != 1:
+        raise ContractError("parts of different mechanisms cannot be merged")
+    totals: I64 = np.stack([p.totals for p in parts]).sum(axis=0, dtype=np.int64)
+    keys, key = concat([p.key for p in parts]).unique()
+    lane = np.concatenate([p.lane for p in parts])
+    codes, row = np.unique(key * 256 + lane, return_inverse=True)
+    sums = np.zeros((len(codes), parts[0].sums.shape[1]), np.int64)
+    np.add.at(sums, row, np.concatenate([p.sums for p in parts]))
+    return Part(keys.take(codes // 256), (codes % 256).astype(np.uint8), sums, totals)
+
+
+def no_releases(outputs: int, public: dict[str, I64] | None = None) -> Releases:
+    """A release of no key at all, which is a release nevertheless."""
+    return Releases(
+        Keys.of([]),
+        np.empty((0, outputs), np.int64),
+        np.empty((0, outputs)),
+        np.empty(0, np.int32),
+        public or {},
+    )
+
+
+def compact(index: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The distinct values of ``index`` in order, and the place of each entry among them.
+
+    What `numpy.unique` gives for numbers in [0, ``size``), without sorting them.
+
+    >>> used, place = compact(np.array([4, 1, 4]), 6)
+    >>> used.tolist(), place.tolist()
+    ([1, 4], [1, 0, 1])
+    """
+    present = np.zeros(size, np.bool_)
+    present[index] = True
+    return np.flatnonzero(present), (present.cumsum() - 1)[index]
+
+
+def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
+    """(k,) FNV-1a hash of (window, key), for `Units.pair`; stable for ever.
+
+    Collisions only make a unit pay more than it needs to, so no secret is needed here.
+    """
+    state = np.full(len(keys), 0xCBF29CE484222325, np.uint64)
+    prime = np.uint64(0x100000001B3)
+    for byte in int(window).to_bytes(4, "big"):
+        state = (state ^ np.uint64(byte)) * prime
+    widths, starts = np.diff(keys.offsets), keys.offsets[:-1]
+    shortest = int(widths.min(initial=1 << 30)) if len(widths) else 0
+    for place in range(shortest):
+        state = (state ^ keys.data[starts + place]) * prime
+    for place in range(shortest, int(widths.max(initial=0))):
+        live = np.flatnonzero(widths > place)
+        state[live] = (state[live] ^ keys.data[keys.offsets[live] + place]) * prime
+    return ((state >> np.uint64(32)) ^ (state & np.uint64(0xFFFFFFFF))).astype(np.uint32)
