@@ -1,10 +1,11 @@
-"""Faults at random points on a real broker; afterwards a replay must agree with every byte.
+"""Faults at random points on a real broker; afterwards replay and judge must agree.
 
 Two or more workers serve four pipelines (direct and re-partitioned, with feedback and without,
 epochs of one window and of several, one of them over its budget) while records keep coming, some
 of them in aborted transactions, one partition of each topic idle. Meanwhile workers are killed,
 their data wiped, stopped past their session and resumed, added and removed, the clock's owner is
-taken, and the broker is killed and started again.
+taken, and the broker is killed and started again. Afterwards a replay must give the same bytes, and
+the judge of the tests, which shares no line with the product, the same rows.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from _chaos import BROKER, PARTITIONS, TOML, Load, Monkey
 from _cluster import Local, local
+from _judge import judge
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
@@ -62,7 +64,7 @@ def chaos(
 
 
 def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
-    """Wait for the releases, end the workers, and let the replay judge."""
+    """Wait for the releases, end the workers, and let replay and judge compare."""
     triggers = settled(run)
     run.wait_released(triggers, 120)
     for member in list(run.workers):
@@ -83,7 +85,7 @@ def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
         "refused": len(ledger.refused),
         "wrong_charges": len(wrong),
         "trimmed": trimmed(run),
-    }  # fmt: skip
+    } | judge(run)  # fmt: skip
 
 
 def settled(run: Local, quiet: float = 3.0) -> list[Trigger]:
@@ -138,6 +140,7 @@ def main() -> None:
         or found["doubled"]
         or found["differing"]
         or found["wrong_charges"]
+        or found["objected"]
         or found["died"]
     )
     sys.exit(1 if bad else 0)
@@ -149,11 +152,11 @@ def show(found: dict[str, Any]) -> None:
     for name, value in found.items():
         if name == "faults":
             value = ", ".join(f"{kind} {n}" for kind, n in sorted(value.items()))
-        if name not in ("problems", "died"):
+        if name not in ("problems", "objections", "died"):
             table.add_row(name, str(value))
     console = Console()
     console.print(table)
-    for line in [*found["problems"], *found["died"]]:
+    for line in [*found["problems"], *found["objections"], *found["died"]]:
         console.print(line, markup=False)
 
 

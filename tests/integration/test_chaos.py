@@ -1,4 +1,4 @@
-"""Exactness under faults, on the real broker: whatever is killed, a replay agrees."""
+"""Exactness under faults, on the real broker: whatever is killed, replay and judge agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path):
     assert sum(found["faults"].values()) == POINTS
     assert (found["lost"], found["doubled"], found["differing"]) == (0, 0, 0), found["problems"]
     assert found["wrong_charges"] == 0
+    assert found["objected"] == 0, found["objections"]
     assert found["died"] == [], "\n".join(found["died"])
     # All of it has happened: the comparison was about something.
     assert found["triggers"] > 40 and found["compared"] > 1_000 and found["routed"] > 10_000
+    assert found["judged"] > 500 and found["judged_triggers"] >= found["triggers"]
     assert found["charges"] > 5 and found["trimmed"] > 100

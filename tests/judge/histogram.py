@@ -99,6 +99,8 @@ class Judge:
         self.floor = self.ordinal = 0
         self.done: dict[int, int] = {}
         self.closed: set[int] = set()
+        self.due: deque[Clock] = deque()  # triggers whose releases have not been made yet
+        self.feed: Iterator[bool] = iter(())
         self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per epoch and unit
         self.needed: dict[Place, Counter[Any]] = defaultdict(Counter)
         self.units: dict[Any, Unit] = {}
@@ -115,6 +117,19 @@ class Judge:
             clock: the clock log.
             raw: offset and event of the usable records of each raw partition, in order.
         """
+        self.feed = self.follow(clock, raw)
+        while self.due or next(self.feed, False):
+            while self.due:
+                trigger = self.due.popleft()
+                self.bound((trigger["window"], trigger["index"]))
+                yield self.release(trigger)
+                if trigger["final"]:
+                    del self.windows[trigger["window"]]
+
+    def follow(
+        self, clock: Iterable[Clock], raw: Sequence[Iterable[tuple[int, Event]]]
+    ) -> Iterator[bool]:
+        """Take one entry of the clock log after the other."""
         logs = [iter(log) for log in raw]
         ahead = [next(log, None) for log in logs]
         topic = self.rules.config["input"]["topic"]
@@ -125,7 +140,8 @@ class Judge:
                     self.place(partition, head[1], entry["time"])
                     ahead[partition] = next(logs[partition], None)
             if entry.get("pipeline") == self.rules.config["name"]:
-                yield from self.apply(entry)
+                self.apply(entry)
+            yield True
 
     def place(self, origin: int, event: Event, beat: int) -> None:
         """Put a record into the open micro-batch of its window, unless it is late or too early."""
@@ -146,7 +162,7 @@ class Judge:
         self.queues[unit].append(placed)
         self.needed[window, placed.batch][unit] += 1
 
-    def apply(self, entry: Clock) -> Iterator[Release]:
+    def apply(self, entry: Clock) -> None:
         """Start, refuse or cut a window."""
         if entry["type"] == "start":
             self.first_window = self.floor = entry["window"]
@@ -161,15 +177,13 @@ class Judge:
             if (entry["ordinal"], index, entry["final"], entry["epoch"]) != expected:
                 raise Objection(f"trigger {self.ordinal} does not follow from the one before")
             self.done[window] = index
-            self.bound((window, index))
-            yield self.release(entry)
+            self.due.append(entry)
             if entry["final"]:
                 self.close(window)
 
     def close(self, window: int) -> None:
         """No more records, and no more triggers."""
         self.done.pop(window, None)
-        self.windows.pop(window, None)
         self.closed.add(window)
         while self.floor in self.closed:
             self.closed.discard(self.floor)
@@ -194,11 +208,12 @@ class Judge:
         if not origins:
             raise Objection("the units log lacks a record")
         origin = origins.popleft()
-        one = next((one for one in queue if one.origin == origin), None)
-        if one is None:
-            raise Objection("the units log has a record too many")
-        queue.remove(one)
-        return one
+        while not (mine := [one for one in queue if one.origin == origin]):
+            # One shard may be ahead of another: it may stand in the log before its time.
+            if not next(self.feed, False):
+                raise Objection("the units log has a record too many")
+        queue.remove(mine[0])
+        return mine[0]
 
     def take(self, place: Any, one: Placed) -> None:
         """Count one record, if what its unit has left can pay for it."""

@@ -1,0 +1,27 @@
+"""The judge of the tests beside a deployment on a broker: it shares no line with the product."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from _cluster import Local
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+if str(TESTS) not in sys.path:
+    sys.path.append(str(TESTS))
+
+from judge.topics import deployment  # noqa: E402
+
+
+def judge(run: Local) -> dict[str, Any]:
+    """What the judge compared, and the first of its objections."""
+    found = deployment(run.bootstrap, run.toml, run.secret)
+    objections = [f"{name}: {one}" for name, j in found.items() for one in j.objections]
+    return {
+        "judged": sum(j.rows for j in found.values()),
+        "judged_triggers": sum(j.triggers for j in found.values()),
+        "objected": len(objections),
+        "objections": objections[:20],
+    }
