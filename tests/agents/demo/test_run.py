@@ -26,6 +26,8 @@ from hushstream.deploy.process import command_of
 from hushstream.topics.config.load import load
 from hushstream.topics.config.model import Kafka
 
+from ...judge.topics import deployment
+
 HUSH = [sys.executable, "-m", "hushstream", "demo"]
 
 
@@ -96,6 +98,12 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
             if body["schema"] == "hush.manifest/1":
                 manifests[body["window"]["start"], body["trigger"]] += 1
         assert len(manifests) == 31 and set(manifests.values()) == {2}
+        secret = bytes.fromhex((folder / "hush.key").read_text())
+        judged = deployment(broker.bootstrap, folder / "hush.toml", secret)
+        assert {name: one.objections for name, one in judged.items()} == {
+            "zones": [], "boroughs": [], "clicks": [],
+        }  # fmt: skip
+        assert [judged[name].triggers for name in ("zones", "boroughs", "clicks")] == [31, 31, 24]
         assert len(_left(folder)) == 1  # the worker
         again = subprocess.run([*command, broker.bootstrap, *picture], timeout=120, **common)
         assert again.returncode == 4 and "topics that the demo would use" in again.stderr
