@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from .columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units
 from .keys import Keys
+from .ranges import Draws
 
 if TYPE_CHECKING:
     from ..client.survey import Survey
@@ -135,6 +136,14 @@ class Mechanism(Protocol):
 
     def error(self, t: int) -> F64:
         """(c',) standard deviation of the noise of each output at trigger t, in grid units."""
+        ...
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Every kind of draw that any release may ask for, at its largest parameter.
+
+        `ranges.check` refuses a configuration whose noise cannot be drawn or added up; () where
+        there is none.
+        """
         ...
 
     # Statements: functions of public parameters

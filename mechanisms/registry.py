@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..errors import ContractError, ParameterError
-from . import histogram, pak, phdstream, privhp, topl, tops
+from . import histogram, pak, phdstream, privhp, ranges, topl, tops
 from .advice import Advisor
 from .contract import MEMBERS, Mechanism, Setting
 from .entry import Entry
@@ -52,7 +52,8 @@ def build(name: str, parameters: Any, setting: Setting) -> Mechanism:
     """The mechanism of a configuration.
 
     Raises:
-        ParameterError: the mechanism is unknown, or refuses its parameters.
+        ParameterError: the mechanism is unknown, refuses its parameters, or its noise could leave
+            the range that can be released (`ranges.check`).
         ContractError: the entry builds an object of a class that was not checked.
     """
     entry = find(name)
@@ -61,6 +62,7 @@ def build(name: str, parameters: Any, setting: Setting) -> Mechanism:
         kind = type(made).__name__
         raise ContractError(f"mechanism {name!r} builds {kind}, which its entry does not name")
     mechanism: Mechanism = made
+    ranges.check(mechanism, setting)
     return mechanism
 
 

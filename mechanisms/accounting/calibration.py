@@ -12,6 +12,9 @@ from ..contract import Cost, Setting
 from ..noise import DELTA_PER_DRAW
 from . import normal
 
+_LARGEST_EPSILON = 128
+MEANINGLESS = "beyond about 20 it protects nobody"
+
 
 class Need(NamedTuple):
     """One process: what a unit can do to it, and its share of μ²."""
@@ -37,12 +40,12 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
         selecting: the part of δ that key selection spends.
 
     Raises:
-        ParameterError: nothing is left of δ, or ε is too small for the noise grid.
+        ParameterError: nothing is left of δ, or ε is so large that noise is finer than its grid.
     """
-    growth = 1 + 3 ** int(-(-setting.epsilon // 1))  # at least 1 + e^ε
-    extra = selecting + growth * touched * 2 * len(needs) * DELTA_PER_DRAW
+    inexact = inexact_draws(setting.epsilon, touched * 2 * len(needs))
+    extra = selecting + inexact
     if extra >= setting.delta:
-        raise ParameterError("delta", float(setting.delta), "is too small")
+        raise ParameterError("delta", float(setting.delta), too_small(setting.delta, inexact))
     epsilon = setting.epsilon
     for _ in range(20):
         mu2 = accounting.gdp_mu(epsilon, setting.delta - extra) ** 2
@@ -53,7 +56,53 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
         epsilon -= loss.epsilon * Fraction(17, 16)  # what the noise grid costs
         if epsilon <= 0:
             break
-    raise ParameterError("epsilon", float(setting.epsilon), "is too small for the noise grid")
+    raise finer_than_grid(setting.epsilon)
+
+
+def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
+    """The δ that the distance of so many draws from their exact distributions adds.
+
+    Both worlds pay it, one of them times e^ε < 3^⌈ε⌉.
+
+    >>> inexact_draws(Fraction(1), 1) == 4 * DELTA_PER_DRAW
+    True
+
+    Raises:
+        ParameterError: ε is so large that e^ε draws cannot be exact enough for any δ.
+    """
+    if epsilon > _LARGEST_EPSILON:
+        raise ParameterError(
+            "epsilon",
+            float(epsilon),
+            f"is too large: at most {_LARGEST_EPSILON}, and {MEANINGLESS}",
+        )
+    return (1 + Fraction(3) ** int(-(-epsilon // 1))) * draws * DELTA_PER_DRAW
+
+
+def too_small(delta: Fraction, inexact: Fraction) -> str:
+    """What is wrong where δ does not cover what key selection and draws need of it.
+
+    Args:
+        delta: the budget's.
+        inexact: what draws need.
+    """
+    if delta == 0:
+        return (
+            "does not pay for Gaussian noise: set budget.delta above 0, usually below "
+            "1 / (number of units)"
+        )
+    if inexact * 100 >= delta:
+        return (
+            f"is too small for this epsilon: inexact draws need {float(inexact):.1e} of it, "
+            "which grows with e^epsilon: choose a smaller epsilon or a larger delta"
+        )
+    return "is too small: key selection leaves nothing of it for the noise"
+
+
+def finer_than_grid(epsilon: Fraction) -> ParameterError:
+    """The error where ε asks for less noise than one step of the grid of draws."""
+    rule = f"is too large: it asks for noise finer than the grid of draws, and {MEANINGLESS}"
+    return ParameterError("epsilon", float(epsilon), rule)
 
 
 def _variances(

@@ -14,12 +14,14 @@ from .. import accounting, factorization
 from ..columns import F64, I64
 from ..contract import Noise
 from ..keys import Keys
+from ..ranges import GAUSS_TAIL, Draws
 from . import exact_rounding as grid
 from .matrix import Factorization
 
 STEPS = 256
 """Noise is rounded down to 1/STEPS before it is added to integers or compared."""
 
+_ROUNDED = 2.0**51  # integers in doubles, to a quarter
 _CHUNK = 1 << 22  # draws at a time
 
 
@@ -117,6 +119,11 @@ class Process:
         tails = np.concatenate([np.cumsum((row * row)[::-1])[::-1], np.zeros(1)])
         scale = float(self.variance) / 4.0**self.factor.bits
         return tails[np.minimum(self._known(since), len(row))] * scale
+
+    def draws(self, of: str) -> Draws:
+        """Its noise, and the most that can be rounded exactly (`exact_rounding.floors`)."""
+        widest = max(float(self.factor.row_norms.max()) * STEPS / 2.0**self.factor.bits, 0.25)
+        return Draws(of, "gauss", self.variance, Fraction(_ROUNDED / GAUSS_TAIL / widest) ** 2)
 
     def quantile(self, t: int, beta: Fraction) -> Fraction:
         """x with P(noise at trigger t ≥ x) ≤ β, in records."""

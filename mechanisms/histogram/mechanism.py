@@ -52,12 +52,14 @@ from ..noise import zero
 from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
+from ..ranges import Draws
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .quantities import Column, Quantity
 from .report import plan, plan_rows
 from .rows import joined, rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
+_HELD = 2.0**62  # what 63 bits hold, with room
 
 
 @dataclass(frozen=True)
@@ -282,8 +284,8 @@ class Histogram:
         scale: F64 | None,
     ) -> tuple[I64, F64]:
         """(r,) noisy totals on the integers and (r,) the variance of their noise."""
-        steps = np.ascontiguousarray(cell["sums"][:, :, quantity.column].T) * STEPS
-        variance = np.zeros(steps.shape)
+        exact = np.ascontiguousarray(cell["sums"][:, :, quantity.column].T)
+        steps, variance = np.zeros_like(exact), np.zeros(exact.shape)
         for lane, process in enumerate(quantity.lanes):
             # Before a lane can have data its process is pure noise, known to all: leave it out.
             since = np.zeros(len(keys), np.int64) if lane == S else cell["first"] + self.delay
@@ -292,12 +294,13 @@ class Histogram:
             variance[lane, live] = process.variance_at(t, since[live])
         if scale is None:
             # `at` rounds down: half a step per lane is added back before rounding to integers.
-            return (steps.sum(axis=0) + (STEPS + len(steps)) // 2) // STEPS, variance.sum(axis=0)
+            rounded = (steps.sum(axis=0) + (STEPS + len(steps)) // 2) // STEPS
+            return exact.sum(axis=0) + rounded, variance.sum(axis=0)
         value, spread = np.zeros(len(keys)), np.zeros(len(keys))
         for lane in range(len(steps)):
-            value += (steps[lane] + 0.5) / STEPS * scale[:, lane]
+            value += (_in_steps(exact[lane], steps[lane]) + 0.5) / STEPS * scale[:, lane]
             spread += variance[lane] * scale[:, lane] ** 2
-        return np.rint(value).astype(np.int64), spread
+        return np.rint(np.clip(value, -_HELD, _HELD)).astype(np.int64), spread
 
     def _public(self, t: int) -> dict[str, I64]:
         if self.public is not None:
@@ -316,6 +319,13 @@ class Histogram:
         _, variance = self._values(cell, Keys.of([b""]), t, zero, scale)
         deviation: F64 = np.sqrt(variance[0])
         return deviation
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Of every column in both lanes, and of the debiasing counters."""
+        names = ("count", *(column.name for column in self.summed))
+        made = [one.draws(names[q.column]) for q in self.quantities for one in q.lanes]
+        made += [one.draws("count") for one in (self.debias.processes if self.debias else ())]
+        return tuple(made)
 
     # Statements
 
@@ -349,3 +359,10 @@ class Histogram:
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
         """The same in words."""
         return plan_rows(plan(self), unit)
+
+
+def _in_steps(exact: I64, noise: I64) -> I64 | F64:
+    """``exact`` records and noise in 1/STEPS; as doubles where integers would not hold it."""
+    if np.abs(exact).max(initial=0) < 1 << 54:
+        return exact * STEPS + noise
+    return exact.astype(np.float64) * STEPS + noise

@@ -45,6 +45,7 @@ from ..keys import Keys
 from ..parts.bounding import Bound, hashes
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
+from ..ranges import Draws
 from .quantities import Column, Quantity
 from .rows import rows_of
 
@@ -248,6 +249,12 @@ class Rounds:
             variance[place] += column.middle**2 * variance[0]
         deviation: F64 = np.sqrt(np.array(variance))
         return deviation
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Of selection and of every column."""
+        names = ("count", *(column.name for column in self.summed))
+        values = (one.lanes[0].draws(names[one.column]) for one in self.quantities)
+        return self.selector.draws("count"), *values
 
     # Statements
 

@@ -17,6 +17,7 @@ from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..parts import key_selection as selection
 from ..parts.bounding import MOST, Bound
+from ..ranges import RECORDS
 from ..validate import at_least, between, one_of, positive
 from .debias import Debias
 from .mechanism import Histogram
@@ -26,6 +27,19 @@ from .rounds import Rounds
 DEBIAS_SHARE = Fraction(1, 200)
 """Share of the Gaussian budget for each pair of debiasing counters."""
 
+_WIDEST = (1 << 62) // RECORDS
+_TOO_WIDE = (
+    f"the clip interval must lie within ±2^{_WIDEST.bit_length() - 1} grid steps, so that the sum "
+    f"of 2^{RECORDS.bit_length() - 1} records fits into 63 bits: choose a coarser grid or a "
+    "narrower interval"
+)
+_NO_DELTA = (
+    "cannot hide a key that only one unit has: set budget.delta above 0, usually below "
+    "1 / (number of units), or list the keys in public_keys and set it for the noise alone"
+)
+_NO_GAUSS = (
+    "does not pay for Gaussian noise: set budget.delta above 0, usually below 1 / (number of units)"
+)
 _BOUNDS = ("quadratic", "records", "per-key")
 
 
@@ -136,6 +150,8 @@ def _check(parameters: HistogramParameters, setting: Setting) -> None:
     at_least("horizon", setting.horizon, 1)
     positive("epsilon", setting.epsilon)
     between("delta", setting.delta, 0, 1)
+    if setting.delta == 0:
+        raise ParameterError("delta", 0, _NO_DELTA if setting.keys is None else _NO_GAUSS)
     between("threshold_delta_share", parameters.threshold_delta_share, 0.001, 0.999)
     between("last_share", parameters.last_share, 0.001, 0.999)
     between("count_share", parameters.count_share, 0.001, 0.999)
@@ -154,8 +170,10 @@ def _columns(parameters: HistogramParameters, setting: Setting) -> tuple[Column,
     centred = setting.keys is None or setting.count  # the count is there to shift sums back
     made = []
     for name, low, high in setting.columns:
-        if low > high or max(abs(low), abs(high)) >= 2**40:
-            raise ParameterError(name, (low, high), "must be an interval within ±2^40 grid steps")
+        if low > high:
+            raise ParameterError(name, (low, high), "must be an interval, low before high")
+        if max(abs(low), abs(high)) >= _WIDEST:
+            raise ParameterError(name, (low, high), _TOO_WIDE)
         made.append(Column(name, low, high, (low + high) // 2 if centred else 0))
     return tuple(made)
 

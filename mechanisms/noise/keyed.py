@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError, ParameterError
 from ..keys import Keys
+from ..ranges import LARGEST_SCALE, LARGEST_VARIANCE
 from . import _grid as grid
 from . import _samplers as samplers
 from ._prf import Prf
@@ -53,9 +54,6 @@ Nonces = tuple[tuple[int, bytes], ...]
 
 STEADY: Nonces = ((1, bytes(NONCE)),)
 """One nonce for ever, for simulations and tests: what nobody publishes, nobody can rewind."""
-
-LARGEST_VARIANCE = Fraction(1 << 100)
-LARGEST_SCALE = Fraction(1 << 50)
 
 _SIZE = 32
 

@@ -32,6 +32,7 @@ from ..contract import Noise
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.hierarchy import Chunks, laplace_variance
+from ..ranges import Draws, laplace
 from ..validate import at_least, positive
 
 _LABEL = Keys.of([b"prefix"])
@@ -58,6 +59,10 @@ class PrefixCounter(Protocol):
 
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """Noise of the sums of the first ``ends`` steps, in 1/steps."""
+        ...
+
+    def draws(self, of: str, theta: int) -> Draws:
+        """Its noise for the largest threshold."""
         ...
 
     def variance(self, theta: int, first: int, end: int) -> float:
@@ -115,6 +120,10 @@ class TreePrefix:
         value = dict(zip(index.tolist(), drawn, strict=True))
         return [sum(value[code] for code in nodes) for nodes in codes]
 
+    def draws(self, of: str, theta: int) -> Draws:
+        """See `PrefixCounter.draws`."""
+        return laplace(of, self.scale(theta))
+
     def variance(self, theta: int, first: int, end: int) -> float:
         """See `PrefixCounter.variance`."""
         nodes = self.nodes(first) ^ self.nodes(end)
@@ -153,6 +162,10 @@ class HierarchyPrefix:
             exact = self.chunks.prefix(noise, theta, stop)[1] * self.steps
             total += (2 * exact.numerator + exact.denominator) // (2 * exact.denominator)
         return total
+
+    def draws(self, of: str, theta: int) -> Draws:
+        """See `PrefixCounter.draws`."""
+        return self.chunks.draws(of, theta, self.chunks.blocks)
 
     def variance(self, theta: int, first: int, end: int) -> float:
         """See `PrefixCounter.variance`."""
@@ -198,6 +211,10 @@ class MatrixPrefix:
             return [0] * len(ends)
         process, since = self.process(theta), np.zeros(1, np.int64)
         return [int(process.at(noise, _LABEL, int(end), since)[0]) for end in ends]
+
+    def draws(self, of: str, theta: int) -> Draws:
+        """See `PrefixCounter.draws`."""
+        return self.process(theta).draws(of)
 
     def variance(self, theta: int, first: int, end: int) -> float:
         """See `PrefixCounter.variance`."""

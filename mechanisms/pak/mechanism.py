@@ -30,6 +30,7 @@ from ..keys import Keys
 from ..parts.clip_threshold import noisy_max, rank_scores
 from ..parts.hierarchy import laplace_variance
 from ..parts.smooth_quantile import SmoothQuantile
+from ..ranges import Draws, laplace
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
 from ..validate import at_least, positive
@@ -168,6 +169,16 @@ class Pak(SlotStream):
     def cost(self) -> Cost:
         """Loss of a unit's k records, however they divide between warm-up and the rest."""
         return self.loss
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Of the counter at the largest threshold, of the warm-up's sum, and of the choice."""
+        made = [self.counter.draws("value", self.slots.top)]
+        if self.sum_epsilon is not None:
+            steps = self.counter.steps
+            made.append(laplace("value", self.slots.top / self.sum_epsilon, steps))
+        if isinstance(self.chooser, RankQuantile):
+            made.append(laplace("value", 2 / self.chooser.epsilon))
+        return tuple(made)
 
     def error(self, t: int) -> F64:
         """(2,) noise of slot and prefix sum at the last slot of trigger t for the worst case τ = B.

@@ -39,6 +39,7 @@ import numpy as np
 from ..columns import I64
 from ..contract import Noise
 from ..keys import Keys
+from ..ranges import Draws, laplace
 from ..validate import at_least, positive
 from .consistency import Forest, forest, span_variance
 
@@ -48,6 +49,10 @@ class WideTree(Protocol):
 
     def restarted(self, origins: tuple[int, ...]) -> WideTree:
         """The same with independent noise from each of these blocks on, where that is needed."""
+        ...
+
+    def draws(self, of: str, theta: int, slots: int) -> Draws:
+        """Its noise for the largest threshold and so many slots."""
         ...
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
@@ -106,6 +111,10 @@ class Chunks:
             first = np.full(len(index), start + 1, np.int64)
             out.append(noise.laplace(f"{self.purpose}.{level}", label, index, scale, first)[0])
         return out
+
+    def draws(self, of: str, theta: int, slots: int) -> Draws:
+        """See `WideTree.draws`; estimates are exact integers of any size."""
+        return laplace(of, self.scale(theta))
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
         """Start of the chunk that ends at or holds ``end``, and the noise of the blocks between."""
@@ -183,6 +192,10 @@ class InfiniteTree:
             out += [(level, i) for i in range(high - high % self.fanout, high)]
             level, size = level + 1, size * self.fanout
         return out
+
+    def draws(self, of: str, theta: int, slots: int) -> Draws:
+        """See `WideTree.draws`: that of the highest node is largest."""
+        return laplace(of, self.scale(theta, max(level for level, _ in self.nodes(slots))))
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
         """0, and the noise of the first ``end`` blocks."""

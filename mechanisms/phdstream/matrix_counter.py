@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from ...errors import ParameterError
 from .. import accounting
+from ..accounting.calibration import inexact_draws, too_small
 from ..columns import F64, I64
 from ..contract import Cost, Noise
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys
-from ..noise import DELTA_PER_DRAW
+from ..ranges import GAUSS_TAIL, Draws
 from ..spatial.domain import U64
-from .node_counters import Now, chained
-from .tree import Cells
+from .node_counters import NODES, Now, chained
+from .tree import LARGEST_COUNT, Cells
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class MatrixCounter:
                 out of range.
         """
         factor = factor_of(factorization, horizon)
-        inexact = _inexact(epsilon, events * factor.noises)
+        inexact = inexact_draws(epsilon, events * factor.noises)
         if inexact >= delta:
-            raise ParameterError("delta", float(delta), "is too small for a matrix counter")
+            raise ParameterError("delta", float(delta), too_small(delta, inexact))
         touched = events * factor.noises
         variance = accounting.gaussian_variance(
             epsilon, delta - inexact, _shift(factor, events), touched
@@ -76,7 +77,7 @@ class MatrixCounter:
         factor = self.process.factor
         touched = events * factor.noises
         loss = accounting.gaussian_cost(_shift(factor, events), self.process.variance, touched)
-        return loss._replace(delta=loss.delta + _inexact(self.epsilon, touched))
+        return loss._replace(delta=loss.delta + inexact_draws(self.epsilon, touched))
 
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
@@ -98,6 +99,13 @@ class MatrixCounter:
         table: F64 = _table(self.process)[np.asarray(steps, np.int64)]
         return table
 
+    def draws(self, horizon: int) -> Draws:
+        """See `NodeCounter.draws`."""
+        one, factor = self.process.draws("count"), self.process.factor
+        widest = float(factor.row_norms.max()) / 2.0**factor.bits
+        most = LARGEST_COUNT / (GAUSS_TAIL * (horizon + NODES) * widest)
+        return one._replace(largest=min(one.largest, Fraction(most) ** 2))
+
     def digests(self) -> tuple[str, ...]:
         """Of the factorisation."""
         return (self.process.factor.digest(),)
@@ -106,11 +114,6 @@ class MatrixCounter:
 def _shift(factor: Factorization, events: int) -> Fraction:
     shift: Fraction = factor.sensitivity2 * (events**2 * 4**factor.bits)
     return shift
-
-
-def _inexact(epsilon: Fraction, draws: int) -> Fraction:
-    """Both worlds pay the distance of their draws to exact ones, one of them times e^ε < 3^⌈ε⌉."""
-    return (1 + Fraction(3) ** int(-(-epsilon // 1))) * draws * DELTA_PER_DRAW
 
 
 @lru_cache(maxsize=8)

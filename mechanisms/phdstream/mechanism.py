@@ -41,6 +41,7 @@ from ..contract import Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records
+from ..ranges import Draws
 from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection
 from ..spatial.stream import SpatialStream
@@ -258,6 +259,11 @@ class PHDStream(SpatialStream):
         """Variance of a counter that was active at every trigger up to t."""
         steps = np.array([max(t - self.first + 1, 1)], np.int32)
         return float(self.counter.variance(steps)[0])
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Of counters and, where splitting is private, of scores."""
+        scores = (self.selection.draws(),) if isinstance(self.selection, Selection) else ()
+        return (*scores, self.counter.draws(self.horizon))
 
     def error(self, t: int) -> F64:
         """(2,) standard deviation of a leaf active at every trigger in one chain, in grid steps."""

@@ -20,6 +20,7 @@ it is. Variances of chains add up, in ``carried``.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple, Protocol
@@ -30,9 +31,12 @@ from numpy.typing import NDArray
 from ..columns import F64, I64
 from ..contract import Cost, Noise
 from ..keys import Keys
+from ..ranges import LAPLACE_TAIL, Draws
 from ..spatial.domain import U64
 from ..validate import at_least, positive
-from .tree import Cells, copied
+from .tree import LARGEST_COUNT, Cells, copied
+
+NODES = 1 << 8  # for the sum of 2^26 nodes, whose noise grows with the root of their number
 
 
 def laplace_variance(scale: Fraction) -> float:
@@ -41,7 +45,8 @@ def laplace_variance(scale: Fraction) -> float:
     >>> round(laplace_variance(Fraction(4)), 4)
     31.8339
     """
-    return 1 / (2 * math.sinh(1 / (2 * float(scale))) ** 2)
+    half = 1 / (2 * float(scale))
+    return 1 / (2 * math.sinh(half) ** 2) if half < 350 else 0.0
 
 
 class Now(NamedTuple):
@@ -74,9 +79,13 @@ class NodeCounter(Protocol):
         """Of what was computed in floating point."""
         ...
 
+    def draws(self, horizon: int) -> Draws:
+        """Its noise, where outputs of so many triggers add up in a tree of nodes."""
+        ...
+
 
 @dataclass(frozen=True)
-class _Pure:
+class _Pure(ABC):
     """ε per change; the changes of a unit add up."""
 
     epsilon: Fraction
@@ -93,6 +102,16 @@ class _Pure:
     def digests(self) -> tuple[str, ...]:
         """See `NodeCounter.digests`: none."""
         return ()
+
+    @property
+    @abstractmethod
+    def scale(self) -> Fraction:
+        """Of one draw."""
+
+    def draws(self, horizon: int) -> Draws:
+        """See `NodeCounter.draws`."""
+        most = Fraction(LARGEST_COUNT, LAPLACE_TAIL * (horizon + NODES))
+        return Draws("count", "laplace", self.scale, most)
 
 
 def _draw(noise: Noise, purpose: str, nodes: U64, t: int, scale: Fraction) -> I64:
@@ -126,16 +145,21 @@ class SimpleCounter(_Pure):
 
     name: ClassVar[str] = "simple"
 
+    @property
+    def scale(self) -> Fraction:
+        """1/ε."""
+        return 1 / self.epsilon
+
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
         cell = copied(cell)
         cell["steps"] += 1
-        cell["out"] += change + _draw(noise, "simple", nodes, now.t, 1 / self.epsilon)
+        cell["out"] += change + _draw(noise, "simple", nodes, now.t, self.scale)
         return cell
 
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """n·v(1/ε)."""
-        return np.asarray(steps, float) * laplace_variance(1 / self.epsilon)
+        return np.asarray(steps, float) * laplace_variance(self.scale)
 
 
 @dataclass(frozen=True)
@@ -154,12 +178,17 @@ class BlockCounter(_Pure):
         super().__post_init__()
         at_least("block size", self.size, 1)
 
+    @property
+    def scale(self) -> Fraction:
+        """2/ε."""
+        return 2 / self.epsilon
+
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
         cell = copied(cell)
         cell["steps"] += 1
         ends = cell["steps"] % self.size == 0
-        drawn = _draw(noise, "block", nodes, now.t, 2 / self.epsilon)
+        drawn = _draw(noise, "block", nodes, now.t, self.scale)
         base = cell["out"] - cell["second"]
         exact = cell["first"] + change
         inside = cell["second"] + change + drawn
@@ -171,7 +200,7 @@ class BlockCounter(_Pure):
     def variance(self, steps: NDArray[np.int32]) -> F64:
         """(q+r)·v(2/ε) after q whole blocks and r steps."""
         whole, rest = np.divmod(np.asarray(steps, np.int64), self.size)
-        return (whole + rest) * laplace_variance(2 / self.epsilon)
+        return (whole + rest) * laplace_variance(self.scale)
 
 
 @dataclass(frozen=True)
@@ -198,6 +227,11 @@ class TreeCounter(_Pure):
         """H."""
         return self.horizon.bit_length()
 
+    @property
+    def scale(self) -> Fraction:
+        """H/ε."""
+        return self.levels / self.epsilon
+
     def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
         """See `NodeCounter.step`."""
         cell = chained(cell, now, self.variance(cell["steps"]))
@@ -221,7 +255,7 @@ class TreeCounter(_Pure):
         parts = [part.astype(np.uint64) for part in (nodes[row], first, tree[row], bit, place)]
         label = np.stack(parts, axis=1).astype(">u8")
         keys = Keys.fixed(label.view(np.uint8).reshape(len(row), 40))
-        scale, index = self.levels / self.epsilon, np.zeros(1, np.int64)
+        scale, index = self.scale, np.zeros(1, np.int64)
         drawn = noise.laplace("tree", keys, index, scale, first[:, None])
         np.add.at(out, row, drawn[:, 0])
         return out
@@ -230,5 +264,5 @@ class TreeCounter(_Pure):
         """(trees·popcount(horizon) + popcount(rest))·v(H/ε), of one chain."""
         trees, rest = np.divmod(np.asarray(steps, np.int64), self.horizon)
         ones = np.bitwise_count(rest) + trees * self.horizon.bit_count()
-        total: F64 = ones * laplace_variance(self.levels / self.epsilon)
+        total: F64 = ones * laplace_variance(self.scale)
         return total

@@ -15,6 +15,7 @@ from ..validate import at_least, between, non_negative, one_of, positive
 from .matrix_counter import MatrixCounter
 from .mechanism import PHDStream, ReleasedSelection
 from .node_counters import BlockCounter, NodeCounter, SimpleCounter, TreeCounter
+from .tree import LARGEST_COUNT
 
 _UNIT = Domain.unit(2, depth=8, split="all")
 MOST = 2**16 - 1  # events of a unit: what its pairs can hold
@@ -74,7 +75,8 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
     split, count = budget(parameters, setting.epsilon)
     smoothing = parameters.smoothing
     if smoothing is None:
-        smoothing = int(-(-10 // count))
+        smoothing = min(int(-(-10 // count)), LARGEST_COUNT)
+    between("smoothing", at_least("smoothing", smoothing, 0), 0, LARGEST_COUNT)
     counter = _counter(parameters, setting, count)
     forget = counter.by_trigger if parameters.forget is None else parameters.forget
     if forget and not counter.by_trigger:
@@ -88,7 +90,7 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
         parameters.first,
         parameters.lifetime,
         parameters.deletions,
-        at_least("smoothing", smoothing, 0),
+        smoothing,
         forget,
     )
 
@@ -149,5 +151,5 @@ def _selection(
     if parameters.selection == "private":
         return Selection(domain.step, epsilon, domain.depth, parameters.theta, parameters.floor)
     resolution = non_negative("resolution", Fraction(parameters.resolution))
-    theta = at_least("theta", parameters.theta, 0)
+    theta = between("theta", at_least("theta", parameters.theta, 0), 0, LARGEST_COUNT)
     return ReleasedSelection(domain.depth, theta, resolution, parameters.floor)

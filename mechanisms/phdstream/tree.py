@@ -25,6 +25,9 @@ GRID = 1 << 16
 
 _FAR = np.int64(-(2**52))  # below all that released counts can reach; sums stay exact
 
+LARGEST_COUNT = 2**52 // GRID
+"""Records that a released count may reach."""
+
 NODE = np.dtype(
     [
         ("out", np.int64),  # Cn: the counter's latest output, records

@@ -33,6 +33,7 @@ from ..contract import Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records
+from ..ranges import Draws
 from ..spatial.domain import bit_level
 from ..spatial.stream import SpatialStream
 from .layout import SumLayout
@@ -75,6 +76,10 @@ class SumNoise(Protocol):
 
     def costs(self) -> tuple[Cost, ...]:
         """Losses that add up."""
+        ...
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Its noise at every level."""
         ...
 
     def digests(self) -> tuple[str, ...]:
@@ -214,6 +219,10 @@ class PrivHP(SpatialStream):
         variance = self.counter.variance(t)[bit_level(codes)]
         status = np.ones(len(codes), np.int32)
         return Releases(Keys.of_codes(codes), counts[:, None], variance[:, None], status, {})
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Of the sums of every level."""
+        return self.counter.draws()
 
     def error(self, t: int) -> F64:
         """(1,) largest standard deviation of a sum's noise over the levels at trigger t."""

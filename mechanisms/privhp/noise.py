@@ -17,7 +17,6 @@ trigger is in the label.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
@@ -29,12 +28,13 @@ import numpy as np
 from ...errors import ParameterError
 from .. import accounting
 from ..accounting import normal
+from ..accounting.calibration import finer_than_grid, inexact_draws, too_small
 from ..columns import F64, I64
 from ..contract import Cost, Noise, Setting
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
 from ..keys import Keys
-from ..noise import DELTA_PER_DRAW
+from ..ranges import Draws, laplace
 from ..validate import at_least, positive
 from .layout import SumLayout, split_gauss, split_pure
 
@@ -106,6 +106,11 @@ class TreeNoise:
         """(r+1,) variance of the noise of one sum of each level after trigger t."""
         return t.bit_count() * np.array([_laplace_variance(scale) for scale in self.scales])
 
+    def draws(self) -> tuple[Draws, ...]:
+        """At every level; a sum carries a draw of each of H nodes."""
+        nodes = accounting.tree_levels(self.horizon)
+        return tuple(laplace("count", scale, 4 * nodes) for scale in self.scales)
+
     def digests(self) -> tuple[str, ...]:
         """None: scales are exact."""
         return ()
@@ -138,6 +143,10 @@ class MatrixNoise:
     ) -> MatrixNoise:
         """The least noise, shared by `split_gauss`, whose cost fits into (ε, δ)."""
         factor = factor_of(factorization, setting.horizon)
+        draws = bound * factor.noises * sum(map(shape.touched, range(shape.levels)))
+        inexact = inexact_draws(setting.epsilon, draws)
+        if inexact >= setting.delta:
+            raise ParameterError("delta", float(setting.delta), too_small(setting.delta, inexact))
         mu2 = accounting.gdp_mu(setting.epsilon, setting.delta) ** 2
         shares = split_gauss(shape)
         for _ in range(_TRIES):
@@ -153,7 +162,7 @@ class MatrixNoise:
             if accounting.total(made.costs(), setting.delta)[0] <= setting.epsilon:
                 return made
             mu2 *= Fraction(63, 64)
-        raise ParameterError("epsilon", setting.epsilon, "is too small for the noise grid")
+        raise finer_than_grid(setting.epsilon)
 
     def costs(self) -> tuple[Cost, ...]:
         """The loss at each level, and what inexact draws owe to δ; they add up."""
@@ -165,8 +174,7 @@ class MatrixNoise:
             )
             for level, process in enumerate(self.processes)
         ]
-        worst = 1 + 3 ** math.ceil(self.epsilon)
-        return (*each, Cost(delta=worst * sum(touched) * DELTA_PER_DRAW))
+        return (*each, Cost(delta=inexact_draws(self.epsilon, sum(touched))))
 
     def _touched(self, level: int, factor: Factorization) -> int:
         return self.shape.touched(level) * self.bound * factor.noises
@@ -184,6 +192,10 @@ class MatrixNoise:
         """(r+1,) variance of the noise of one sum of each level after trigger t."""
         none = np.zeros(1, np.int64)
         return np.array([float(one.variance_at(t, none)[0]) for one in self.processes])
+
+    def draws(self) -> tuple[Draws, ...]:
+        """At every level."""
+        return tuple(one.draws("count") for one in self.processes)
 
     def digests(self) -> tuple[str, ...]:
         """Of the factorisation of each level."""

@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import TypeVar
 
 from ...errors import ParameterError
+from ..accounting.calibration import inexact_draws
 from ..contract import Setting
 from ..entry import Frame
-from ..noise import DELTA_PER_DRAW
 from ..parts.clip_threshold import geometric_thresholds
 from ..validate import at_least
 from .slots import Slots
@@ -82,11 +82,8 @@ def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:
 
 
 def sampler_delta(epsilon: Fraction, draws: int) -> Fraction:
-    """The δ added by the distance of ``draws`` draws from their exact distributions.
-
-    Both worlds pay it, one of them times e^ε < 3^⌈ε⌉.
-    """
-    return (1 + Fraction(3) ** int(-(-epsilon // 1))) * draws * DELTA_PER_DRAW
+    """The δ added by the distance of ``draws`` draws from their exact distributions."""
+    return inexact_draws(epsilon, draws)
 
 
 def check_delta(setting: Setting, spent: Fraction) -> None:

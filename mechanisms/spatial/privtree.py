@@ -34,7 +34,8 @@ from ...errors import ParameterError
 from ..columns import I64
 from ..contract import Noise
 from ..keys import Keys
-from ..validate import at_least, positive
+from ..ranges import Draws, laplace
+from ..validate import at_least, between, positive
 from .domain import U64, Bool
 
 STEPS = 16
@@ -73,7 +74,7 @@ class Selection:
         at_least("fanout bits", self.bits, 1)
         positive("split epsilon", self.epsilon)
         at_least("depth", self.depth, 0)
-        at_least("theta", self.theta, -(2**40))
+        between("theta", at_least("theta", self.theta, -(2**40)), -(2**40), 2**40)
         if not 0 <= self.floor <= self.depth:
             raise ParameterError("floor", self.floor, f"must lie between 0 and {self.depth}")
         if self.scale * self.bits * _LN2_LOW < STEPS:
@@ -89,6 +90,10 @@ class Selection:
     def delta(self) -> int:
         """δ = λ ln β in grid steps, rounded up."""
         return int(-(-self.scale * self.bits * _LN2_HIGH // 1))
+
+    def draws(self) -> Draws:
+        """Of one score; the bias of the deepest level is as large as that many scales."""
+        return laplace("count", self.scale, self.bits * (self.depth + 1))
 
     def margin(self, score: I64, level: int) -> I64:
         """(m,) biased score less θ, in grid steps: a node splits if margin + noise > 0."""

@@ -45,6 +45,7 @@ from ..columns import (
 from ..contract import UNIT, Cost, Noise, Output, Stated
 from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
+from ..ranges import Draws
 from ..validate import at_least, between, positive
 from .estimate import (
     CHOSEN,
@@ -258,6 +259,10 @@ class ToPL:
     def cost(self) -> Cost:
         """Pure: epsilon per report times reports per unit, for replaced values."""
         return Cost(epsilon=self.survey.epsilon * self.survey.reports)
+
+    def draws(self) -> tuple[Draws, ...]:
+        """None: reports were perturbed before they came."""
+        return ()
 
     def error(self, t: int) -> F64:
         """Worst-case standard deviations, with theta at the whole range and expected reports."""

@@ -34,6 +34,7 @@ from ..contract import Cost, Noise, Output
 from ..parts.clip_threshold import exceedance_scores, noisy_max
 from ..parts.hierarchy import Chunks, InfiniteTree
 from ..parts.smoothing import Smoother
+from ..ranges import Draws, laplace
 from ..slots.slots import Entries, with_state
 from ..slots.steps import InSteps
 from ..slots.stream import SlotStream
@@ -157,6 +158,15 @@ class Tops(SlotStream):
         """ε of k records, wherever they lie; δ of the sampler alone (below 2^-90)."""
         warm = self.threshold_epsilon + (self.warmup.chunks.epsilon if self.warmup else 0)
         return Cost(epsilon=self.slots.bound * max(warm, self.tree.epsilon), delta=self.sampling)
+
+    def draws(self) -> tuple[Draws, ...]:
+        """Of the tree, and of a published warm-up, at the largest threshold; of the choice."""
+        top, late = self.slots.top, self.slots.slots - self.slots.warmup_slots
+        made = [laplace("value", 1 / self.threshold_epsilon)]
+        made.append(self.tree.draws("value", top, -(-late // self.width)))
+        if self.warmup:
+            made.append(self.warmup.chunks.draws("value", top, self.slots.warmup_slots))
+        return tuple(made)
 
     def error(self, t: int) -> F64:
         """(2,) noise of slot and prefix sum at the last slot of trigger t for the worst case θ = B.

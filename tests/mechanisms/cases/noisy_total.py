@@ -33,6 +33,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.hierarchy import laplace_variance
 from hushstream.mechanisms.parts.point_bound import insertions
 from hushstream.mechanisms.parts.stated_bound import stated_records
+from hushstream.mechanisms.ranges import Draws, laplace
 from hushstream.mechanisms.testing import Trace
 from hushstream.mechanisms.validate import at_least, positive
 from numpy.typing import NDArray
@@ -124,6 +125,9 @@ class NoisyTotal:
 
     def cost(self) -> Cost:
         return Cost(epsilon=self.epsilon)
+
+    def draws(self) -> tuple[Draws, ...]:
+        return (laplace("value", self.scale, tree_levels(self.horizon)),)
 
     def error(self, t: int) -> F64:
         return np.sqrt([t.bit_count() * laplace_variance(self.scale)])
