@@ -144,6 +144,47 @@ def begin_anew(run: Local, name: str, unique: Callable[[str], str], disk: Broker
     assert charge.hash() != read_ledger(run.cluster, name).head
 
 
+def counts(run: Local, trigger: int) -> dict[str, int]:
+    """What one trigger released, by page."""
+    bodies = run.releases(f"{run.deployment.name}-p")
+    mine = (body for body in bodies if "key" in body and body["trigger"] == trigger)
+    return {body["key"]["page"]: body["values"]["count"]["value"] for body in mine}
+
+
+def nonces(run: Local, trigger: int) -> set[str]:
+    bodies = run.releases(f"{run.deployment.name}-p")
+    return {body["nonce"] for body in bodies if "nonce" in body and body["trigger"] == trigger}
+
+
+def test_a_trigger_that_is_released_again_has_other_noise(disk, unique, tmp_path):
+    """All evidence is gone, one user more has come: the difference of both releases is noise."""
+    name = unique("i")
+    toml = text(name).replace("epsilon = 4.0", "epsilon = 0.1")
+    with local(tmp_path / name, disk.bootstrap, toml, {f"{name}-raw": 1}) as run:
+        run.start("one")
+        serve(run, 1)
+        assert run.stop("one") == 0
+        saved(disk, tmp_path / "backup")
+        run.start("one")
+        serve(run, 2)
+        assert run.stop("one") == 0
+        before, old = counts(run, 2), nonces(run, 2)
+        head = read_ledger(run.cluster, name).head
+
+        restored(disk, tmp_path / "backup")
+        shutil.rmtree(tmp_path / name / "state")
+        assert not counts(run, 2) and read_ledger(run.cluster, name).head == head
+        run.publish(raw_topic(run), [{"user": "victim", "page": "x", "t": ORIGIN}])
+        run.start("one")
+        serve(run, 2)
+        assert run.stop("one") == 0
+        after, new = counts(run, 2), nonces(run, 2)
+        assert before.keys() == after.keys() == {"x", "y"} and not old & new
+        # σ is above 50: were there one noise, the differences would be 1 and 0.
+        assert after["x"] - before["x"] != 1 and after["y"] - before["y"] != 0
+        assert replay(run.config()).agrees  # with the nonces that manifests have now
+
+
 def test_a_worker_that_waits_while_its_cluster_is_restored_stops(disk, unique, tmp_path):
     """What it has read of the clock is more than there is now."""
     name = unique("i")

@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hushstream.agents.kafka.logs import read_topic
+from confluent_kafka import TopicPartition
+from hushstream.agents.kafka.logs import consumer, read_topic
 from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
@@ -55,6 +56,60 @@ def events(hidden: int) -> list[dict[str, object]]:
     found = [(f"u{i}", f"page {i // 60}") for i in range(60 * PAGES)]
     found += [(f"h{i}", f"hidden {i}") for i in range(hidden)]
     return [{"user": user, "page": page, "t": ORIGIN} for user, page in found]
+
+
+def seen(run: Local, names: list[str], count: int) -> dict[str, list[float]]:
+    """When a reader of committed data sees each manifest, in the order of triggers."""
+    client = consumer(run.config().kafka, True, {"fetch.wait.max.ms": 5})
+    client.assign([TopicPartition(f"hush.{name}.releases.v1", 0, 0) for name in names])
+    found: dict[str, list[float]] = {name: [] for name in names}
+    until = time.monotonic() + 90
+    while any(len(moments) < count for moments in found.values()):
+        assert time.monotonic() < until, found
+        message = client.poll(0.5)
+        if message is None or message.error():
+            continue
+        body = json.loads(message.value())
+        if body["schema"] == "hush.manifest/1":
+            found[body["pipeline"]].append(time.time())
+    client.close()
+    return found
+
+
+HEAVY = 50_000
+LIGHT = 10
+TIMES = 4
+
+
+def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(tmp_path):
+    """Ten and fifty thousand of them at every trigger: seen at the same time after it."""
+    toml = TOML.replace("[engine]", '[engine]\npublish_delay = "8s"')
+    text = "".join(ONE.replace("12h", "3h").format(name, "") for name in HIDDEN)
+    raw, hidden = dict.fromkeys(HIDDEN, 1), {"few": LIGHT, "many": HEAVY}
+    late: dict[str, list[float]] = {name: [] for name in HIDDEN}
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, toml + text, raw) as run,
+    ):
+        start(run)
+        run.wait_ready(["w"])
+        for index in range(1, TIMES + 1):
+            for name, number in hidden.items():
+                sent = [*events(0), *({"user": f"{index} {n}", "page": f"hidden {n}", "t": ORIGIN}
+                                      for n in range(number))]  # fmt: skip
+                run.publish(name, sent)
+            time.sleep(4)  # ingested: what is left to do at the trigger is the release
+            run.trigger(ORIGIN + index * DAY // 8)
+            fired = {t.pipeline: t.time for t in run.wait_triggers(2 * index) if t.index == index}
+            for name, moments in seen(run, list(HIDDEN), index).items():
+                late[name].append(moments[-1] - fired[name] / 1e6 - 8)
+        assert run.stop("w") == 0
+        shapes = [[offsets(run, name, t) for t in range(1, TIMES + 1)] for name in HIDDEN]
+        assert shapes[0] == shapes[1]  # as many records in as many transactions
+    print(json.dumps(late))
+    few, many = (sorted(late[name]) for name in HIDDEN)
+    assert few[0] >= 0 and many[0] >= 0, late  # never before its time
+    assert abs(few[0] - many[0]) < 0.06 and many[1] - few[1] < 0.15, late
 
 
 def start(run: Local, fault: str = "") -> None:

@@ -174,7 +174,8 @@ def test_a_rewound_shard_puts_no_noise_on_two_contents() -> None:
     again.run(other)
     one, two = values(shard.outs), values(again.outs)
     both = {place for place in one.keys() & two.keys() if place[0] == 3}
-    assert len(both) >= 3
+    assert len(both) == 4
     exact = {"page 0": 5, "page 1": -5}
-    assert all(two[place] - one[place] != exact.get(place[1], 0) for place in both)
+    told = [place for place in both if two[place] - one[place] == exact.get(place[1], 0)]
+    assert len(told) <= 1  # σ is about 1.5: with one noise all four differences would be exact
     assert shard.nonces()[3] != again.nonces()[3]

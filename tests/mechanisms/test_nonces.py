@@ -1,0 +1,251 @@
+"""No draw covers two contents, for every mechanism: what a rewound log may and may not share.
+
+A run goes to some trigger, is copied there, and goes on twice: with other records, and (as a shard
+that was opened anew does) under another nonce. Both continuations may share draws that the common
+part of the log has used, and no others.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.contract import I64, Noise, Releases, Setting
+from hushstream.mechanisms.factorization import build as factorization
+from hushstream.mechanisms.factorization.matrix import NAMES
+from hushstream.mechanisms.factorization.prefix_noise import Process
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.noise import STEADY, KeyedNoise, Nonces, ZeroNoise
+from hushstream.mechanisms.pak.mechanism import Pak
+from hushstream.mechanisms.phdstream.node_counters import Now
+from hushstream.mechanisms.phdstream.settings import PHDStreamParameters
+from hushstream.mechanisms.phdstream.settings import build as spatial
+from hushstream.mechanisms.phdstream.tree import NODE
+from hushstream.mechanisms.spatial.domain import Domain
+from hushstream.mechanisms.testing import Memory, Trace, run, seed
+
+from .case import Case
+from .test_contract import CASES, trace_of
+
+each = pytest.mark.parametrize("case", [c for c in CASES if c.noisy], ids=lambda c: c.name)
+ANOTHER = b"another nonce..."
+
+
+class Noting(KeyedNoise):
+    """Noise that notes which labels it draws and the trigger that each is said to cover first."""
+
+    def __init__(self, nonces: Nonces, window: str = "w") -> None:
+        super().__init__(
+            b"s" * 32, charge=b"c" * 32, mechanism="m", config=b"f", pipeline="p", window=window,
+            nonces=nonces,
+        )  # fmt: skip
+        object.__setattr__(self, "drawn", {})
+
+    def _drawn(self, what: Any, key: Keys, index: I64, first: I64, draw: Any) -> Any:
+        begins = np.array([begin for begin, _ in self.nonces])
+        shown = np.broadcast_to(first, (len(key), len(index)))
+        held = np.searchsorted(begins, shown, side="right") - 1
+        for row, one in enumerate(key):
+            for column, place in enumerate(index.tolist()):
+                label = (self._label(*what, self.nonces[held[row, column]][1]), one, place)
+                self.drawn.setdefault(label, set()).add(int(shown[row, column]))  # type: ignore[attr-defined]
+        return super()._drawn(what, key, index, first, draw)
+
+    # By identity: what is cached for one note-taker must not hide draws from another.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
+
+def begun(case: Case, noise: Noise, renewals: tuple[int, ...] = ()) -> Memory:
+    made = Memory(case.mechanism, noise, renewals=renewals)
+    if case.public is not None:
+        seed(made, case.public)
+    return made
+
+
+def upto(memory: Memory, trace: Trace, last: int) -> list[Releases]:
+    return [
+        released for _, released in zip(range(memory.t, last), run(memory, trace), strict=False)
+    ]
+
+
+def forked(
+    case: Case, at: int, nonces: Nonces
+) -> tuple[tuple[Noting, list[Releases]], tuple[Noting, list[Releases]]]:
+    """Both continuations of a run that was copied after trigger ``at``."""
+    first = begun(case, Noting(STEADY))
+    upto(first, trace_of(case, 1), at)
+    out = []
+    for number, (held, renewals) in enumerate(((STEADY, ()), (nonces, _begins(nonces)))):
+        memory = copy.deepcopy(first)
+        memory.t, memory.renewals = at, renewals
+        memory.noise = noise = Noting(held)
+        out.append((noise, upto(memory, trace_of(case, number + 1), case.mechanism.horizon)))
+    return out[0], out[1]
+
+
+def _begins(nonces: Nonces) -> tuple[int, ...]:
+    return tuple(begin for begin, _ in nonces[1:])
+
+
+def shared_beyond(one: Noting, other: Noting, at: int) -> list[Any]:
+    """Draws of both whose content is said to be complete only after the copy was made."""
+    mine, theirs = one.drawn, other.drawn  # type: ignore[attr-defined]
+    return [label for label in mine.keys() & theirs.keys() if max(mine[label] | theirs[label]) > at]
+
+
+@each
+def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
+    blind = True
+    for at in range(1, case.mechanism.horizon):
+        ours, theirs = forked(case, at, (*STEADY, (at + 1, ANOTHER)))
+        assert not shared_beyond(ours[0], theirs[0], at)
+        ours, theirs = forked(case, at, STEADY)
+        blind = blind and not shared_beyond(ours[0], theirs[0], at)
+    assert not blind, "without nonces nothing would be found"
+
+
+@each
+def test_a_label_says_one_trigger_however_often_it_is_used(case: Case) -> None:
+    """Were a draw under one label first used at two triggers, a nonce would come in between."""
+    renewals = tuple(range(2, case.mechanism.horizon + 1, 2))
+    for nonces in (STEADY, (*STEADY, *((t, bytes([t]) * 16) for t in renewals))):
+        noise = Noting(nonces)
+        list(run(begun(case, noise, _begins(nonces)), trace_of(case, 3)))
+        assert all(len(triggers) == 1 for triggers in noise.drawn.values())  # type: ignore[attr-defined]
+
+
+@each
+@pytest.mark.parametrize("every", [1, 2])
+def test_without_noise_renewals_change_nothing(case: Case, every: int) -> None:
+    """Chains stand on released totals: whoever adds them up must get the exact answer."""
+    renewals = tuple(range(2, case.mechanism.horizon + 1, every))
+    trace = trace_of(case, 4)
+    made = begun(case, ZeroNoise(), renewals)
+    case.exact(trace, list(run(made, trace)))
+
+
+@each
+def test_renewal_makes_no_difference_to_how_the_work_is_cut(case: Case) -> None:
+    renewals = tuple(range(2, case.mechanism.horizon + 1, 2))
+    nonces = (*STEADY, *((t, bytes([t]) * 16) for t in renewals))
+    runs = []
+    for shards in (1, 3):
+        made = Memory(case.mechanism, Noting(nonces), shards, shards, renewals=renewals)
+        if case.public is not None:
+            seed(made, case.public)
+        runs.append(list(run(made, trace_of(case, 5), 7 if shards > 1 else None)))
+    for one, other in zip(*runs, strict=True):
+        assert one.key.tolist() == other.key.tolist()
+        np.testing.assert_array_equal(one.value, other.value)
+        np.testing.assert_array_equal(one.variance, other.variance)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.mechanism.load == "due" and c.noisy],
+                         ids=lambda c: c.name)  # fmt: skip
+def test_predictions_are_made_anew_at_a_renewal(case: Case) -> None:
+    """Keys appear when they would if every row were looked at, at every trigger."""
+    for begins in ((3,), (2, 4), tuple(range(2, case.mechanism.horizon + 1))):
+        nonces = (*STEADY, *((t, bytes([t]) * 16) for t in begins))
+        trace, out = trace_of(case, 6), []
+        for scan in (False, True):
+            made = begun(case, Noting(nonces), begins)
+            made.scan = scan
+            out.append(list(run(made, trace)))
+        for due, every in zip(*out, strict=True):
+            assert due.key.tolist() == every.key.tolist()
+            np.testing.assert_array_equal(due.value, every.value)
+
+
+# -- what a draw covers is complete at its first trigger ------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("horizon", [1, 2, 7, 24])
+def test_a_coordinate_is_complete_where_it_is_used_first(name: str, horizon: int) -> None:
+    """(Cx)_i holds nothing that comes after the first release that uses z_i."""
+    factor = factorization(name, horizon)
+    first = Process("p", name, horizon, Fraction(1)).first
+    assert len(first) == factor.noises
+    for place, step in enumerate(first.tolist()):
+        assert not factor.C[place, step:].any()
+        assert not factor.B[: step - 1, place].any()
+
+
+# -- variances over renewals ----------------------------------------------------------------------
+
+
+def accepted(drawn: np.ndarray, variance: float) -> None:
+    """By the mean square of independent draws: σ is accepted, two thirds and 1.5 σ are not."""
+    ratio = float(np.mean(np.square(drawn))) / variance
+    width = 5 * (6 / drawn.size) ** 0.5  # kurtosis at most that of a Laplace draw
+    assert width < 0.5
+    assert abs(ratio - 1) < width
+    assert abs(ratio * 9 / 4 - 1) > width and abs(ratio * 4 / 9 - 1) > width
+
+
+def renewed(every: int, horizon: int, number: int) -> Nonces:
+    return (
+        *STEADY,
+        *((t, number.to_bytes(8) + t.to_bytes(8)) for t in range(1 + every, horizon + 1, every)),
+    )
+
+
+def plain(nonces: Nonces, number: int = 0) -> KeyedNoise:
+    return KeyedNoise(
+        b"s" * 32, charge=b"c" * 32, mechanism="m", config=b"f", pipeline="p",
+        window=str(number), nonces=nonces,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+@pytest.mark.parametrize("counter", ["tree", "matrix"])
+def test_spatial_chains_have_the_variance_that_is_stated(counter: str, every: int) -> None:
+    parameters = PHDStreamParameters(domain=Domain.unit(1, 2), counter=counter)
+    made = spatial(parameters, Setting(Fraction(2), Fraction(1, 10**6), 16)).counter
+    nodes = np.arange(1, 3001, dtype=np.uint64)
+    nonces, cell = renewed(every, 16, 0), np.zeros(len(nodes), NODE)
+    for t in range(1, 12):
+        begin = max([1, *(b for b in _begins(nonces) if b <= t)])
+        nothing = np.zeros(len(nodes), np.int64)
+        cell = made.step(cell, nodes, nothing, Now(t, begin), plain(nonces))
+        stated = made.variance(cell["steps"]) + cell["carried"]
+        assert len(set(stated.tolist())) == 1
+        accepted(cell["out"].astype(float), float(stated[0]))
+    assert stated[0] > 1.2 * made.variance(np.array([11], np.int32))[0]  # what chains cost
+
+
+def largest(mechanism: Any) -> Any:
+    """The same stream with one threshold alone, so that its noise has one variance."""
+    slots = replace(mechanism.slots, thresholds=(mechanism.slots.top,))
+    if isinstance(mechanism, Pak):
+        return replace(mechanism, slots=slots, chooser=None)
+    return replace(mechanism, slots=slots, penalty=(0,))
+
+
+NOBODY = Trace(
+    np.zeros(0, np.int64), np.zeros(0, np.int64), Keys.of([]), np.zeros(0, np.int64),
+    np.zeros((0, 1), np.int64), np.zeros(0, np.int8),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [2, 3])
+@pytest.mark.parametrize("name", ["pak-hierarchy", "tops-blocks", "tops-slots", "tops-smooth"])
+def test_streams_of_values_have_the_variance_that_is_stated(name: str, every: int) -> None:
+    """Windows without records: all that is released beside public predictions is noise."""
+    (case,) = (c for c in CASES if c.name == name)
+    made, horizon = largest(case.mechanism), case.mechanism.horizon
+    drawn, stated = list[int](), list[float]()
+    for number in range(400):
+        nonces = renewed(every, horizon, number)
+        memory = Memory(made, plain(nonces, number), renewals=_begins(nonces))
+        silent = Memory(made, ZeroNoise(), renewals=_begins(nonces))
+        out, base = (upto(one, NOBODY, horizon) for one in (memory, silent))
+        drawn.append(out[-1].value[-1, 1] - base[-1].value[-1, 1])
+        stated.append(out[-1].variance[-1, 1])
+    assert len(set(stated)) == 1
+    accepted(np.array(drawn, float), stated[0])
