@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.stages.aggregate import computation
 from hushstream.agents.stages.aggregate.nonces import close, drawn, load, renewals, steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame, Out, Step
@@ -158,6 +159,31 @@ def test_a_transaction_that_fails_leaves_its_nonce_behind() -> None:
     shard.open()
     shard.run(LOG)
     assert tried.rows[b"n" + b"\x80" + bytes(7)] != shard.store.get_many([b"n\x80" + bytes(7)])[0]
+
+
+@pytest.mark.parametrize("opened", [(0,), (0, 1), (0, 1, 2, 3)])
+def test_hidden_keys_appear_as_if_every_row_were_read(monkeypatch: Any, opened: Any) -> None:
+    """Predictions under an older nonce are void: compared with looking at all rows every time."""
+    pairs = [(f"{page} {n}", f"page {page}") for page in range(3, 60) for n in range(page)]
+    pairs = random.Random(4).sample(pairs, len(pairs))
+    cells = cells_of(MADE, [event(n, *pair) for n, pair in enumerate(pairs)], 3)
+    found = []
+    for chunk, scan in ((10_000, False), (7, False), (10_000, True)):
+        small(monkeypatch, chunk)
+        if scan:
+            monkeypatch.setattr(computation, "_renewed", lambda trigger, nonces: True)
+        shard = Shard("hidden")
+        for done in opened:
+            while len(shard.nonces()) < done:
+                shard.run(cells, 1)
+            shard.open()
+        shard.run(cells)
+        monkeypatch.undo()
+        found.append([out.value for out in shard.outs])
+    assert found[0] == found[1] == found[2]
+    assert len(set(Shard.nonces(shard).values())) == len(opened) - (3 in opened)
+    keys = [len([p for p in values(shard.outs) if p[0] == t]) for t in (1, 2, 3)]
+    assert keys[0] < keys[1] < keys[2] < 57
 
 
 def test_a_rewound_shard_puts_no_noise_on_two_contents() -> None:
