@@ -1,11 +1,14 @@
 """Columnar frames between stages: one Kafka record carries many events or partial sums.
 
 Every frame is an Arrow IPC stream of one record batch; its schema's metadata hold the kind,
-the version and the few scalars. Frames are raw data and never leave the internal topics.
+the version and the few scalars; a checksum follows it. Frames are raw data and never leave the
+internal topics. A frame is read only once it has been checked: the checksum first, then all that
+Arrow takes on trust (lengths, offsets, indices), then columns, types and scalars.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -20,7 +23,16 @@ from ..mechanisms.keys import Keys
 from .records import Trigger, encode
 
 VERSION = b"1"
+_MARK = b"hsh1"
+_TAIL = 8  # the mark, and a CRC-32 of all that comes before it
+_DIGITS = 20
+_DAMAGED = "a frame of an internal topic is damaged"
 LIMIT = 700_000  # bytes; well below the broker's default limit of one record
+
+
+_KEY = pa.dictionary(pa.int32(), pa.binary())
+_EVENTS = (("unit", pa.binary(16)), ("key", _KEY), ("sign", pa.int8()))
+_CELLS = (("key", pa.binary()), ("lane", pa.uint8()))
 
 
 class EventSlice(NamedTuple):
@@ -112,26 +124,84 @@ def encode_barrier(barrier: Barrier) -> bytes:
 
 
 def decode(frame: bytes) -> AnyFrame:
-    """Decode the frame in a record's value.
+    """Decode the frame in a record's value, after it has been checked as a whole.
 
     Raises:
-        EngineError: the version or kind is unknown; an older worker must not guess.
+        EngineError: the frame is cut or damaged, or its version or kind is unknown: an older worker
+            must not guess.
     """
-    batch = pa.ipc.open_stream(pa.py_buffer(frame)).read_next_batch()
-    meta = batch.schema.metadata or {}
+    meta, batch = _read(_checked(frame))
     if meta.get(b"version") != VERSION:
         raise EngineError("a frame of another version: upgrade this worker")
-    origin = int(meta[b"origin"])
-    if meta[b"kind"] == b"barrier":
+    if (kind := meta.get(b"kind")) not in (b"barrier", b"events", b"cells"):
+        raise EngineError("a frame of an unknown kind: upgrade this worker")
+    try:
+        return _decode(kind, meta, batch)
+    except (KeyError, ValueError, OverflowError) as error:  # msgspec's errors are ValueErrors
+        raise EngineError(f"{_DAMAGED}: its {kind.decode()} cannot be read") from error
+
+
+def _checked(frame: bytes) -> memoryview:
+    """The Arrow stream of a frame whose checksum is right."""
+    body, tail = memoryview(frame)[:-_TAIL], frame[-_TAIL:]
+    if tail[:4] != _MARK:
+        raise EngineError(
+            f"{_DAMAGED}: it lacks its checksum; if it comes from another version, upgrade this "
+            "worker"
+        )
+    if zlib.crc32(body) != int.from_bytes(tail[4:], "big"):
+        raise EngineError(f"{_DAMAGED}: its checksum is wrong")
+    return body
+
+
+def _read(body: memoryview) -> tuple[dict[bytes, bytes], pa.RecordBatch]:
+    """Metadata and the one batch, validated: Arrow trusts offsets and indices that it is given."""
+    try:
+        batch = pa.ipc.open_stream(pa.py_buffer(body)).read_next_batch()
+        batch.validate(full=True)
+    except (pa.ArrowException, ValueError, OSError, StopIteration, MemoryError) as error:
+        raise EngineError(f"{_DAMAGED}: it is not an Arrow stream") from error
+    return dict(batch.schema.metadata or {}), batch
+
+
+def _decode(kind: bytes, meta: dict[bytes, bytes], batch: pa.RecordBatch) -> AnyFrame:
+    origin = _number(meta, b"origin")
+    if kind == b"barrier":
+        _expect(batch, ())
         trigger = msgspec.json.decode(meta[b"trigger"], type=Trigger)
-        totals = np.array(msgspec.json.decode(meta[b"totals"]), np.int64)
-        return Barrier(origin, trigger, totals)
-    window, number = int(meta[b"window"]), int(meta[b"batch"])
-    if meta[b"kind"] == b"events":
+        return Barrier(origin, trigger, _totals(meta))
+    window, number = _number(meta, b"window"), _number(meta, b"batch")
+    if kind == b"events":
         return EventsFrame(origin, _decode_events(batch, window, number))
-    if meta[b"kind"] == b"cells":
-        return CellsFrame(origin, window, number, _decode_cells(batch))
-    raise EngineError("a frame of an unknown kind: upgrade this worker")
+    return CellsFrame(origin, window, number, _decode_cells(batch, _totals(meta)))
+
+
+def _expect(
+    batch: pa.RecordBatch, head: tuple[tuple[str, pa.DataType], ...], more: str = ""
+) -> int:
+    """How many int64 columns, called ``more`` 0, 1, …, follow those of ``head``: no others may.
+
+    Raises:
+        ValueError: names, types or order differ, there are rows without a column, or nulls.
+    """
+    extra = len(batch.schema) - len(head)
+    names = [*head, *((f"{more}{place}", pa.int64()) for place in range(extra) if more)]
+    if [(one.name, one.type) for one in batch.schema] != names:
+        raise ValueError("other columns")
+    if any(column.null_count for column in batch.columns) or (not names and batch.num_rows):
+        raise ValueError("nulls, or rows without columns")
+    return extra
+
+
+def _number(meta: dict[bytes, bytes], name: bytes) -> int:
+    number = int(meta[name][:_DIGITS])
+    if str(number).encode() != meta[name] or not -(1 << 63) <= number < 1 << 63:
+        raise ValueError("not an integer of 64 bits")
+    return number
+
+
+def _totals(meta: dict[bytes, bytes]) -> I64:
+    return np.array(msgspec.json.decode(meta[b"totals"], type=list[int]), np.int64)
 
 
 def binary(keys: Keys) -> pa.Array:
@@ -143,6 +213,8 @@ def binary(keys: Keys) -> pa.Array:
 
 def keys_of(array: pa.Array) -> Keys:
     """An Arrow binary array as keys, without a copy of the bytes."""
+    if not len(array):
+        return Keys.of([])
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
@@ -165,17 +237,19 @@ def _encode_events(origin: int, events: EventSlice) -> bytes:
 
 
 def _decode_events(batch: pa.RecordBatch, window: int, number: int) -> EventSlice:
-    n = batch.num_rows
+    columns, n = _expect(batch, _EVENTS, "v"), batch.num_rows
     unit = np.frombuffer(batch.column("unit").buffers()[1], np.uint8)[: n * 16].reshape(n, 16)
-    key = batch.column("key")
+    key, sign = batch.column("key"), batch.column("sign").to_numpy()
+    if key.dictionary.null_count or not (np.abs(sign) == 1).all():
+        raise ValueError("a null key, or a sign that is neither 1 nor -1")
     return EventSlice(
         window,
         number,
         unit,
         keys_of(key.dictionary),
         key.indices.to_numpy().astype(np.intp),
-        _values(batch, "v", 0),
-        batch.column("sign").to_numpy(),
+        _values(batch, "v", columns),
+        sign,
     )
 
 
@@ -187,17 +261,17 @@ def _encode_cells(origin: int, window: int, number: int, part: Part) -> bytes:
     return _write(columns, meta | {b"totals": encode(part.totals.tolist())})
 
 
-def _decode_cells(batch: pa.RecordBatch) -> Part:
-    totals = np.array(msgspec.json.decode(batch.schema.metadata[b"totals"]), np.int64)
+def _decode_cells(batch: pa.RecordBatch, totals: I64) -> Part:
+    columns = max(1, _expect(batch, _CELLS, "s"))
     lane = batch.column("lane").to_numpy()
-    return Part(keys_of(batch.column("key")), lane, _values(batch, "s", 1), totals)
+    return Part(keys_of(batch.column("key")), lane, _values(batch, "s", columns), totals)
 
 
-def _values(batch: pa.RecordBatch, prefix: str, least: int) -> I64:
-    names = [n for n in batch.schema.names if n[0] == prefix and n[1:].isdigit()]
-    if not names:
-        return np.empty((batch.num_rows, least), np.int64)
-    return np.stack([batch.column(f"{prefix}{i}").to_numpy() for i in range(len(names))], axis=1)
+def _values(batch: pa.RecordBatch, prefix: str, columns: int) -> I64:
+    names = [f"{prefix}{place}" for place in range(columns)]
+    if not set(names) & set(batch.schema.names):
+        return np.empty((batch.num_rows, columns), np.int64)
+    return np.stack([batch.column(name).to_numpy() for name in names], axis=1)
 
 
 def _scalars(kind: bytes, origin: int, window: int, batch: int) -> dict[bytes, bytes]:
@@ -212,4 +286,5 @@ def _write(columns: dict[str, pa.Array], meta: dict[bytes, bytes]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    body: bytes = sink.getvalue().to_pybytes()
+    return body + _MARK + zlib.crc32(body).to_bytes(4, "big")

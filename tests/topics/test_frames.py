@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import hushstream.topics.frames as frames
 import numpy as np
 import pyarrow as pa
@@ -167,5 +169,102 @@ def test_a_frame_of_another_version_or_kind_is_not_guessed_at(change):
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays([], schema=schema))
-    with pytest.raises(EngineError, match="upgrade this worker"):
-        frames.decode(sink.getvalue().to_pybytes())
+    body = sink.getvalue().to_pybytes()
+    with pytest.raises(EngineError, match=r"lacks its checksum.*upgrade this worker"):
+        frames.decode(body)
+    with pytest.raises(EngineError, match=r"another version|an unknown kind"):
+        frames.decode(sealed(body))
+
+
+def sealed(body: bytes) -> bytes:
+    """An Arrow stream with a right checksum, whatever is in it."""
+    return body + b"hsh1" + zlib.crc32(body).to_bytes(4, "big")
+
+
+SLICE = EventSlice(
+    0, 1, np.zeros((2, 16), np.uint8), Keys.of([b"a", b"b"]), np.array([0, 1]),
+    np.array([[1], [2]]), np.ones(2, np.int8),
+)  # fmt: skip
+(FRAME,) = frames.encode_events(0, SLICE)
+
+
+def test_every_flipped_bit_of_a_frame_is_noticed():
+    assert isinstance(frames.decode(FRAME), EventsFrame)
+    for bit in range(0, 8 * len(FRAME), 3):
+        hurt = bytearray(FRAME)
+        hurt[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(EngineError, match="damaged"):
+            frames.decode(bytes(hurt))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 8, 100, len(FRAME) - 9, len(FRAME) - 1])
+def test_a_frame_that_was_cut_is_noticed(cut):
+    with pytest.raises(EngineError, match="damaged"):
+        frames.decode(FRAME[:cut])
+
+
+def _sent(columns: dict[str, pa.Array], **meta: str) -> bytes:
+    about = {b"kind": b"events", b"version": b"1", b"origin": b"0", b"window": b"0", b"batch": b"1"}
+    about |= {name.encode(): text.encode() for name, text in meta.items()}
+    schema = pa.schema([pa.field(n, a.type) for n, a in columns.items()], about)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(list(columns.values()), schema=schema))
+    return sealed(sink.getvalue().to_pybytes())
+
+
+UNIT = pa.array([b"u" * 16] * 2, pa.binary(16))
+SIGN = pa.array([1, 1], pa.int8())
+
+
+def _key(indices: list[int | None], keys: list[bytes | None]) -> pa.Array:
+    chosen = pa.array(indices, pa.int32())
+    return pa.DictionaryArray.from_arrays(chosen, pa.array(keys, pa.binary()), safe=False)
+
+
+HOSTILE = {
+    "an index beyond the dictionary": {"unit": UNIT, "key": _key([0, 9], [b"a"]), "sign": SIGN},
+    "a negative index": {"unit": UNIT, "key": _key([0, -1], [b"a"]), "sign": SIGN},
+    "a null index": {"unit": UNIT, "key": _key([0, None], [b"a"]), "sign": SIGN},
+    "a null key": {"unit": UNIT, "key": _key([0, 1], [b"a", None]), "sign": SIGN},
+    "a sign of 2": {"unit": UNIT, "key": _key([0, 0], [b"a"]), "sign": pa.array([1, 2], pa.int8())},
+    "a null unit": {
+        "unit": pa.array([b"u" * 16, None], pa.binary(16)), "key": _key([0, 0], [b"a"]),
+        "sign": SIGN,
+    },
+    "a column less": {"unit": UNIT, "key": _key([0, 0], [b"a"])},
+    "another type": {"unit": UNIT, "key": _key([0, 0], [b"a"]), "sign": pa.array([1, 1])},
+    "another value column": {
+        "unit": UNIT, "key": _key([0, 0], [b"a"]), "sign": SIGN, "v1": pa.array([1, 1])
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_frame_with_a_right_checksum_and_wrong_content_is_refused(name):
+    with pytest.raises(EngineError, match="damaged"):
+        frames.decode(_sent(HOSTILE[name]))
+
+
+@pytest.mark.parametrize("last", [3, 1 << 20, -1, (1 << 31) - 1])
+def test_offsets_beyond_the_bytes_of_the_keys_are_refused(last):
+    told = np.array([0, 1, 2], np.int32).tobytes()
+    hurt = FRAME.replace(told, np.array([0, 1, last], np.int32).tobytes(), 1)[:-8]
+    assert hurt != FRAME[:-8]  # keys come first
+    with pytest.raises(EngineError, match="damaged"):
+        frames.decode(sealed(hurt))
+
+
+@pytest.mark.parametrize("text", ["", "x", "1_0", " 1", "9" * 5000, str(1 << 63), "1.0"])
+def test_scalars_of_a_frame_are_integers_of_64_bits(text):
+    columns = {"unit": UNIT, "key": _key([0, 0], [b"a"]), "sign": SIGN}
+    assert isinstance(frames.decode(_sent(columns)), EventsFrame)
+    with pytest.raises(EngineError, match="damaged"):
+        frames.decode(_sent(columns, window=text))
+
+
+def test_a_barrier_without_rows_of_its_own_is_all_that_is_taken():
+    with pytest.raises(EngineError, match="damaged"):
+        frames.decode(_sent({"x": pa.array([1])}, kind="barrier", trigger="{}", totals="[]"))
+    with pytest.raises(EngineError, match="damaged"):
+        frames.decode(_sent({}, kind="barrier", trigger="{}", totals="[1e400]"))
