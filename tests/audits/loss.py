@@ -84,6 +84,7 @@ class Probe:
         forced: draws that hold decisions in place.
         watched: which of the other draws may explain a difference.
         rounding: see `Linear`.
+        impulse: steps by which a draw is moved.
     """
 
     def __init__(
@@ -93,14 +94,16 @@ class Probe:
         forced: Callable[[Label], int] = nothing,
         watched: Callable[[Label], bool] = lambda label: True,
         rounding: float = 0.0,
+        impulse: int = IMPULSE,
     ) -> None:
-        self._look, self._forced, recorder = look, forced, Recorder(forced)
+        self._look, self._forced, self._impulse = look, forced, impulse
+        recorder = Recorder(forced)
         self._base = look(crowd, recorder)
         self.first = recorder.asked
         labels, columns = [], []
         for one in recorder.asked:
             if watched(one) and not forced(one):
-                column = self._moved(look(crowd, self._planted(one))) / IMPULSE
+                column = self._moved(look(crowd, self._planted(one))) / impulse
                 if np.abs(column).max() > 0:
                     labels.append(one)
                     columns.append(column)
@@ -108,7 +111,7 @@ class Probe:
         self.linear = Linear(labels, B, rounding)
 
     def _planted(self, one: Label) -> Recorder:
-        return Recorder(lambda label: IMPULSE if label == one else self._forced(label))
+        return Recorder(lambda label: self._impulse if label == one else self._forced(label))
 
     def _moved(self, view: View) -> np.ndarray:
         assert view.keys() == self._base.keys(), "a decision changed, so nothing is linear here"

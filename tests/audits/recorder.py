@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -74,13 +75,19 @@ class Recorder:
         return out
 
 
-def seen(mechanism: Mechanism, trace: Trace, noise: object, public: Keys | None = None) -> View:
-    """All that a run of one window releases, as numbers."""
+def seen(
+    mechanism: Mechanism,
+    trace: Trace,
+    noise: object,
+    public: Keys | None = None,
+    until: int | None = None,
+) -> View:
+    """All that a run of one window releases (up to trigger ``until``), as numbers."""
     memory = Memory(mechanism, noise, delay=getattr(mechanism, "delay", 1))  # type: ignore[arg-type]
     if public is not None:
         seed(memory, public)
     view: View = {}
-    for t, release in enumerate(run(memory, trace), 1):
+    for t, release in enumerate(islice(run(memory, trace), until), 1):
         for key, row in zip(release.key.tolist(), release.value.tolist(), strict=True):
             view[t, key, "status"] = 1.0
             view.update({(t, key, column): float(value) for column, value in enumerate(row)})

@@ -1,0 +1,157 @@
+"""Losses of the mechanisms over streams of values, from their stated bounds and their releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
+from hushstream.mechanisms.testing import Trace
+from hushstream.mechanisms.tops.mechanism import Tops
+
+from .loss import LARGE, Linear, Probe, choice_loss, gdp_epsilon
+from .recorder import Label, Recorder, View, seen
+
+UNIT = 10**6
+CHOICE = "threshold"
+REACH = 128  # no two scores are further apart here
+
+
+class Value(NamedTuple):
+    """A record of a unit of its own, in a slot that is open in its trigger."""
+
+    trigger: int
+    value: int
+
+
+def stream(mechanism: Pak | Tops, values: Sequence[Value]) -> Trace:
+    """A trace of such records, in the order of triggers."""
+    slots, some = mechanism.slots, sorted(values)
+    t = np.array([one.trigger for one in some], np.int64)
+    time = slots.origin + (t - 1) * slots.per_trigger * slots.length
+    coded = slots.encode({"time": time, "value": np.array([one.value for one in some], np.int64)})
+    return Trace(
+        t.astype(np.intp), np.arange(len(some)), coded.keys, coded.key, coded.value,
+        np.ones(len(some), np.int8),
+    )  # fmt: skip
+
+
+def choosing(place: int) -> Callable[[Label], int]:
+    """Noise with which a candidate wins."""
+
+    def forced(label: Label) -> int:
+        return LARGE if label.purpose == CHOICE and label.index == place else 0
+
+    return forced
+
+
+def look_of(mechanism: Pak | Tops) -> Callable[[Trace, Recorder], View]:
+    def look(trace: Trace, noise: Recorder) -> View:
+        return seen(mechanism, trace, noise)
+
+    return look
+
+
+class Loss(NamedTuple):
+    """What one record costs: in the warm-up's sums, and after it (ε, or μ for Gaussian noise)."""
+
+    warm: float
+    late: float
+    gaussian: bool
+
+
+def numbers(mechanism: Pak | Tops, place: int) -> Loss:
+    """What released numbers lose of one record while a threshold is held in its place."""
+    plain = mechanism.slots.warmup, mechanism.horizon
+    exact = isinstance(mechanism, Pak) and mechanism.counter.steps == 1
+    probe = Probe(
+        look_of(mechanism), stream(mechanism, []), choosing(place),
+        lambda one: one.purpose != CHOICE, rounding=0.0 if exact else 4.0,
+    )  # fmt: skip
+    top = mechanism.slots.top
+    shifts = [(t, probe.shift(stream(mechanism, [Value(t, top)]))) for t in range(1, plain[1] + 1)]
+    warm = [shift for t, shift in shifts if t <= plain[0]]
+    late = [shift for t, shift in shifts if t > plain[0]]
+    kinds = {one.kind for one in probe.linear.labels}
+    laplace = only(probe.linear, "laplace")
+    if "gauss" in kinds:
+        found = only(probe.linear, "gauss").gaussian(late)
+        after = float(np.sqrt((found**2).sum(axis=1).max()))
+    else:
+        after = max(probe.linear.laplace(shift) for shift in late)
+    before = max(laplace.laplace(shift) for shift in warm)
+    return Loss(before, after, "gauss" in kinds)
+
+
+def only(linear: Linear, kind: str) -> Linear:
+    """The draws of one kind."""
+    kept = [place for place, one in enumerate(linear.labels) if one.kind == kind]
+    return Linear([linear.labels[i] for i in kept], linear.B[:, kept], linear.rounding)
+
+
+def scores(mechanism: Pak | Tops, values: Sequence[Value]) -> tuple[np.ndarray, Fraction]:
+    """Scores of all candidates less that of the first, read from who wins; and the noise's scale.
+
+    Candidate i beats the first one from some noise on: that noise is the gap of their scores.
+    """
+    plain = mechanism
+    if isinstance(mechanism, Pak):
+        assert isinstance(mechanism.chooser, RankQuantile)
+        plain = replace(mechanism, chooser=replace(mechanism.chooser, factor=Fraction(1)))
+    trace, out, scale = stream(mechanism, values), [0], Fraction(0)
+    for place in range(1, len(mechanism.slots.thresholds)):
+        low, high = -REACH, REACH
+        while high - low > 1:
+            middle = (low + high) // 2
+
+            def planted(label: Label, place: int = place, middle: int = middle) -> int:
+                if label.purpose != CHOICE:
+                    return 0
+                return {0: 0, place: middle}.get(label.index, -LARGE)
+
+            recorder = Recorder(planted)
+            view = seen(plain, trace, recorder, until=mechanism.slots.warmup)
+            scale = next(one.parameter for one in recorder.asked if one.purpose == CHOICE)
+            wins = view[mechanism.slots.warmup, "threshold", 0] == plain.slots.thresholds[place]
+            low, high = (low, middle) if wins else (middle, high)
+        assert -REACH + 1 < high < REACH, "a score is out of reach"
+        out.append(1 - high)  # the least winning noise; ties go to the first
+    return np.array(out), scale
+
+
+def chosen(mechanism: Pak | Tops, records: int, crowds: Sequence[int]) -> float:
+    """ε of the threshold for so many warm-up records of one unit, beside others in the middle."""
+    thresholds, worst = mechanism.slots.thresholds, 0.0
+    for others in crowds:
+        crowd = [Value(1, thresholds[len(thresholds) // 2])] * others
+        first, scale = scores(mechanism, crowd)
+        for value in (thresholds[-1], thresholds[0]):
+            second, _ = scores(mechanism, [*crowd, *[Value(1, value)] * records])
+            worst = max(worst, choice_loss(first, second, scale))
+    return worst
+
+
+def over_budget(mechanism: Pak | Tops, crowds: Sequence[int] = (1, 30)) -> float:
+    """What a unit loses over what is declared, for the dearest division of its records.
+
+    j of them lie in the warm-up, where they pay for the threshold and for its sum, the others
+    later. Gaussian loss is turned into ε at the declared δ.
+    """
+    cost, k = mechanism.cost(), int(mechanism.bounds("u")["budget"])
+    worst, last = 0.0, len(mechanism.slots.thresholds) - 1
+    free = isinstance(mechanism, Pak) and mechanism.chooser is None
+    choice = [
+        0.0 if free or not early else chosen(mechanism, early, crowds) for early in range(k + 1)
+    ]
+    for place in (last, last - 2):
+        loss = numbers(mechanism, place)
+        for early in range(k + 1):
+            warm = early * loss.warm + choice[early]
+            late = (k - early) * loss.late
+            if loss.gaussian and late:
+                late = gdp_epsilon(late**2, float(cost.delta))
+            worst = max(worst, warm + late)
+    return worst / float(cost.epsilon)

@@ -1,0 +1,109 @@
+"""Declared costs of PAK and ToPS against losses rebuilt from what releases add.
+
+As in `test_cost`; a unit's records are divided between the warm-up and what follows in the dearest
+way.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.pak import settings as pak_settings
+from hushstream.mechanisms.pak.counter import MatrixPrefix, TreePrefix
+from hushstream.mechanisms.pak.mechanism import RankQuantile
+from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
+from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.tops import settings as tops_settings
+from hushstream.mechanisms.tops.mechanism import Tops
+
+from .cost_values import over_budget
+from .mutants import broken
+
+EPSILON = Fraction(2)
+RELATIVE = 1e-3
+
+PAK: dict[str, dict[str, Any]] = {
+    "tree": {"counter": "tree", "tail": 0.5, "safety": 1.0, "expected": 10},
+    "hierarchy": {
+        "counter": "hierarchy",
+        "bound": 2,
+        "publish_warmup": False,
+        "tail": 0.5,
+        "safety": 1.0,
+        "expected": 10,
+    },
+    "matrix": {"counter": "matrix", "bound": 2},
+    "no threshold": {"threshold": "top", "counter": "tree"},
+}
+TOPS: dict[str, dict[str, Any]] = {
+    "chunks": {"fanout": 2, "height": 2, "skip": 0},
+    "warm-up": {"fanout": 2, "height": 2, "skip": 1, "publish_warmup": True, "bound": 2},
+    "infinite": {"fanout": 2, "height": 2, "stream": "infinite", "skip": 0},
+}
+
+
+def ratio(kind: str, given: dict[str, Any]) -> float:
+    module = pak_settings if kind == "pak" else tops_settings
+    columns = (("v", 0, 1 << 10),)
+    delta = Fraction(1, 10**6 if given.get("counter") == "matrix" else 10**9)
+    setting = Setting(EPSILON, delta, 5, columns=columns, grids=(Fraction(1),))
+    mechanism = module.build(find(kind).parameters(resolution=1, **given), setting)
+    return over_budget(mechanism) * float(mechanism.cost().epsilon) / float(EPSILON)
+
+
+@pytest.mark.parametrize("name", PAK)
+def test_pak_loses_what_it_declares(name: str) -> None:
+    assert 0.9 < ratio("pak", PAK[name]) <= 1 + RELATIVE
+
+
+@pytest.mark.parametrize("name", TOPS)
+def test_tops_loses_what_it_declares(name: str) -> None:
+    assert 0.9 < ratio("tops", TOPS[name]) <= 1 + RELATIVE
+
+
+MISTAKES = {
+    "log2 T levels": (
+        "pak", "no threshold", TreePrefix, "scale", "tree_levels(self.horizon)",
+        "max(1, (self.horizon - 1).bit_length())",
+    ),
+    "ranks as if they were monotone": (
+        "pak", "tree", RankQuantile, "choose", "2 / self.epsilon", "1 / self.epsilon"
+    ),
+    "threshold and warm-up sum for the price of one": (
+        "pak", "tree", pak_settings, "build", "epsilon * (1 - split) if", "epsilon if"
+    ),
+    "one record of a unit in the warm-up": (
+        "pak", "hierarchy", pak_settings, "build",
+        "epsilon = setting.epsilon / slots.bound", "epsilon = setting.epsilon"
+    ),
+    "a matrix for the root of a threshold": (
+        "pak", "matrix", MatrixPrefix, "process", "theta**2", "theta"
+    ),
+    "a level of a hierarchy for all": (
+        "tops", "chunks", Chunks, "scale", "theta * self.levels", "theta"
+    ),
+    "shares of levels that do not add up": (
+        "tops", "infinite", InfiniteTree, "scale", "level * (level + 1)", "level"
+    ),
+    "one record of a unit": (
+        "tops", "warm-up", tops_settings, "build",
+        "epsilon = setting.epsilon / slots.bound", "epsilon = setting.epsilon"
+    ),
+    "warm-up and threshold for the price of one": (
+        "tops", "warm-up", tops_settings, "_warmup", "epsilon * (1 - share)", "epsilon"
+    ),
+    "half the noise of a noisy maximum": (
+        "tops", "chunks", Tops, "_open", "1 / self.threshold_epsilon",
+        "1 / (2 * self.threshold_epsilon)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, name, owner, function, old, new = MISTAKES[mistake]
+    broken(monkeypatch, owner, function, old, new)
+    assert ratio(kind, (PAK if kind == "pak" else TOPS)[name]) > 1.1
