@@ -78,6 +78,11 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
             )
 
 
+def claimants(cluster: Cluster) -> set[str]:
+    """Every deployment that owns a topic of this cluster."""
+    return set(_owners(cluster).values())
+
+
 def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
     """(topic, its id) -> the deployment that claimed it first."""
     owners: dict[tuple[str, str], str] = {}

@@ -20,9 +20,11 @@ from ...deploy.broker import Broker
 from ...deploy.process import KERNEL, Child, end_process
 from ...errors import EngineError
 from ...topics.config.load import Config, load
+from ...topics.config.model import Kafka
 from ...topics.config.secret import noise_key
 from ...topics.names import OWNERS, Names
 from ..clock.genesis import begin, read_ledger
+from ..clock.owners import claimants
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
 from ..deployment.topic_specs import ANY_TIME, TopicSpec, public_topics
@@ -211,5 +213,7 @@ def _delete_topics(bootstrap: str, names: list[str], prefix: str) -> None:
     with contextlib.suppress(KafkaException):
         existing = client.list_topics(timeout=10).topics
         mine = [t for t in existing if t in names or t.startswith(prefix)]
+        if OWNERS in existing and claimants(Cluster(Kafka(bootstrap=bootstrap))) <= {prefix[:-1]}:
+            mine.append(OWNERS)  # nobody else has used it
         for done in (client.delete_topics(mine) if mine else {}).values():
             done.result(10)
