@@ -57,7 +57,7 @@ $(BIN)/python:
 	@sh deploy/venv.sh $(VENV)
 
 $(RUN): requirements-demo.lock pyproject.toml | $(BIN)/python
-	@echo "installing locked dependencies into $(VENV), once: some 250 MB, a minute or two"
+	@echo "installing locked dependencies into $(VENV), once: 200 MB to fetch, 700 MB on disk, a few minutes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

@@ -55,6 +55,7 @@ class ExtraError(HushError):
 
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"{module} is not installed: pip install 'hushstream[{extra}]'")
+        self.module = module
         self.extra = extra
 
 

@@ -19,6 +19,7 @@ from .tree import PACKAGES, ROOT, paths
 
 # Files of the packages' folders that are read from a checkout alone.
 UNPACKED = (
+    "client/LICENSE",
     "client/README.md",
     "client/pyproject.toml",
     "deploy/Dockerfile",
@@ -27,7 +28,7 @@ UNPACKED = (
     "deploy/kubernetes/",
     "deploy/prometheus/",
     "deploy/venv.sh",
-    "mechanisms/README.md",
+    *(page.relative_to(ROOT).as_posix() for page in (ROOT / "mechanisms").rglob("README.md")),
 )
 IGNORED = shutil.ignore_patterns(
     "__pycache__", "*.egg-info", ".*", "build", "dist", "out", "tests", "benchmarks", "docs"
@@ -120,6 +121,10 @@ def test_an_installed_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: 
 def test_the_clients_wheel_holds_the_client(client_wheel: Path) -> None:
     modules = {path.name for path in (ROOT / "client").glob("*.py")}
     assert _members(client_wheel) == {f"hushstream_client/{n}" for n in modules | {"py.typed"}}
+
+
+def test_the_client_carries_the_licence_of_the_product() -> None:
+    assert (ROOT / "client" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 def test_the_client_needs_the_standard_library_alone(client_wheel: Path) -> None:

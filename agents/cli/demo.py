@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ...errors import ExtraError
+
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave everything running, and print how to stop it.")
@@ -41,8 +43,11 @@ def demo(
 
     Needs no running services. It ends by itself and leaves only the plot.
     """
-    from ..demo.run import run
-    from ..demo.site import site, stop_kept
+    try:
+        from ..demo.run import run
+        from ..demo.site import site, stop_kept
+    except ExtraError as error:  # the demo needs both: one message saves a second attempt
+        raise ExtraError(error.module, "local,plot") from error
 
     if stop is not None:
         if not stop_kept(stop.resolve()):

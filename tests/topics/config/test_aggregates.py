@@ -90,12 +90,23 @@ class Excess:
         return Estimate(total.value - count.value, math.hypot(total.stddev, count.stddev))
 
 
+@dataclass(frozen=True)
+class Greatest(Excess):
+    """An aggregate of a column that none of our mechanisms releases."""
+
+    kind: Literal["greatest"]  # type: ignore[assignment]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return ("count", "greatest:" + self.field)
+
+
 @pytest.fixture
-def _excess(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_pipeline, "Aggregate", Aggregate | Excess)
+def _more_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_pipeline, "Aggregate", Aggregate | Excess | Greatest)
 
 
-@pytest.mark.usefixtures("_excess")
+@pytest.mark.usefixtures("_more_kinds")
 def test_a_new_aggregate_is_one_class() -> None:
     """Read, checked, compiled and released, with no other edit."""
     p = deployment(more='aggregate = [{ kind = "excess", field = "n", high = 9 }]').pipelines[0]
@@ -108,6 +119,30 @@ def test_a_new_aggregate_is_one_class() -> None:
     assert (values["excess_n"]["value"], values["excess_n"]["stddev"]) == (25, 5.0)
     with pytest.raises(ConfigError, match="high: must exceed 1"):
         deployment(more='aggregate = [{ kind = "excess", field = "n", high = 1 }]')
+
+
+@pytest.mark.usefixtures("_more_kinds")
+def test_an_aggregate_of_a_column_that_is_not_released_is_refused() -> None:
+    said = "'p': aggregate 'excess_n' needs 'greatest:n', which histogram does not release"
+    with pytest.raises(ConfigError, match=said):
+        deployment(more='aggregate = [{ kind = "greatest", field = "n", high = 9 }]')
+
+
+def test_two_sums_of_one_field_under_two_names_are_both_released() -> None:
+    """They are one column of the mechanism, paid for once."""
+    both = [f'{{ kind = "sum", field = "n", low = 0, high = 9, name = "{n}" }}' for n in "ab"]
+    p = deployment(more=f"aggregate = [{', '.join(both)}]").pipelines[0]
+    one = deployment(more=f"aggregate = [{both[0]}]").pipelines[0]
+    assert [o.name for o in p.mechanism.outputs] == ["sum:n"]
+    assert p.mechanism.cost() == one.mechanism.cost()
+    released = Releases(
+        Keys.of([b'["x"]']), np.array([[35]]), np.array([[16.0]]), np.ones(1, np.int32), {}
+    )
+    (out,) = Writer(p, trigger(p, 2, [0]), 0).rows(released)
+    values = json.loads(out.value or b"")["values"]
+    assert {name: (v["value"], v["stddev"]) for name, v in values.items()} == {
+        "a": (35, 4.0), "b": (35, 4.0),
+    }  # fmt: skip
 
 
 def test_an_unknown_kind_lists_what_there_is() -> None:
