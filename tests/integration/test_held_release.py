@@ -64,7 +64,7 @@ def seen(run: Local, names: list[str], count: int) -> dict[str, list[float]]:
     client = consumer(run.config().kafka, True, {"fetch.wait.max.ms": 5})
     client.assign([TopicPartition(f"hush.{name}.releases.v1", 0, 0) for name in names])
     found: dict[str, list[float]] = {name: [] for name in names}
-    until = time.monotonic() + 90
+    until = time.monotonic() + 150
     while any(len(moments) < count for moments in found.values()):
         assert time.monotonic() < until, found
         message = client.poll(0.5)
@@ -89,12 +89,12 @@ def bounded(run: Local) -> None:
 
 HEAVY = 50_000
 LIGHT = 10
-TIMES = 2
+TIMES = 1  # each takes a minute: what is left to do must be done before, on any machine
 
 
 def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(tmp_path):
-    """Ten and fifty thousand of them at every trigger: seen at the same time after it."""
-    toml = TOML.replace("[engine]", '[engine]\npublish_delay = "20s"')
+    """Ten and fifty thousand of them: seen at the same time, in transactions of the same shape."""
+    toml = TOML.replace("[engine]", '[engine]\npublish_delay = "60s"')
     text = "".join(ONE.replace("12h", "3h").format(name, "") for name in HIDDEN)
     raw, hidden = dict.fromkeys(HIDDEN, 1), {"few": LIGHT, "many": HEAVY}
     late: dict[str, list[float]] = {name: [] for name in HIDDEN}
@@ -113,7 +113,7 @@ def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(tmp_path
             run.trigger(ORIGIN + index * DAY // 8)
             fired = {t.pipeline: t.time for t in run.wait_triggers(2 * index) if t.index == index}
             for name, moments in seen(run, list(HIDDEN), index).items():
-                late[name].append(moments[-1] - fired[name] / 1e6 - 20)
+                late[name].append(moments[-1] - fired[name] / 1e6 - 60)
         assert run.stop("w") == 0
         shapes = [[offsets(run, name, t) for t in range(1, TIMES + 1)] for name in HIDDEN]
         assert shapes[0] == shapes[1]  # as many records in as many transactions
