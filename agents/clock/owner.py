@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError, RewoundError
@@ -30,6 +30,8 @@ from ...topics.records import (
 )
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
+    OUTAGES,
+    asked_to_end,
     check_reached,
     consumer,
     reached,
@@ -61,7 +63,6 @@ class ClockOwner:
         beat_seconds: float,
         most_ahead: int,
         transaction_timeout_ms: int,
-        on_failure: Callable[[BaseException], None],
         on_record: Callable[[Pipeline, ClockRecord, Ledger], None],
         on_lost: Callable[[], None] = lambda: None,
         witness: Witness | None = None,
@@ -75,12 +76,10 @@ class ClockOwner:
         self._lead = ClockLead(names.clock, most_ahead)
         self._witness = witness
         self._timeout = transaction_timeout_ms
-        self._on_failure = on_failure
         self._on_record = on_record
         self._on_lost = on_lost
         self._ledger = Ledger()
         self._known_end = 0  # of the clock log
-        self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
         self._consumer: Any = None
         self._partitions = [
@@ -88,9 +87,12 @@ class ClockOwner:
         ]
 
     async def open(self) -> None:
-        """Fence the previous owner, read both logs, start beating."""
-        await through_outages("the clock", self._acquire, self._let_go)
-        self._task = asyncio.create_task(self._run(), name="clock")
+        """Fence the previous owner and read both logs; then `run`."""
+        await self._reacquire()
+
+    async def _reacquire(self) -> None:
+        patience = self._kafka.outage_timeout
+        await through_outages("the clock", self._acquire, self._let_go, patience)
 
     async def _acquire(self) -> None:
         # Fencing first: whatever an earlier owner had open is aborted before the logs are read.
@@ -149,34 +151,31 @@ class ClockOwner:
         last = self._clock.offsets
         return {tp: last[tp.topic][tp.partition] for tp in self._partitions if tp.topic in last}
 
-    async def _run(self) -> None:
-        """Beat until closed; an outage of the broker is waited out, anything else stops us."""
-        try:
-            while True:
-                began = time.monotonic()
-                try:
-                    await self._beat()
-                except (TimeoutError, KafkaError, ConnectionError) as error:
-                    await self._again(error)
-                rest = self._beat_seconds - (time.monotonic() - began)
-                await asyncio.sleep(max(rest, 0.01))
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._on_failure(error)
+    async def run(self) -> None:
+        """Beat until cancelled; an outage of the broker is waited out, anything else is raised."""
+        while True:
+            began = time.monotonic()
+            try:
+                await self._beat()
+            except OUTAGES as error:
+                if asked_to_end():
+                    raise
+                await self._again(error)
+            rest = self._beat_seconds - (time.monotonic() - began)
+            await asyncio.sleep(max(rest, 0.01))
 
-    async def _again(self, error: Exception) -> None:
+    async def _again(self, error: BaseException) -> None:
         """After a failed transaction: nothing of it is known, so read everything again.
 
         Raises:
-            EngineError: no broker for five minutes.
+            EngineError: no broker for `kafka.outage_timeout`.
         """
         if not isinstance(error, ProducerFenced):  # losing ownership is not an error
             self._on_lost()
         log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self._let_go()
-        await through_outages("the clock", self._acquire, self._let_go)
+        await self._reacquire()
 
     async def _beat(self) -> None:
         await self._read_requests()
@@ -258,10 +257,7 @@ class ClockOwner:
                 self._on_record(pipeline, record, self._ledger)
 
     async def close(self) -> None:
-        """Stop beating; an open transaction aborts."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=3)
+        """Let go of the broker once `run` has ended; an open transaction aborts."""
         await self._let_go()
 
     async def _let_go(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,7 +17,7 @@ from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
 
 BATCH_BYTES = 900_000
-OUTAGE_SECONDS = 300.0
+STOP_SECONDS = 5.0
 SETTLE_SECONDS = 5.0
 
 log = logging.getLogger("hushstream.kafka")
@@ -89,7 +88,7 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
     try:
         await reached(client, {TopicPartition(topic, partition): position})
     finally:
-        await client.stop()
+        await stop_quietly(client)
 
 
 async def read_to_end(
@@ -120,31 +119,85 @@ async def read_to_end(
             position = await client.position(tp)
             yield found.get(tp, []), position, end
     finally:
-        await client.stop()
+        await stop_quietly(client)
+
+
+OUTAGES = (KafkaError, ConnectionError, TimeoutError, asyncio.CancelledError)
+"""What a client raises while the broker is away; see `asked_to_end` for the last."""
+
+
+def asked_to_end() -> bool:
+    """Whether somebody cancelled the running task.
+
+    A client that loses its broker may raise `CancelledError` by itself: it cancels its own tasks
+    and lets that through. Taken for a cancellation, it would end our task without a word.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def through_outages(
-    what: str, acquire: Callable[[], Awaitable[None]], let_go: Callable[[], Awaitable[None]]
+    what: str,
+    acquire: Callable[[], Awaitable[None]],
+    let_go: Callable[[], Awaitable[None]],
+    patience: int,
 ) -> None:
     """Acquire something from the broker, however often that fails while it is away.
 
+    Args:
+        what: a name for the log.
+        acquire: is called again after each outage.
+        let_go: of what was acquired so far.
+        patience: microseconds, `kafka.outage_timeout`.
+
     Raises:
-        EngineError: it stayed away for `OUTAGE_SECONDS`.
+        EngineError: it stayed away for longer.
     """
-    until = time.monotonic() + OUTAGE_SECONDS
+    until = time.monotonic() + patience / 1e6
     while True:
         try:
             await acquire()
             return
-        except (KafkaError, ConnectionError, TimeoutError) as error:
+        except OUTAGES as error:
+            if asked_to_end():
+                raise
             await let_go()
-            if time.monotonic() > until:
-                raise EngineError(f"{what}: no broker for {OUTAGE_SECONDS / 60:g} min") from error
+            check_outage(what, until, patience, error)
             log.warning("%s: waiting for the broker (%s)", what, type(error).__name__)
             await asyncio.sleep(1.0)
 
 
+def check_outage(what: str, until: float, patience: int, error: BaseException) -> None:
+    """Give up an outage that has lasted too long.
+
+    Args:
+        until: monotonic time of the end of patience.
+
+    Raises:
+        EngineError: that time has come.
+    """
+    if time.monotonic() > until:
+        raise EngineError(
+            f"{what}: no broker for {patience / 1e6:g} s (kafka.outage_timeout)"
+        ) from error
+
+
+_stopping: set[asyncio.Future[Any]] = set()  # asyncio itself holds a task by a weak reference
+
+
 async def stop_quietly(client: Any) -> None:
-    """Stop a client that may be broken already."""
-    with contextlib.suppress(Exception):  # it failed before: nothing is lost with it
-        await asyncio.wait_for(client.stop(), timeout=5)
+    """Stop a client that may be broken already.
+
+    In a task of its own: aiokafka's stop may raise a `CancelledError` that is meant for nobody.
+    """
+    stopping = asyncio.ensure_future(client.stop())
+    _stopping.add(stopping)
+    stopping.add_done_callback(_forget)
+    await asyncio.wait([stopping], timeout=STOP_SECONDS)
+    stopping.cancel()
+
+
+def _forget(stopping: asyncio.Future[Any]) -> None:
+    _stopping.discard(stopping)
+    if not stopping.cancelled():
+        stopping.exception()  # it failed before: nothing is lost with it

@@ -115,9 +115,11 @@ class FailingApp(faust.App):
 
     Attributes:
         on_agent_failure: told what an agent raised.
+        outage_timeout: microseconds after which a broker that is away is given up.
     """
 
     on_agent_failure: Callable[[BaseException], None]
+    outage_timeout: int
 
     async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
         self.on_agent_failure(exc)
@@ -285,10 +287,12 @@ def group_failure(consumer: Any) -> BaseException | None:
     """Why the group refused a member for good, if it did: nobody else would say so."""
     coordinator = getattr(consumer, "_coordinator", None)
     task = getattr(coordinator, "_coordination_task", None)
-    if task is None or not task.done() or task.cancelled():
+    if task is None or not task.done():
         return None
+    if task.cancelled():
+        return EngineError("its group task was cancelled")
     error: BaseException | None = task.exception()
-    return error
+    return error or EngineError("its group task ended")
 
 
 # -- aiokafka: batches ----------------------------------------------------------------------------

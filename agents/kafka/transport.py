@@ -9,6 +9,7 @@ fetched, where ``position`` is exactly what was handed over.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any, cast
@@ -25,7 +26,7 @@ from ...errors import EngineError
 from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
 from . import private, tolerant_batches
-from .clients import stop_quietly, through_outages
+from .clients import asked_to_end, stop_quietly, through_outages
 from .intervals import Gone, Interval, Positions
 
 ALIAS = "hush"
@@ -42,7 +43,13 @@ class ConsumerThread(private.HookedThread):
         """Start the consumer; a broker that is away just then is waited for."""
         self.time_started = time.monotonic()
         self._gone = Gone()
-        await through_outages("the consumer", self.open_client, self._let_go)
+        app = cast(private.FailingApp, self.app)
+        await through_outages("the consumer", self.open_client, self._let_go, app.outage_timeout)
+
+    async def on_thread_stop(self) -> None:
+        """Stop the consumer; what a broken one lets through must not break the thread's end."""
+        with contextlib.suppress(asyncio.CancelledError):
+            await super().on_thread_stop()
 
     async def _let_go(self) -> None:
         await stop_quietly(self.client)
@@ -112,8 +119,10 @@ class Consumer(private.HookedConsumer):
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
             # Both end this service without a word, which is right only when the worker stops.
-            if not self.app.should_stop:
+            if asked_to_end() or stopped():
                 raise
+            if not self.app.should_stop:
+                raise EngineError("the consumer stopped by itself; restart the worker") from None
 
     async def _deliver_once(self) -> None:
         generation = self.app.consumer_generation_id

@@ -56,6 +56,7 @@ def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust
     )
     app.conf.web_tables_enabled = False
     app.on_agent_failure = fail
+    app.outage_timeout = kafka.outage_timeout
     return app
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError
@@ -16,8 +16,21 @@ from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import ClockRecord
 from ..clock.log import RECENT, ClockLog, Entry, entries_of
-from ..kafka.clients import consumer, reached, read_to_end, stop_quietly, through_outages
+from ..kafka.clients import (
+    OUTAGES,
+    asked_to_end,
+    check_outage,
+    consumer,
+    reached,
+    read_to_end,
+    stop_quietly,
+    through_outages,
+)
 from ..stages.feedback import Feedback
+from .tasks import Tasks
+
+Ends = Mapping[TopicPartition, int]
+LOOK_SECONDS = 10.0
 
 log = logging.getLogger("hushstream.follower")
 
@@ -50,16 +63,20 @@ class LogFollower:
         self.clock = clock
         self._fingerprint = key_fingerprint
         self._wake = wake
-        self._on_failure = on_failure
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
+        self._tasks = Tasks(on_failure)
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
+        self._heard = time.monotonic()  # when the broker last said where the logs end
 
     async def open(self) -> None:
         """Read all logs to their ends, then follow them."""
-        await through_outages("following the clock", self._catch_up, _nothing)
-        self._task = asyncio.create_task(self._run(), name="follower")
+        await self._through("following the clock", self._catch_up)
+        self._task = self._tasks.start("following the clock", self._run())
+
+    async def _through(self, what: str, read: Callable[[], Awaitable[None]]) -> None:
+        await through_outages(what, read, _nothing, self._kafka.outage_timeout)
 
     async def _catch_up(self) -> None:
         for topic in (self._names.clock, *self._selected):
@@ -95,24 +112,25 @@ class LogFollower:
             )
 
     async def _run(self) -> None:
+        patience = self._kafka.outage_timeout
+        self._heard = time.monotonic()
         while True:
             try:
                 await self._follow()
-            except asyncio.CancelledError:
-                raise
-            except (KafkaError, ConnectionError) as error:
+            except OUTAGES as error:
+                if asked_to_end():
+                    raise
+                until = self._heard + patience / 1e6
+                check_outage("following the clock", until, patience, error)
                 log.warning("following the clock: %s; trying again", type(error).__name__)
                 await asyncio.sleep(1.0)
-            except BaseException as error:
-                self._on_failure(error)
-                return
 
     async def _follow(self) -> None:
         client = consumer(self._kafka)
         try:
             await client.start()
             client.assign(list(self._positions))
-            await reached(client, self._positions)
+            ends = await self._look(client, {})
             for tp, position in self._positions.items():
                 client.seek(tp, position)
             while True:
@@ -121,8 +139,29 @@ class LogFollower:
                     self._take(tp, records, records[-1].offset + 1)
                 if found:
                     self._wake()
+                if time.monotonic() - self._heard > LOOK_SECONDS:
+                    await self._pass_markers(client)
+                    ends = await self._look(client, ends)
         finally:
             await stop_quietly(client)
+
+    async def _pass_markers(self, client: AIOKafkaConsumer) -> None:
+        """Positions of the client go on over the ends of transactions, which are not records."""
+        for tp in self._positions:
+            self._positions[tp] = max(self._positions[tp], await client.position(tp))
+
+    async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
+        """Ask where the logs end: a client that waits for records does not say that it is cut off.
+
+        Raises:
+            TimeoutError: what was there at the look ``before`` has not been read since.
+            RewoundError: a log ends before what was read of it.
+        """
+        ends = await reached(client, self._positions)
+        if any(self._positions[tp] < end for tp, end in before.items()):
+            raise TimeoutError
+        self._heard = time.monotonic()
+        return ends
 
     async def beats_from(self, place: int) -> None:
         """Read beats from ``place`` on that were passed over or dropped: a shard stands there."""
@@ -136,7 +175,7 @@ class LogFollower:
                     entries += entries_of(records, place)
                 self.clock.restore(place, entries)
 
-            await through_outages("reading the clock again", read, _nothing)
+            await self._through("reading the clock again", read)
 
     async def recall(self) -> None:
         """Read feedback that was forgotten again, for shards that come from elsewhere."""
@@ -144,7 +183,7 @@ class LogFollower:
             below = known.reopen()
             if below is not None:
                 again = self._recall(topic, below)
-                await through_outages("reading feedback again", again, _nothing)
+                await self._through("reading feedback again", again)
 
     def _recall(self, topic: str, below: int) -> Callable[[], Awaitable[None]]:
         async def read() -> None:
@@ -159,9 +198,7 @@ class LogFollower:
     async def close(self) -> None:
         """Stop following."""
         if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await self._tasks.stop(self._task)
 
 
 async def _nothing() -> None:

@@ -19,12 +19,19 @@ from typing import Any, Protocol
 from aiokafka.errors import IllegalOperation, ProducerFenced
 from faust.types import TP
 
+from ...errors import HushError
 from ...topics.records import Marker, encode
-from ..kafka.clients import stop_quietly, through_outages, transactional_producer
+from ..kafka.clients import (
+    asked_to_end,
+    stop_quietly,
+    through_outages,
+    transactional_producer,
+)
 from ..kafka.intervals import Interval
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
+from .tasks import Tasks
 from .transaction import transact
 
 log = logging.getLogger("hushstream.shard")
@@ -81,6 +88,8 @@ class Shard:
 
     def __init__(self, shared: Shared, spec: ShardSpec, stage: Stage, host: Host) -> None:
         self.tp = spec.tp
+        self._name = f"{spec.tp.topic}-{spec.tp.partition}"
+        self._tasks = Tasks(host.fail)
         self._shared = shared
         self._spec = spec
         self._stage = stage
@@ -112,9 +121,13 @@ class Shard:
 
     async def open(self) -> None:
         """Fence earlier owners, restore the state, and start stepping."""
-        await through_outages(str(self.tp), self._acquire, self._let_go)
-        self._task = asyncio.create_task(self._run(), name=f"shard {self.tp}")
+        await self._reacquire()
+        self._task = self._tasks.start(f"shard {self._name}", self._run())
         self.wake()
+
+    async def _reacquire(self) -> None:
+        patience = self._shared.kafka.outage_timeout
+        await through_outages(self._name, self._acquire, self._let_go, patience)
 
     async def _acquire(self) -> None:
         self._producer = transactional_producer(
@@ -161,17 +174,10 @@ class Shard:
     # -- stepping -----------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                if self._closing:
-                    return
-                await self._drain()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._host.fail(error)
+        while not self._closing:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._drain()
 
     async def _drain(self) -> None:
         while not self._closing:
@@ -182,9 +188,11 @@ class Shard:
             await self._until(step.not_before)
             try:
                 await self._transact(step)
-            except asyncio.CancelledError:
+            except HushError:  # it would come again
                 raise
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if asked_to_end():
+                    raise
                 await self._reopen(error)
                 return
             await self._follow(step)
@@ -239,8 +247,7 @@ class Shard:
         """Operator's figures of a committed step."""
         metrics = self._shared.metrics
         metrics.count(step.counts)
-        name = f"{self.tp.topic}-{self.tp.partition}"
-        metrics.lag.labels(store=name).set(max(self._fetched - self.marker.applied, 0))
+        metrics.lag.labels(store=self._name).set(max(self._fetched - self.marker.applied, 0))
         for pipeline, moment in step.watermark.items():
             labels = {"pipeline": pipeline, "partition": str(self.tp.partition)}
             metrics.watermark.labels(**labels).set(moment / 1e6)
@@ -260,16 +267,16 @@ class Shard:
         size = await self._in_thread(self._state.size)
         self._shared.metrics.state.labels(store=self._state.name).set(size)
 
-    async def _reopen(self, error: Exception) -> None:
+    async def _reopen(self, error: BaseException) -> None:
         """After any failed transaction: a new producer, and the state as it was committed."""
-        log.warning("%s: a transaction failed (%s); reopening", self.tp, type(error).__name__)
+        log.warning("%s: a transaction failed (%s); reopening", self._name, type(error).__name__)
         if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
             # Somebody else owns this shard now; a rebalance will say so and close this one.
             await asyncio.sleep(FENCED_SECONDS)
         if self._closing:
             return  # it is somebody else's: a new producer here would fence the new owner
         await self._let_go()
-        await through_outages(str(self.tp), self._acquire, self._let_go)
+        await self._reacquire()
         await self._host.seek(self.tp, self._fetched)
         self.wake()
 
@@ -279,6 +286,7 @@ class Shard:
         """Let the step in flight end, else cancel it: its transaction aborts."""
         self._closing = True
         if self._task is not None:
+            self._tasks.release(self._task)
             self.wake()
             await asyncio.wait([self._task], timeout=patience)
             if not self._task.done():

@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 
 from ...topics.config.load import Config
 from .admission import prepare
@@ -16,11 +17,25 @@ from .worker import Worker
 
 log = logging.getLogger("hushstream")
 
+LEAVE_SECONDS = 40.0  # twice what the parts of a worker are given to stop
+EXIT_ENGINE = 4
+
 
 def run_worker(config: Config, member: str = "") -> None:
     """Run one worker process until SIGINT or SIGTERM; raises what made it stop."""
     _collect_rarely()
-    asyncio.run(_run(config, member))
+    stopping = threading.Timer(LEAVE_SECONDS, _leave)
+    stopping.daemon = True
+    try:
+        asyncio.run(_run(config, member, stopping))
+    finally:
+        stopping.cancel()
+
+
+def _leave() -> None:
+    """End a process that cannot stop: it would keep its partitions and do nothing with them."""
+    log.error("the worker did not stop within %g s; its process ends", LEAVE_SECONDS)
+    os._exit(EXIT_ENGINE)
 
 
 def _collect_rarely() -> None:
@@ -29,7 +44,7 @@ def _collect_rarely() -> None:
     gc.set_threshold(200_000, 20, 20)
 
 
-async def _run(config: Config, member: str) -> None:
+async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
     plan = prepare(config, member)
     worker = Worker(plan)
     engine = config.engine
@@ -50,7 +65,7 @@ async def _run(config: Config, member: str) -> None:
         loop.add_signal_handler(number, lambda: worker.stopped.set())
     log.info("worker %s of deployment %s (%d)", member or "-", plan.names.base, os.getpid())
     try:
-        await worker.run()
+        await worker.run(stopping.start)
     finally:
         for server in servers:
             server.shutdown()

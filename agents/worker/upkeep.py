@@ -110,7 +110,7 @@ class Upkeep:
             for tp, shard in self._shards.items()
             if shard.applied > 0 and self._passing(tp)
         }
-        await asyncio.get_running_loop().run_in_executor(None, self._trimmer.round, done)
+        await asyncio.to_thread(self._trimmer.round, done)
 
     def _passing(self, tp: TP) -> bool:
         """Whether a topic only carries something from one shard to the next."""

@@ -7,10 +7,9 @@ process on whatever nobody foresaw.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -33,9 +32,10 @@ from .agents import declare_agents, make_app
 from .local_state import Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics, code_version
-from .redaction import told, traced
+from .redaction import told, traced, where
 from .setup import WorkerSetup
 from .shard import Shard, ShardSpec
+from .tasks import Tasks
 from .upkeep import Upkeep
 
 log = logging.getLogger("hushstream.worker")
@@ -67,6 +67,8 @@ class Worker:
         self.stopped = asyncio.Event()
         self._clock_tp = TP(setup.names.clock, 0)
         self._clock: ClockOwner | None = None
+        self._tasks = Tasks(self.fail)
+        self._beating: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._followed = False
         self._shared = self._share()
@@ -142,6 +144,7 @@ class Worker:
         if self._clock_tp in assigned and self._clock is None:
             self._clock = self._make_clock()
             await self._clock.open()
+            self._beating = self._tasks.start("the clock", self._clock.run())
         self._wake()
         self.public.ready.set(1)
         log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
@@ -151,7 +154,14 @@ class Worker:
             await self.shards.pop(tp).close()
         for shard in self.shards.values():
             shard.forget_pause()
-        if self._clock is not None and self._clock_tp not in assigned:
+        if self._clock_tp not in assigned:
+            await self._close_clock()
+
+    async def _close_clock(self) -> None:
+        if self._beating is not None:
+            await self._tasks.stop(self._beating)
+            self._beating = None
+        if self._clock is not None:
             await self._clock.close()
             self._clock = None
 
@@ -188,7 +198,6 @@ class Worker:
             engine.beat_interval / 1e6,
             engine.max_clock_lead,
             engine.transaction_timeout // 1000,
-            self.fail,
             self._on_clock_record,
             self.operator.ledger_failures.inc,
             setup.witness,
@@ -254,26 +263,38 @@ class Worker:
         """
         if self.error is not None or self.stopped.is_set():
             return
+        if isinstance(error, asyncio.CancelledError):  # nobody would print it
+            error = EngineError(f"cancelled by nobody here ({where(error)}); restart the worker")
         self.error = error
         log.error("%s", told(error), exc_info=traced(error))
         self.public.ready.set(0)
         self.stopped.set()
 
-    async def run(self) -> None:
+    async def run(self, stopping: Callable[[], None] = lambda: None) -> None:
         """Serve until `stopped` is set.
+
+        Args:
+            stopping: called once that is so.
 
         Raises:
             BaseException: what made the worker stop, if anything did.
         """
         self.stopped = asyncio.Event()
         await self.app.start()
-        upkeep = asyncio.create_task(self._upkeep.run(self._crash, self.fail))
+        upkeep = self._tasks.start("upkeep", self._upkeep.run(self._crash, self.fail))
         await self.stopped.wait()
-        upkeep.cancel()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.app.stop(), timeout=STOP_SECONDS)
+        stopping()
+        await self._tasks.stop(upkeep)
+        await self._stop_app()
         if self.error is not None:
             raise self.error
+
+    async def _stop_app(self) -> None:
+        """Stop Faust, and with it shards and clock; what it raises would hide why we stop."""
+        stopping = asyncio.ensure_future(self.app.stop())
+        await asyncio.wait([stopping], timeout=STOP_SECONDS)
+        if stopping.done() and not stopping.cancelled() and stopping.exception() is not None:
+            log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
 
     def _crash(self) -> BaseException | None:
         """Why Faust's own services have stopped, if they have: they tell nobody."""
@@ -284,8 +305,7 @@ class Worker:
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.public.ready.set(0)
-        if self._clock is not None:
-            await self._clock.close()
+        await self._close_clock()
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()
         await self._follower.close()

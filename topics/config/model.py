@@ -65,6 +65,7 @@ class Kafka:
         ssl_keyfile: private key of that certificate, PEM.
         ssl_key_password: never in the file: set `HUSH_KAFKA__SSL_KEY_PASSWORD`.
         ssl_check_hostname: whether a broker's certificate must carry its host name.
+        outage_timeout: a worker that reaches no broker for longer ends with exit code 4.
     """
 
     bootstrap: Addresses = "localhost:9092"
@@ -78,6 +79,7 @@ class Kafka:
     ssl_keyfile: str | None = None
     ssl_key_password: Secret | None = None
     ssl_check_hostname: bool = True
+    outage_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
 
 
 @dataclass(frozen=True)

@@ -132,7 +132,9 @@ def test_a_group_that_refuses_a_worker_is_heard():
 
     async def run() -> None:
         assert said(None) is None
-        assert said(await ended(None)) is None
+        assert "its group task ended" in str(said(await ended(None)))
+        cancelled = str(said(await ended(asyncio.CancelledError())))
+        assert "its group task was cancelled" in cancelled
         assert "no such session" in str(said(await ended(ValueError("no such session"))))
 
     asyncio.run(run())

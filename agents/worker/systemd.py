@@ -1,0 +1,71 @@
+"""Messages to systemd: that the worker serves, and, as long as it gets on, that it lives.
+
+The protocol of sd_notify(3): datagrams to the socket that ``NOTIFY_SOCKET`` names. A unit with
+``Type=notify`` waits for the first, and with ``WatchdogSec`` restarts a worker that falls silent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+
+LOOK_SECONDS = 1.0
+
+
+class Notifier:
+    """Tells systemd how the worker is, from a thread of its own: a blocked loop must not hide it.
+
+    Args:
+        ready: whether the worker serves.
+        live: whether every task gets on.
+        environ: where systemd has left the socket's name and the watchdog's time.
+    """
+
+    def __init__(
+        self,
+        ready: Callable[[], bool],
+        live: Callable[[], bool],
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._ready = ready
+        self._live = live
+        address = environ.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._every = min(_watchdog(environ) / 3, LOOK_SECONDS)
+        self._ended = threading.Event()
+        self._told = False
+
+    def start(self) -> None:
+        """Begin, if systemd has asked for it."""
+        if self._address:
+            threading.Thread(target=self._run, name="systemd", daemon=True).start()
+
+    def stop(self) -> None:
+        """Say that the worker stops; nothing is said after that."""
+        self._ended.set()
+        self._tell("STOPPING=1")
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every):
+            if not self._told and self._ready():
+                self._told = True
+                self._tell("READY=1")
+            if self._live():
+                self._tell("WATCHDOG=1")
+
+    def _tell(self, text: str) -> None:
+        if not self._address:
+            return
+        # A message that is lost is as bad as one that was not sent: the next one follows.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.sendto(text.encode(), self._address)
+
+
+def _watchdog(environ: Mapping[str, str]) -> float:
+    """Seconds after which systemd restarts a silent process; a long time if it does not."""
+    if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return 3 * LOOK_SECONDS
+    return int(environ.get("WATCHDOG_USEC", "0")) / 1e6 or 3 * LOOK_SECONDS

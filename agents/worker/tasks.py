@@ -1,0 +1,68 @@
+"""Tasks that run as long as the worker does: one that ends by itself stops the worker.
+
+A library may cancel a task of ours by mistake (aiokafka does, when a client is closed after an
+outage), and asyncio tells nobody of a task that was cancelled. So a long-lived task is started
+here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ...errors import EngineError, HushError
+from .redaction import quoting, told
+
+log = logging.getLogger("hushstream.worker")
+
+
+class Tasks:
+    """Starts long-lived tasks, and tells of each that ended though nobody had asked it to.
+
+    Args:
+        fail: stops the worker; called with what ended the task.
+    """
+
+    def __init__(self, fail: Callable[[BaseException], None]) -> None:
+        self._fail = fail
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, name: str, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``body`` until it is released or stopped."""
+        task = asyncio.create_task(body, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def release(self, task: asyncio.Task[None]) -> None:
+        """Let a task end by itself from now on."""
+        self._running.discard(task)
+
+    async def stop(self, task: asyncio.Task[None], patience: float = 3.0) -> None:
+        """Cancel a task and wait for its end."""
+        self.release(task)
+        task.cancel()
+        await asyncio.wait([task], timeout=patience)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if task not in self._running:
+            return
+        self._running.discard(task)
+        self._fail(_reason(task.get_name(), error, task.cancelled()))
+
+
+def _reason(name: str, error: BaseException | None, cancelled: bool) -> HushError:
+    """What is raised for a task that ended: errors of our own as they are."""
+    if isinstance(error, HushError):
+        log.error("%s stopped", name)
+        return error
+    how = "was cancelled by nobody here" if cancelled else "returned"
+    if error is not None:
+        how = told(error)
+        log.error("%s failed", name, exc_info=error if quoting() else None)
+    reason = EngineError(f"{name} stopped while the worker was running: {how}; restart the worker")
+    reason.__cause__ = error
+    return reason

@@ -1,0 +1,27 @@
+"""Progress: work that stands still is told from rest, and from a broker that is away."""
+
+from __future__ import annotations
+
+import hushstream.agents.kafka.progress as module
+from hushstream.agents.kafka.progress import Progress
+
+
+def test_work_without_progress_is_a_stall_and_rest_is_not(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    one = Progress("it")
+    now[0] += 1000
+    assert not one.stalled(10)  # it never began
+    one.moved()
+    now[0] += 9
+    assert not one.stalled(10)
+    now[0] += 2
+    assert one.stalled(10)
+    one.outage(True)
+    assert one.away and not one.stalled(10)
+    now[0] += 11  # the attempt itself hangs
+    assert one.stalled(10)
+    one.outage(False)
+    one.rest()
+    now[0] += 1000
+    assert not one.away and not one.stalled(10)

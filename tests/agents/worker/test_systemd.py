@@ -1,0 +1,65 @@
+"""What systemd is told: once that the worker serves, and that it lives only while it does."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hushstream.agents.worker.systemd import Notifier
+
+
+@pytest.fixture
+def heard(tmp_path: Path):
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    server.bind(str(tmp_path / "notify"))
+    server.settimeout(0.0)
+    said: list[str] = []
+
+    def listen() -> list[str]:
+        try:
+            while True:
+                said.append(server.recv(100).decode())
+        except BlockingIOError:
+            return said
+
+    yield str(tmp_path / "notify"), listen
+    server.close()
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_ready_once_alive_while_live_and_stopping_at_the_end(heard):
+    address, listen = heard
+    state = {"ready": False, "live": True}
+    made = Notifier(
+        lambda: state["ready"], lambda: state["live"],
+        {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "60000"},
+    )  # fmt: skip
+    made.start()
+    until(lambda: listen().count("WATCHDOG=1") > 2)
+    assert "READY=1" not in listen()
+    state["ready"] = True
+    until(lambda: "READY=1" in listen())
+    state["live"] = False
+    time.sleep(0.1)
+    before = len(listen())
+    time.sleep(0.3)
+    assert len(listen()) == before  # systemd hears nothing of a worker that stands still
+    made.stop()
+    until(lambda: "STOPPING=1" in listen())
+    assert listen().count("READY=1") == 1 and listen()[-1] == "STOPPING=1"
+
+
+def test_without_systemd_nothing_is_said():
+    made = Notifier(lambda: True, lambda: True, {})
+    made.start()
+    made.stop()
+    assert not made._told

@@ -1,0 +1,173 @@
+"""A long-lived task that ends for any reason stops the worker, unless it was asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faust.types import TP
+from hushstream.agents.cli.group import exit_code
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.clock.owner import ClockOwner
+from hushstream.agents.worker.log_follower import LogFollower
+from hushstream.agents.worker.tasks import Tasks
+from hushstream.agents.worker.worker import Worker
+from hushstream.errors import EngineError, HushError, LedgerError
+from hushstream.topics.config.model import Kafka
+
+from ...support import NAMES
+from .test_shard import unopened
+
+
+async def returns(*_: Any) -> None:
+    """End at once."""
+
+
+async def raises(*_: Any) -> None:
+    raise RuntimeError("a bug")
+
+
+async def cancels(*_: Any) -> None:
+    """As aiokafka does when it is closed after an outage: nobody cancelled the task."""
+    raise asyncio.CancelledError
+
+
+ENDS = pytest.mark.parametrize(
+    ("body", "why"),
+    [(returns, "returned"), (raises, "RuntimeError"), (cancels, "cancelled by nobody here")],
+)
+
+
+async def nothing(*_: Any, **__: Any) -> None:
+    """Stands for what needs a broker."""
+
+
+def check(failures: list[BaseException], name: str, why: str) -> None:
+    (error,) = failures
+    assert isinstance(error, HushError) and exit_code(error) == 4
+    assert str(error).startswith(f"{name} stopped while the worker was running") and why in str(
+        error
+    )
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@ENDS
+def test_the_end_of_the_log_follower_stops_the_worker(monkeypatch, body, why):
+    async def run() -> None:
+        failures: list[BaseException] = []
+        made = LogFollower(Kafka(), NAMES, ClockLog({}), {}, "", lambda: None, failures.append)
+        monkeypatch.setattr(made, "_catch_up", nothing)
+        monkeypatch.setattr(made, "_run", body)
+        await made.open()
+        await settle()
+        check(failures, "following the clock", why)
+        await made.close()
+
+    asyncio.run(run())
+
+
+@ENDS
+def test_the_end_of_a_shard_stops_the_worker(monkeypatch, tmp_path, body, why):
+    async def run() -> None:
+        bench = unopened(tmp_path)
+        shard = bench.shard()
+        monkeypatch.setattr(shard, "_acquire", nothing)
+        monkeypatch.setattr(shard, "_run", body)
+        await shard.open()
+        await settle()
+        check(bench.failures, "shard in-0", why)
+        await shard.close()
+
+    asyncio.run(run())
+
+
+def worker() -> Any:
+    """A worker without a broker: what starts, watches and stops its tasks."""
+    made = Worker.__new__(Worker)
+    made.error, made.stopped, made.shards = None, asyncio.Event(), {}
+    made.public = SimpleNamespace(ready=SimpleNamespace(set=lambda _: None))
+    made._tasks, made._beating, made._clock = Tasks(made.fail), None, None
+    made._clock_tp, made._followed = TP(NAMES.clock, 0), True
+    made.app = SimpleNamespace(
+        consumer=SimpleNamespace(group_error=lambda: None), crash_reason=None, should_stop=False,
+        start=nothing, stop=nothing,
+    )  # fmt: skip
+    made._upkeep = SimpleNamespace(run=asyncio.Event().wait, prune_clock=lambda: None)
+    return made
+
+
+def clock(run: Callable[..., Awaitable[None]]) -> Any:
+    made = ClockOwner.__new__(ClockOwner)
+    made.open = made.close = nothing  # type: ignore[method-assign]
+    made.run = run  # type: ignore[assignment, method-assign]
+    return made
+
+
+@ENDS
+def test_the_end_of_the_clock_stops_the_worker(body, why):
+    async def run() -> None:
+        made = worker()
+        made._make_clock = lambda: clock(body)
+        await made._match({made._clock_tp})
+        await settle()
+        assert made.stopped.is_set()
+        check([made.error], "the clock", why)
+
+    asyncio.run(run())
+
+
+@ENDS
+def test_the_end_of_upkeep_stops_the_worker(body, why):
+    async def run() -> None:
+        made = worker()
+        made._upkeep.run = body
+        with pytest.raises(EngineError, match="upkeep stopped") as caught:
+            await asyncio.wait_for(made.run(), 5)
+        check([caught.value], "upkeep", why)
+
+    asyncio.run(run())
+
+
+def test_a_task_that_is_stopped_or_released_may_end():
+    async def run() -> None:
+        failures: list[BaseException] = []
+        tasks, going = Tasks(failures.append), asyncio.Event()
+        await tasks.stop(tasks.start("one", forever(going)))
+        released = tasks.start("two", forever(going))
+        tasks.release(released)
+        going.set()
+        await released
+        assert failures == []
+
+    asyncio.run(run())
+
+
+async def forever(end: asyncio.Event) -> None:
+    await end.wait()
+
+
+def test_errors_of_our_own_keep_their_text_and_exit_code():
+    async def breaks() -> None:
+        raise LedgerError("the ledger is broken")
+
+    async def run() -> None:
+        failures: list[BaseException] = []
+        Tasks(failures.append).start("the clock", breaks())
+        await settle()
+        assert [str(f) for f in failures] == ["the ledger is broken"]
+        assert exit_code(failures[0]) == 3  # type: ignore[arg-type]
+
+    asyncio.run(run())
+
+
+def test_a_cancellation_that_reaches_the_worker_is_told():
+    made = worker()
+    made.fail(asyncio.CancelledError())
+    assert isinstance(made.error, EngineError) and "cancelled by nobody" in str(made.error)
