@@ -11,7 +11,7 @@ import threading
 
 from ...topics.config.load import Config
 from .admission import prepare
-from .http import health_page, metrics_page, serve
+from .health.http import health_page, metrics_page, serve
 from .redaction import on_loop_error
 from .worker import Worker
 

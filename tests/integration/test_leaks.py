@@ -26,7 +26,7 @@ from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
 from hushstream.agents.stages.step import Step
-from hushstream.agents.worker.http import health_page, metrics_page, serve
+from hushstream.agents.worker.health.http import health_page, metrics_page, serve
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.errors import HushError
 from hushstream.mechanisms.keys import Keys

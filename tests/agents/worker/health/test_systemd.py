@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hushstream.agents.worker.systemd import Notifier
+from hushstream.agents.worker.health.systemd import Notifier
 
 
 @pytest.fixture

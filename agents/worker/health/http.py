@@ -8,7 +8,7 @@ from threading import Thread
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ...errors import EngineError
+from ....errors import EngineError
 
 Page = Callable[[], tuple[int, bytes]]
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"

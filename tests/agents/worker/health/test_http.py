@@ -6,7 +6,7 @@ import http.client
 from collections.abc import Iterator
 
 import pytest
-from hushstream.agents.worker.http import CONTENT, health_page, metrics_page, serve
+from hushstream.agents.worker.health.http import CONTENT, health_page, metrics_page, serve
 from hushstream.agents.worker.metrics import PublicMetrics
 from hushstream.errors import EngineError
 
