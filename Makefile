@@ -8,7 +8,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit bench lock release clean
+.PHONY: help demo test lint types format unit mutants bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ types: $(DEV) ## strict type check under the one import name
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+mutants: $(DEV) ## mistakes put into a copy, each to be found by its tests; ARGS=--quick
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 format: $(DEV) ## apply formatting and safe fixes
 	@$(BIN)/ruff check --fix .

@@ -169,6 +169,32 @@ def test_sums_are_clipped_centred_and_shifted_back() -> None:
     assert [output.name for output in mechanism.outputs] == ["count", "sum:fare", "sum:tip"]
 
 
+@pytest.mark.parametrize("selection", ["threshold", "rounds"])
+def test_a_value_beyond_its_clip_range_moves_a_sum_no_further_than_its_end(selection: str) -> None:
+    setting = Setting(EPSILON, DELTA, 4, columns=(("fare", 0, 100),), grids=(Fraction(1),))
+    mechanism = build(HistogramParameters(selection=selection), setting)
+    value = np.array([[10**6], [-(10**6)], [30]])
+    batch = Batch(
+        CODES[:3], np.arange(3), np.arange(3), value, np.ones(3, np.int8), np.zeros(3, np.int32)
+    )
+    _, part = mechanism.absorb(mechanism.init_units(3), batch)
+    assert part.sums[:3, 1].tolist() == [50, -50, -20]
+
+
+def test_a_unit_is_counted_once_per_round_whatever_steps_its_records_come_in() -> None:
+    setting = Setting(EPSILON, DELTA, 4)
+    mechanism = build(HistogramParameters(selection="rounds", budget=9), setting)
+    units, counted = mechanism.init_units(1), []
+    for status in (0, 0, 1, 1, 0):
+        batch = Batch(
+            CODES[:1], np.zeros(1, np.intp), np.zeros(1, np.intp), np.zeros((1, 0), np.int64),
+            np.ones(1, np.int8), np.full(1, status, np.int32),
+        )  # fmt: skip
+        units, part = mechanism.absorb(units, batch)
+        counted.append(int(part.sums[part.lane > 0, 0].sum()))
+    assert counted == [1, 0, 1, 0, 0]
+
+
 def test_sums_alone_spend_nothing_on_a_count() -> None:
     columns = (("fare", 0, 100),)
     alone = made(6, columns=columns, keys=(CODES[0],), count=False)
@@ -222,6 +248,22 @@ def test_debiasing_finds_the_rate_at_which_records_are_cut_off() -> None:
     assert released[-1].value[:, 0] == pytest.approx([36_000, 36_000], rel=0.02)
     plain = made(4, budget=1, adaptive_weight=0)
     assert list(run(Memory(plain, zero), trace(rows, CODES[:2])))[-1].value.max() == 9_000
+
+
+@pytest.mark.parametrize("step", [1, 3, 12])
+def test_no_unit_moves_the_counters_of_debiasing_by_more_than_its_cap(step: int) -> None:
+    """Their noise is for so many arrived records of a unit, whatever steps it sends them in."""
+    mechanism = made(4, debias=True, debias_cap=5, budget=3, adaptive_weight=0)
+    units, arrived = mechanism.init_units(2), np.zeros(2, np.int64)
+    for _ in range(0, 12, step):
+        sent = np.repeat([0, 1], [step, step])
+        batch = Batch(
+            CODES[:1], np.zeros(2 * step, np.intp), sent, np.zeros((2 * step, 0), np.int64),
+            np.ones(2 * step, np.int8), np.zeros(1, np.int32),
+        )  # fmt: skip
+        units, part = mechanism.absorb(units, batch)
+        arrived += part.totals[:2]
+    assert arrived.tolist() == [10, 0]
 
 
 def test_raw_counters_are_taken_apart_and_put_back() -> None:

@@ -127,6 +127,37 @@ def test_a_greedy_unit_reaches_the_declared_sensitivity() -> None:
     assert BOUNDS[4].sensitivity2() == 25
 
 
+@pytest.mark.parametrize("step", [1, 3, 20])
+@pytest.mark.parametrize("lane,cap", [(0, 1), (1, 4)])
+def test_a_cap_ends_what_a_unit_adds_to_a_key_however_much_it_has_left(
+    lane: int, cap: int, step: int
+) -> None:
+    bound = Bound("quadratic", 100_000, (100, 9), caps=(1, 4))
+    units, accepted = empty_units(1, 2, bound.left), 0
+    for _ in range(0, 20, step):
+        done = bound.apply(units, batch([0] * step, [2] * step), np.full(5, lane, np.intp))
+        units, accepted = done.units, accepted + int(done.accepted.sum())
+    assert accepted == units.used[0, lane] == cap
+
+
+@pytest.mark.parametrize("step", [1, 3, 20])
+def test_records_per_key_end_at_their_number_over_all_lanes(step: int) -> None:
+    bound = Bound("records", 50, (1, 1), 4)
+    units = empty_units(1, 2, bound.left)
+    for place in range(0, 20, step):
+        lane = np.full(5, place // step % 2, np.intp)
+        units = bound.apply(units, batch([0] * step, [2] * step), lane).units
+    assert units.used.sum() == 4
+
+
+def test_the_rest_of_a_units_records_counts_towards_its_sensitivity() -> None:
+    bound = Bound("records", 8, (1, 1), 3)
+    key = [0] * 5 + [1] * 5 + [2] * 5
+    used = bound.apply(empty_units(1, 2, 8), batch([0] * 15, key), np.zeros(5, np.intp)).units.used
+    assert sorted(used[:, 0].tolist()) == [2, 3, 3]
+    assert bound.sensitivity2() == (used.astype(np.int64) ** 2).sum() == 22
+
+
 def test_a_later_cheaper_record_is_still_accepted() -> None:
     """A refusal of one key says nothing about another."""
     bound = Bound("quadratic", 5, (1,))

@@ -1,0 +1,79 @@
+"""The list of mutants: one small mistake each that would break a guarantee, and what finds it.
+
+The lists are TOML files beside this module, one for each room; see README.md for their fields.
+"""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..tree import ROOT
+
+HERE = Path(__file__).parent
+
+
+class Mutant(NamedTuple):
+    """One mistake.
+
+    Attributes:
+        room: name of the list that it stands in.
+        name: unique, as given to ``--only``.
+        file: which it changes, from the root of the repository.
+        old: text that occurs in the file exactly once.
+        new: what takes its place.
+        why: what it would break.
+        tests: node ids of pytest, at least one of which must fail.
+    """
+
+    room: str
+    name: str
+    file: str
+    old: str
+    new: str
+    why: str
+    tests: tuple[str, ...]
+
+    def applied(self, text: str) -> str:
+        """The file's text with the mistake in it.
+
+        Raises:
+            ValueError: the old text is not there exactly once: the product has moved on, and the
+                mutant has to follow it.
+        """
+        found = text.count(self.old)
+        if found != 1:
+            raise ValueError(f"mutant {self.name}: {self.file} has its old text {found} times")
+        return text.replace(self.old, self.new)
+
+
+def load(folder: Path = HERE) -> list[Mutant]:
+    """All mutants, in the order of the lists in ``folder``."""
+    return [
+        Mutant(path.stem, **{**fields, "tests": tuple(fields["tests"])})
+        for path in sorted(folder.glob("*.toml"))
+        for fields in tomllib.loads(path.read_text("utf-8"))["mutant"]
+    ]
+
+
+BROKER = "worker"
+"""The room whose tests start a broker: too slow for a sample."""
+
+
+def sample(mutants: Sequence[Mutant], seed: str, number: int) -> list[Mutant]:
+    """A random choice that depends on the seed alone, of those that need no broker."""
+    among = [m for m in mutants if m.room != BROKER]
+    return random.Random(seed).sample(among, min(number, len(among)))
+
+
+def nodes(mutants: Iterable[Mutant]) -> list[str]:
+    """Every test that is named, once."""
+    return sorted({test for mutant in mutants for test in mutant.tests})
+
+
+def source(mutant: Mutant) -> str:
+    """The text of the mutant's file in this checkout."""
+    return (ROOT / mutant.file).read_text("utf-8")

@@ -1,0 +1,121 @@
+"""Runs the tests of one mutant at a time in a copy of the tree.
+
+A copy is a folder ``hushstream`` within a temporary one, which comes first in the search for
+modules: so the tests in it import the copy. Each run is a process of its own, forked from one that
+has the libraries loaded, but nothing of the product.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sys
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from ..tree import ROOT
+from .catalogue import Mutant
+
+LEFT_OUT = ("__pycache__", "build", "dist", "out", "docs", "benchmarks", "*.egg-info")
+LIBRARIES = (
+    "cryptography.hazmat.primitives.kdf.hkdf",
+    "hypothesis.strategies",
+    "msgspec",
+    "numpy",
+    "pyarrow",
+    "pytest",
+    "scipy.linalg",
+    "scipy.stats",
+)
+WRONG_COPY = 70
+Outcome = Literal["killed", "survived", "broken"]
+
+
+def processes() -> ForkServerContext:
+    """Where test processes come from: one that has loaded the libraries, with one thread each."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = "1"
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(LIBRARIES))
+    return context
+
+
+class Copy:
+    """A copy of the tree within ``folder``, for one mutant after the other.
+
+    Args:
+        folder: an empty one.
+        context: starts the processes.
+        timeout: seconds for the tests of one mutant.
+    """
+
+    def __init__(self, folder: Path, context: ForkServerContext, timeout: float) -> None:
+        self._root = folder / "hushstream"
+        self._log = folder / "log"
+        self._context = context
+        self._timeout = timeout
+        shutil.copytree(ROOT, self._root, ignore=shutil.ignore_patterns(".*", *LEFT_OUT))
+
+    def try_out(self, mutant: Mutant) -> Outcome:
+        """Whether the tests of a mutant find it; a run without end is found too.
+
+        A mutant is broken if its tests do not even start, which says nothing about them.
+        """
+        path = self._root / mutant.file
+        text, times = path.read_text("utf-8"), path.stat()
+        path.write_text(mutant.applied(text), "utf-8")
+        try:
+            code = self.run(mutant.tests)
+        finally:
+            path.write_text(text, "utf-8")
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # compiled code fits again
+        if code in (None, pytest.ExitCode.TESTS_FAILED):
+            return "killed"
+        return "survived" if code == pytest.ExitCode.OK else "broken"
+
+    def run(self, tests: tuple[str, ...], every: bool = False) -> int | None:
+        """Exit code of pytest; None if it had to be stopped.
+
+        Args:
+            tests: node ids.
+            every: go on after a failure.
+        """
+        process = self._context.Process(
+            target=_pytest, args=(self._root, self._log, tests, every), daemon=True
+        )
+        process.start()
+        process.join(self._timeout)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            return None
+        return process.exitcode
+
+    def said(self) -> str:
+        """What the last run printed."""
+        return self._log.read_text("utf-8", errors="replace")
+
+
+def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
+    """Run tests of a copy in this process, which ends with pytest's exit code."""
+    with log.open("wb") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
+    os.chdir(root)
+    # This function came from the checkout; the tests that it runs are those of the copy.
+    for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "hushstream")]:
+        del sys.modules[name]
+    sys.path[:] = [str(root.parent), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
+    sys.dont_write_bytecode = True  # of a text that is there for a moment only
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # loaded before, on purpose
+    code = pytest.main([*options, *([] if every else ["-x"]), *tests])
+    product = getattr(sys.modules.get("hushstream"), "__file__", None)
+    if product is not None and Path(product).resolve() != (root / "__init__.py").resolve():
+        code = WRONG_COPY
+    sys.stdout.flush()
+    os._exit(int(code))
