@@ -23,7 +23,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-from .noise import Noise, Steady
+from .noise import Noise, Nonces
 from .numbers import BITS, STEPS
 from .records import Event
 from .rules import COUNTERS, Rules, S, V
@@ -83,16 +83,16 @@ class Judge:
     Args:
         rules: what the configuration says.
         secret: the noise key.
+        nonces: of each shard, as manifests publish them.
         order: where records are re-partitioned by unit, of an epoch and unit the raw partitions
             from which its records came, one after the other, as the units log has them.
-        nonces: what manifests publish of them.
     """
 
     def __init__(
-        self, rules: Rules, secret: bytes, order: Order | None = None, nonces: Steady | None = None
+        self, rules: Rules, secret: bytes, nonces: Nonces, order: Order | None = None
     ) -> None:
         self.rules = rules
-        self.nonces = nonces or Steady()
+        self.nonces = nonces
         self.noise = Noise(secret, rules.config["name"], self.nonces)
         self.order = order
         self.first_window: int | None = None

@@ -9,8 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .histogram import Clock, Judge, Objection, Order, Release
-from .noise import Steady
+from .histogram import Clock, Judge, Objection, Order, Release, utc
 from .records import Event, home, read
 from .rules import Rules
 
@@ -45,13 +44,39 @@ class Pipeline(NamedTuple):
         return how == "none" or home(event.unit, how, self.partitions) == partition
 
 
+class Nonces:
+    """The nonces that manifests publish: of each shard and trigger, the one in force there."""
+
+    def __init__(self, rules: Rules, published: Iterable[Published]) -> None:
+        self._rules = rules
+        self._known: dict[tuple[str, int, int], bytes] = {}
+        self._shards = 1
+        for _, value in published:
+            body = json.loads(value)
+            if body["schema"] == "hush.manifest/1":
+                place = body["window"]["start"], body["shard"], body["trigger"]
+                self._known[place] = bytes.fromhex(body["nonce"])
+                self._shards = body["shards"]
+
+    def shard(self, key: bytes) -> int:
+        """The aggregate shard of a key: FNV-1a over four zero bytes and the key, folded."""
+        state = 0xCBF29CE484222325
+        for byte in bytes(4) + key:
+            state = (state ^ byte) * 0x100000001B3 % 2**64
+        return (state >> 32 ^ state & 0xFFFFFFFF) % self._shards
+
+    def nonce(self, window: int, shard: int, trigger: int) -> bytes:
+        """The nonce in force at a trigger; what is not published is not judged."""
+        return self._known.get((utc(self._rules.start(window)), shard, trigger), b"")
+
+
 def judged(
     pipeline: Pipeline,
     secret: bytes,
     clock: Iterable[Clock],
     raw: Sequence[Iterable[Raw]],
+    published: Iterable[Published],
     order: Order | None = None,
-    nonces: Steady | None = None,
 ) -> Iterator[Release]:
     """What a pipeline must release.
 
@@ -60,9 +85,11 @@ def judged(
         secret: the noise key.
         clock: records of the clock log.
         raw: records of each raw partition.
-        order, nonces: see `Judge`.
+        published: the release topic, of which the nonces are taken.
+        order: see `Judge`.
     """
-    judge = Judge(Rules(pipeline.config, pipeline.listed), secret, order, nonces)
+    rules = Rules(pipeline.config, pipeline.listed)
+    judge = Judge(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
 
 
@@ -98,7 +125,8 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
             found.append(f"{place}: the shards {sorted(told)} of {shards} have released it")
         found += [f"{place}: shard {s} has released it {m} times" for s, m in told.items() if m > 1]
         found += [wrong for body in manifests[place] for wrong in about(place, release, body)]
-        found += differences(place, release, rows[place], complete)
+        if complete:
+            found += differences(place, release, rows[place])
     found += [f"{place}: released without a trigger" for place in {*rows, *manifests} - seen
               if rows[place] or manifests[place]]  # fmt: skip
     return found
@@ -122,9 +150,7 @@ def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[st
         yield f"{place}: the manifest names another charge"
 
 
-def differences(
-    place: Any, release: Release, rows: Sequence[dict[str, Any]], complete: bool
-) -> Iterator[str]:
+def differences(place: Any, release: Release, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Rows that are missing, doubled, strange, or say something else."""
     counted = Counter(body["record key"] for body in rows)
     for body in rows:
@@ -137,7 +163,7 @@ def differences(
             names = [name for name in wanted if told[name] != wanted[name]]
             yield f"{place}: {body['record key']!r} differs in {names}: {told} and not {wanted}"
     yield from (f"{place}: {key!r} was released {n} times" for key, n in counted.items() if n > 1)
-    for key in release.rows.keys() - counted.keys() if complete else ():
+    for key in release.rows.keys() - counted.keys():
         yield f"{place}: {key!r} was not released"
 
 

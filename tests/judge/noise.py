@@ -6,29 +6,25 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from .numbers import DIGITS
 
 
-class Steady:
-    """One nonce for ever, as in memory: nobody can rewind what nobody publishes."""
+class Nonces(Protocol):
+    """Which nonce a shard had in force: public, since manifests say it."""
 
-    def shard(self, key: bytes) -> int:
-        """The aggregate shard of a key."""
-        return 0
+    def shard(self, key: bytes) -> int: ...
 
-    def nonce(self, window: int, shard: int, trigger: int) -> bytes:
-        """The nonce that a shard had in force at a trigger."""
-        return bytes(16)
+    def nonce(self, window: int, shard: int, trigger: int) -> bytes: ...
 
 
 class Noise:
     """Discrete Gaussian draws that follow from a key and a label."""
 
-    def __init__(self, secret: bytes, pipeline: str, nonces: Steady) -> None:
+    def __init__(self, secret: bytes, pipeline: str, nonces: Nonces) -> None:
         self._root = derived(derived(secret, "noise"), "noise")
         self._pipeline = pipeline
         self._nonces = nonces

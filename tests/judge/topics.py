@@ -115,11 +115,12 @@ def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgeme
         logs = [[(r.offset, r.timestamp, r.value) for r in log] for log in raw]
         wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
         try:
-            releases = list(judged(pipeline, secret, clock, logs, order))
+            told = [(r.key or b"", r.value or b"") for r in published[called]]
+            releases = list(judged(pipeline, secret, clock, logs, told, order))
         except Objection as objection:
             found[called] = Judgement(0, 0, [*wrong, str(objection)])
             continue
-        wrong += objections(releases, [(r.key or b"", r.value or b"") for r in published[called]])
+        wrong += objections(releases, told)
         rows = sum(len(release.rows) for release in releases)
         found[called] = Judgement(len(releases), rows, wrong)
     return found
