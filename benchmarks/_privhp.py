@@ -1,4 +1,4 @@
-"""What the benchmark of PrivHP measures with: inputs, distances and rival trees."""
+"""Tools of PrivHP's benchmark: inputs, distances and rival trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the spatial benchmarks share: a stream of growing circles, boxes, and a store of rows."""
+"""Shared parts of the spatial benchmarks: a stream of growing circles, boxes, a store of rows."""
 
 from __future__ import annotations
 

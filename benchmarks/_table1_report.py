@@ -1,4 +1,4 @@
-"""What `table1.py` shows: tables, pictures, and the object of ``--json``."""
+"""Output of `table1.py`: tables, pictures, and the object of ``--json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What state costs: bytes on disk per user, per (user, key) pair and per key; memory as it grows.
+"""Cost of state: bytes on disk per user, per (user, key) pair and per key; memory as it grows.
 
 The state is what a worker writes: unit rows by `UnitCodec` under keyed digests, key rows with
 their due index by `KeyRows`, in the shard's own RocksDB, in batches as a step writes them.

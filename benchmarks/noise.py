@@ -1,4 +1,4 @@
-"""What a draw of keyed exact noise costs, against OpenDP's exact sampler and NumPy's inexact one.
+"""Cost of a draw of keyed exact noise, against OpenDP's exact sampler and NumPy's inexact one.
 
 Every figure includes all that a mechanism pays: labels, AES, sampler, the copy into the result.
 OpenDP's vector mechanism draws exact discrete Gaussians as well, from the system's randomness.

@@ -1,4 +1,4 @@
-"""What a tick of the spatial mechanisms costs as points, depth, leaves and ticks grow.
+"""Cost of a tick of the spatial mechanisms as points, depth, leaves and ticks grow.
 
 One growing quantity at a time, the others fixed. A tick of PHDStream pays for what it touches: the
 cells of its events and the nodes of the live tree. A tick of PrivHP pays for its events and for its

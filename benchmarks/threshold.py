@@ -1,4 +1,4 @@
-"""What a learnt clipping threshold gains: PAK's own experiment, and range sums with ToPS.
+"""Gain of a learnt clipping threshold: PAK's own experiment, and range sums with ToPS.
 
 (a) Error of the last prefix sum over n values, each a step of its own, ε = 1, δ = 2^-20, the first
 50,000 being the warm-up, averaged over every tenth of the last 1,000 prefixes: the binary tree with

@@ -1,4 +1,4 @@
-"""What one trigger costs: with a million keys seen, it must follow the keys that it touches.
+"""Cost of one trigger: with a million keys seen, it must follow the keys that it touches.
 
 A window of 1,000 triggers of the default histogram with adaptive weights. Of a million keys seen,
 1 % have new records and 50,000 are public; the time is that of the slowest of the triggers 2, 500

@@ -58,8 +58,8 @@ BUDGET = (
         "or predict_linear(hush_budget_remaining_ratio[7d], 7 * 86400) < 0",
         "warning",
         "The budget of {{ $labels.pipeline }} is running out",
-        "When it is exhausted windows are refused and their data dropped: raise the limit or end "
-        "the pipeline.",
+        "Once it is exhausted, windows are refused and their data are dropped: raise the limit, or "
+        "end the pipeline.",
         "15m",
     ),
     Alert(
@@ -67,7 +67,7 @@ BUDGET = (
         'increase(hush_releases_total{outcome="refused"}[1h]) > 0',
         "critical",
         "{{ $labels.pipeline }} was refused a charge",
-        "The budget's limit is reached: no release, and the window's data are dropped.",
+        "The budget's limit is reached: the window is not released, and its data are dropped.",
     ),
 )
 OPERATOR = (
@@ -76,8 +76,8 @@ OPERATOR = (
         "sum(increase(hush_ledger_write_failures_total[10m])) > 0",
         "critical",
         "A transaction of the clock failed",
-        "Charges and triggers are written together or not at all, so nothing is released that was "
-        "not charged; releases are late until a write succeeds. Look at brokers, rights of the "
+        "Charges and triggers are written together or not at all, so every release is paid for. "
+        "Releases are late until a write succeeds. Check the brokers, the rights of the "
         "transactional ids and min.insync.replicas.",
     ),
     Alert(
@@ -85,8 +85,8 @@ OPERATOR = (
         "time() - max by (pipeline) (hush_watermark_timestamp_seconds) > 120",
         "warning",
         "{{ $labels.pipeline }} uses no new records",
-        "No beat has been used for {{ $value | humanizeDuration }}: nothing arrives, or a producer "
-        "holds a transaction open, or a worker hangs.",
+        "The last beat was used {{ $value | humanizeDuration }} ago. Records have stopped, or a "
+        "producer holds a transaction open, or a worker hangs.",
         "5m",
     ),
     Alert(
@@ -94,7 +94,7 @@ OPERATOR = (
         "min_over_time(hush_lag_records[10m]) > 100000",
         "warning",
         "{{ $labels.store }} lags behind",
-        "{{ $value }} records are fetched and not applied: add workers.",
+        "{{ $value }} fetched records are not yet applied: add workers.",
         "10m",
     ),
     Alert(
@@ -119,7 +119,7 @@ OPERATOR = (
         "(rate(hush_release_delay_seconds_bucket[30m]))) > 60",
         "warning",
         "Releases of {{ $labels.pipeline }} are slow",
-        "95 % take up to {{ $value }} s after their trigger.",
+        "95 % appear within {{ $value }} s of their trigger, the rest later.",
         "15m",
     ),
     Alert(

@@ -49,7 +49,7 @@ RELEASES = (
             "{{pipeline}} per {{unit}}": "max by (pipeline, unit) (hush_epsilon_spent)",
             "{{pipeline}} limit": "max by (pipeline, unit) (hush_epsilon_limit)",
         },
-        description="Sum over epochs: what a unit pays that is active in every one of them.",
+        description="Sum over epochs: the cost for a unit that is active in each of them.",
     ),
     Panel(
         "Delta spent, per unit",
@@ -66,7 +66,7 @@ RELEASES = (
             "{{pipeline}}": "min by (pipeline) (hush_budget_remaining_ratio)",
         },
         "gauge",
-        "Of the configured limit over all epochs.",
+        "Share of the configured limit over all epochs.",
     ),
     Panel(
         "Standard deviation of the noise",
@@ -75,7 +75,7 @@ RELEASES = (
             "{{pipeline}} {{level}}": "max by (pipeline, level) (hush_noise_stddev)",
         },
         "stat",
-        "At a window's last trigger. It says nothing of what the contribution bound cut off.",
+        "At a window's last trigger. Records cut off by the contribution bound are not included.",
     ),
     Panel("Workers ready", "short", {"ready": "sum(hush_ready)"}, "stat"),
     Panel(
@@ -113,7 +113,7 @@ OPERATOR = (
         },
     ),
     Panel(
-        "Records fetched and not applied",
+        "Records fetched and not yet applied",
         "short",
         {
             "{{store}}": "sum by (store) (hush_lag_records)",

@@ -1,4 +1,4 @@
-"""What people and machines are told to run exists, and is the same everywhere."""
+"""Commands that people and machines are told to run exist, and are the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed: wheels hold every module and data file of the tree, and nothing else.
+"""Wheels: they hold every module and data file of the tree, and nothing else.
 
 The tree is copied into a folder of an odd name first: a name is nothing that a build may rest on.
 

@@ -80,7 +80,7 @@ def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
 
 
 def too_small(delta: Fraction, inexact: Fraction) -> str:
-    """What is wrong where δ does not cover what key selection and draws need of it.
+    """Objections to a δ that does not cover key selection and draws.
 
     Args:
         delta: the budget's.

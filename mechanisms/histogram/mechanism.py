@@ -347,7 +347,7 @@ class Histogram:
         return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
 
     def digests(self) -> tuple[str, ...]:
-        """Of the factorisations of all processes, the debiasing counters' among them."""
+        """Digests of the factorisations of all processes, the debiasing counters' among them."""
         processes = [one for quantity in self.quantities for one in quantity.lanes]
         processes += self.debias.processes if self.debias else ()
         return tuple(one.factor.digest() for one in processes)

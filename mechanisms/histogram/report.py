@@ -18,7 +18,7 @@ _Z95 = 1.6448536269514722
 
 
 class Planned(Protocol):
-    """What the report reads of a histogram, with or without rounds; all of it is public."""
+    """Members of a histogram, with or without rounds, that the report reads; all are public."""
 
     @property
     def horizon(self) -> int: ...

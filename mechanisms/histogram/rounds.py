@@ -267,20 +267,20 @@ class Rounds:
         return stated_bound(self.bound, unit)
 
     def key_threshold(self, t: int) -> Fraction | None:
-        """That of a round's last trigger: it depends on how long a round has lasted."""
+        """The threshold of a round's last trigger; before that it depends on the round's age."""
         return Fraction(self.threshold[-1], STEPS)
 
     def digests(self) -> tuple[str, ...]:
-        """Of the factorisations of selection and values."""
+        """Digests of the factorisations of selection and values."""
         processes = [self.selector, *(one for q in self.quantities for one in q.lanes)]
         return tuple(one.factor.digest() for one in processes)
 
     def plan(self) -> dict[str, Any]:
-        """Nothing beside cost and noise."""
+        """Return nothing beside cost and noise."""
         return {}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """Nothing beside cost and noise."""
+        """Return nothing beside cost and noise."""
         return []
 
 

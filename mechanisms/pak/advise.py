@@ -52,7 +52,7 @@ class PakAdvice(NamedTuple):
 
     @property
     def clip(self) -> bool:
-        """Whether a threshold is better than B."""
+        """True if a threshold is better than B."""
         return self.parameters.threshold != "top"
 
 

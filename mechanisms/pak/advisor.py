@@ -57,7 +57,7 @@ class PakAdvisor:
 
 
 def _settings(found: PakAdvice) -> dict[str, Any]:
-    """What is not the default; of a learnt threshold all that the optimiser chose."""
+    """Settings other than the defaults; of a learnt threshold, all that the optimiser chose."""
     chosen = unlike_default(found.parameters)
     if not found.clip:
         return chosen

@@ -50,7 +50,7 @@ def laplace_variance(scale: Fraction) -> float:
 
 
 class Now(NamedTuple):
-    """When counters are activated."""
+    """Times at which counters are activated."""
 
     t: int  # trigger
     renewed: int = 1  # trigger since which the nonce of the noise holds

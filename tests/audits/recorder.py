@@ -16,7 +16,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.testing import Memory, Trace, run, seed
 
 View = dict[tuple[object, ...], float]
-"""What an observer sees of a window, by trigger, key and column."""
+"""Releases of one window as an observer sees them, by trigger, key and column."""
 
 
 class Label(NamedTuple):

@@ -1,4 +1,4 @@
-"""What leaves a device: the same bytes for ever, whatever is thrown at it.
+"""Reports that leave a device: the same bytes for ever, whatever happens to it.
 
 Covers: client/report.py, client/store.py, client/survey.py
 """

@@ -1,4 +1,4 @@
-"""What the public configuration of a histogram decides: bound, noise, thresholds."""
+"""Rules of a histogram that follow from its public configuration: bound, noise, thresholds."""
 
 import math
 from collections.abc import Iterable, Sequence

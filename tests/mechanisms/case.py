@@ -1,4 +1,4 @@
-"""What a mechanism supplies so that the contract suite can check it."""
+"""Cases: a mechanism with the oracle and the bounds that the contract suite checks it against."""
 
 from __future__ import annotations
 

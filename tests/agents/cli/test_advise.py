@@ -1,4 +1,4 @@
-"""What ``hush plan`` advises: that it can be pasted, is better, and says what it rests on.
+"""Advice of ``hush plan``: it can be pasted, it is better, and it names its basis.
 
 Covers: agents/cli/advise_table.py, mechanisms/advice.py, mechanisms/workload.py
 """

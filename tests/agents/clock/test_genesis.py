@@ -1,4 +1,4 @@
-"""What a deployment pins at its genesis, and what a worker refuses to start with.
+"""Genesis: the facts that a deployment pins, and those that a worker refuses to start with.
 
 Covers: agents/deployment/topic_specs.py, agents/worker/setup.py, agents/clock/begins.py
 """

@@ -1,4 +1,4 @@
-"""What the ledger holds of the configuration: every setting is changed, and what notices is noted.
+"""Pinned settings: each is changed, and the check that notices it is noted.
 
 Covers: topics/config/change.py
 """

@@ -1,4 +1,4 @@
-"""What manifests say of the guarantee: true of the mechanism, and a function of nothing else.
+"""Statements of manifests: true of the mechanism, and a function of nothing else.
 
 Covers: agents/cli/releases.py
 """

@@ -1,4 +1,4 @@
-"""What was released, fed back: the status of a key as of a trigger, the same for every reader."""
+"""Feedback of released keys: the status of a key as of a trigger, the same for every reader."""
 
 from __future__ import annotations
 
