@@ -40,6 +40,7 @@ from ..kafka.clients import (
     through_outages,
     transactional_producer,
 )
+from ..kafka.progress import Progress
 from .clock import Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
@@ -80,6 +81,7 @@ class ClockOwner:
         self._on_lost = on_lost
         self._ledger = Ledger()
         self._known_end = 0  # of the clock log
+        self.progress = Progress("the clock")
         self._producer: Any = None
         self._consumer: Any = None
         self._partitions = [
@@ -92,7 +94,7 @@ class ClockOwner:
 
     async def _reacquire(self) -> None:
         patience = self._kafka.outage_timeout
-        await through_outages("the clock", self._acquire, self._let_go, patience)
+        await through_outages(self.progress, self._acquire, self._let_go, patience)
 
     async def _acquire(self) -> None:
         # Fencing first: whatever an earlier owner had open is aborted before the logs are read.
@@ -142,6 +144,7 @@ class ClockOwner:
                 self._clock.apply(entry)
                 paid.take(entry)
             self._known_end = max(self._known_end, position)
+            self.progress.moved()
         paid.check_paid(self._ledger)
         if self._witness is not None:
             await asyncio.to_thread(self._witness.check, self._kafka, lambda: self._ledger)
@@ -161,6 +164,7 @@ class ClockOwner:
                 if asked_to_end():
                     raise
                 await self._again(error)
+            self.progress.moved()
             rest = self._beat_seconds - (time.monotonic() - began)
             await asyncio.sleep(max(rest, 0.01))
 

@@ -24,6 +24,11 @@ class WallClock:
     def __init__(self, floor: int = 0) -> None:
         self._wall = max(time.time(), floor / 1e6)
         self._tick = time.monotonic()
+        self._warned = False
+
+    def reach(self, moment: int) -> None:
+        """Learn that it is at least so late, microseconds: the clock log says so."""
+        self._wall = max(self._wall, moment / 1e6)
 
     def now(self) -> int:
         """Microseconds since 1970."""
@@ -33,6 +38,13 @@ class WallClock:
         ahead = time.time() - self._wall
         if 0 < ahead < JUMP_SECONDS:
             self._wall += ahead * 0.1
+        if (back := ahead < -JUMP_SECONDS) and not self._warned:
+            log.warning(
+                "the clock of this machine is %.0f s behind the time that has passed, or behind "
+                "the clock log; that time is followed, and nothing waits for the clock",
+                -ahead,
+            )
+        self._warned = back
         return int(self._wall * 1e6)
 
 

@@ -15,6 +15,7 @@ from aiokafka.structs import TopicPartition
 from ...errors import EngineError, RewoundError
 from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
+from .progress import Progress
 
 BATCH_BYTES = 900_000
 STOP_SECONDS = 5.0
@@ -137,7 +138,7 @@ def asked_to_end() -> bool:
 
 
 async def through_outages(
-    what: str,
+    progress: Progress,
     acquire: Callable[[], Awaitable[None]],
     let_go: Callable[[], Awaitable[None]],
     patience: int,
@@ -145,7 +146,7 @@ async def through_outages(
     """Acquire something from the broker, however often that fails while it is away.
 
     Args:
-        what: a name for the log.
+        progress: of the task; it names it.
         acquire: is called again after each outage.
         let_go: of what was acquired so far.
         patience: microseconds, `kafka.outage_timeout`.
@@ -157,13 +158,15 @@ async def through_outages(
     while True:
         try:
             await acquire()
+            progress.outage(False)
             return
         except OUTAGES as error:
             if asked_to_end():
                 raise
+            progress.outage(True)
             await let_go()
-            check_outage(what, until, patience, error)
-            log.warning("%s: waiting for the broker (%s)", what, type(error).__name__)
+            check_outage(progress.what, until, patience, error)
+            log.warning("%s: waiting for the broker (%s)", progress.what, type(error).__name__)
             await asyncio.sleep(1.0)
 
 

@@ -37,10 +37,15 @@ class Gone:
 
     Args:
         patience: seconds.
+        doubt: told of a partition before it is given up: its shard looks again where it stands.
     """
 
-    def __init__(self, patience: float = GONE_SECONDS) -> None:
+    def __init__(
+        self, patience: float = GONE_SECONDS, doubt: Callable[[TP], None] = lambda _: None
+    ) -> None:
         self._patience = patience
+        self._doubt = doubt
+        self._doubted: set[tuple[TP, int]] = set()
         self._since: dict[tuple[TP, int], float] = {}
 
     def check(self, failed: Any, wanted: Mapping[TP, int]) -> None:
@@ -62,6 +67,11 @@ class Gone:
         partitions = {tp for tp, _ in missing}
         known = {one: t for one, t in self._since.items() if one[0] not in partitions}
         self._since = known | {one: self._since.get(one, now) for one in missing}
+        self._doubted &= self._since.keys()
+        for one in missing - self._doubted:
+            if now - self._since[one] >= self._patience / 3:
+                self._doubted.add(one)
+                self._doubt(one[0])
         lost = [one for one in missing if now - self._since[one] >= self._patience]
         if lost:
             # Never log the offset: in a raw topic it is an exact count.

@@ -28,6 +28,7 @@ from ...topics.config.model import Kafka
 from . import private, tolerant_batches
 from .clients import asked_to_end, stop_quietly, through_outages
 from .intervals import Gone, Interval, Positions
+from .progress import Progress
 
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
@@ -42,9 +43,10 @@ class ConsumerThread(private.HookedThread):
     async def on_start(self) -> None:
         """Start the consumer; a broker that is away just then is waited for."""
         self.time_started = time.monotonic()
-        self._gone = Gone()
+        consumer = cast(Consumer, self.consumer)
+        self._gone = Gone(doubt=lambda tp: consumer.doubt(tp))
         app = cast(private.FailingApp, self.app)
-        await through_outages("the consumer", self.open_client, self._let_go, app.outage_timeout)
+        await through_outages(consumer.progress, self.open_client, self._let_go, app.outage_timeout)
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer; what a broken one lets through must not break the thread's end."""
@@ -101,12 +103,17 @@ class Consumer(private.HookedConsumer):
 
     Attributes:
         positions: set by the worker; the position that each open shard wants next.
+        doubt: set by the worker; told of a partition whose wanted position is gone.
+        progress: of fetching.
     """
 
     positions: Positions = staticmethod(dict)
+    doubt: Callable[[TP], None] = staticmethod(lambda _: None)
+    progress: Progress
 
     def make_thread(self) -> ConsumerThread:
         """The thread that fetches intervals."""
+        self.progress = Progress("the consumer")
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
@@ -114,8 +121,10 @@ class Consumer(private.HookedConsumer):
         try:
             while not stopped():
                 if not self.flow_active:
+                    self.progress.rest()
                     await self.wait(self.can_resume_flow)
                     continue
+                self.progress.moved()
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
             # Both end this service without a word, which is right only when the worker stops.
@@ -166,6 +175,11 @@ class Consumer(private.HookedConsumer):
         """Move one partition's position."""
         thread = cast(ConsumerThread, self.thread)
         await thread.call_thread(_seek, thread.ready_client, TopicPartition(*tp), position)
+
+    @property
+    def member_id(self) -> str:
+        """The id that the group gave this worker."""
+        return "" if self.thread is None else private.member_id(self.thread.client)
 
     def group_error(self) -> EngineError | None:
         """Why the group refused this member for good, if it did."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rocksdict import Cache
 from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
+from ..clock.wall_time import WallClock
 from ..kafka.clients import check_reached, read_to_end
 from ..state.layout import MARKER, POSITION, index_entries
 from ..state.rocks import RocksStore, discard
@@ -36,6 +37,7 @@ class Shared:
     executor: Executor
     metrics: OperatorMetrics
     transaction_timeout_ms: int
+    wall: WallClock = field(default_factory=WallClock)
 
 
 class LocalState:
@@ -44,13 +46,17 @@ class LocalState:
     Args:
         changelog, partition: where its rows are kept for ever.
         hold: rows kept in memory before they are written to disk.
+        moved: called after each list that was read of the changelog.
     """
 
-    def __init__(self, shared: Shared, changelog: str, partition: int, hold: int) -> None:
+    def __init__(
+        self, shared: Shared, changelog: str, partition: int, hold: int, moved: Callable[[], None]
+    ) -> None:
         self._shared = shared
         self._changelog = changelog
         self._partition = partition
         self._hold = hold
+        self._moved = moved
         self._path = shared.data_dir / shared.genesis / changelog / str(partition)
         self._store: RocksStore | None = None
         self._ready = False
@@ -134,6 +140,7 @@ class LocalState:
         async for records, position, end in lists:
             _apply(store, records, position)
             remaining.set(max(end - position, 0))
+            self._moved()
 
     def _known(self, store: RocksStore) -> Known | None:
         """How far the table had come; None if it is empty or another genesis'."""

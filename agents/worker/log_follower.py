@@ -16,6 +16,7 @@ from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import ClockRecord
 from ..clock.log import RECENT, ClockLog, Entry, entries_of
+from ..clock.wall_time import WallClock
 from ..kafka.clients import (
     OUTAGES,
     asked_to_end,
@@ -26,6 +27,7 @@ from ..kafka.clients import (
     stop_quietly,
     through_outages,
 )
+from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
 from .tasks import Tasks
 
@@ -46,6 +48,7 @@ class LogFollower:
         key_fingerprint: of this worker's noise key.
         wake: called after each list.
         on_failure: told what made the follower stop, save an outage of the broker.
+        wall: learns the times of the clock log.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class LogFollower:
         key_fingerprint: str,
         wake: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        wall: WallClock | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -66,17 +70,19 @@ class LogFollower:
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
         self._tasks = Tasks(on_failure)
+        self._wall = wall or WallClock()
+        self.progress = Progress("following the clock")
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._heard = time.monotonic()  # when the broker last said where the logs end
 
     async def open(self) -> None:
         """Read all logs to their ends, then follow them."""
-        await self._through("following the clock", self._catch_up)
+        await self._through(self._catch_up)
         self._task = self._tasks.start("following the clock", self._run())
 
-    async def _through(self, what: str, read: Callable[[], Awaitable[None]]) -> None:
-        await through_outages(what, read, _nothing, self._kafka.outage_timeout)
+    async def _through(self, read: Callable[[], Awaitable[None]]) -> None:
+        await through_outages(self.progress, read, _nothing, self._kafka.outage_timeout)
 
     async def _catch_up(self) -> None:
         for topic in (self._names.clock, *self._selected):
@@ -92,11 +98,13 @@ class LogFollower:
         if tp.topic == self._names.clock:
             for place, entry in entries_of(records, old):
                 self._check(entry)
+                self._wall.reach(entry.time)
                 self.clock.append(place, entry)
         else:
             for record in records:
                 self._selected[tp.topic].apply(record.value)
         self._positions[tp] = position
+        self.progress.moved()
 
     def _check(self, record: ClockRecord) -> None:
         """Every worker must hold the key of whoever started the pipeline.
@@ -121,7 +129,8 @@ class LogFollower:
                 if asked_to_end():
                     raise
                 until = self._heard + patience / 1e6
-                check_outage("following the clock", until, patience, error)
+                self.progress.outage(True)
+                check_outage(self.progress.what, until, patience, error)
                 log.warning("following the clock: %s; trying again", type(error).__name__)
                 await asyncio.sleep(1.0)
 
@@ -161,6 +170,7 @@ class LogFollower:
         if any(self._positions[tp] < end for tp, end in before.items()):
             raise TimeoutError
         self._heard = time.monotonic()
+        self.progress.outage(False)
         return ends
 
     async def beats_from(self, place: int) -> None:
@@ -175,7 +185,7 @@ class LogFollower:
                     entries += entries_of(records, place)
                 self.clock.restore(place, entries)
 
-            await self._through("reading the clock again", read)
+            await self._through(read)
 
     async def recall(self) -> None:
         """Read feedback that was forgotten again, for shards that come from elsewhere."""
@@ -183,7 +193,7 @@ class LogFollower:
             below = known.reopen()
             if below is not None:
                 again = self._recall(topic, below)
-                await self._through("reading feedback again", again)
+                await self._through(again)
 
     def _recall(self, topic: str, below: int) -> Callable[[], Awaitable[None]]:
         async def read() -> None:

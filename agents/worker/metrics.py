@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter as Counting
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -53,6 +54,10 @@ class PublicMetrics:
         self._noise = Gauge(
             "hush_noise_stddev", "At the last trigger.", ["pipeline", "level"], **given
         )
+
+    def watch(self, ready: Callable[[], bool]) -> None:
+        """Let `hush_ready` say what ``ready`` says."""
+        self.ready.set_function(lambda: float(ready()))
 
     @property
     def is_ready(self) -> bool:

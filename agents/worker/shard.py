@@ -28,6 +28,7 @@ from ..kafka.clients import (
     transactional_producer,
 )
 from ..kafka.intervals import Interval
+from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
@@ -39,6 +40,7 @@ log = logging.getLogger("hushstream.shard")
 _OFFSET = attrgetter("offset")
 MOST = 60_000  # records waiting at one shard before its partition is paused
 FENCED_SECONDS = 3.0
+SLICE_SECONDS = 1.0
 
 
 class Host(Protocol):
@@ -90,6 +92,8 @@ class Shard:
         self.tp = spec.tp
         self._name = f"{spec.tp.topic}-{spec.tp.partition}"
         self._tasks = Tasks(host.fail)
+        self.progress = Progress(f"shard {self._name}")
+        self._doubted = False
         self._shared = shared
         self._spec = spec
         self._stage = stage
@@ -99,7 +103,9 @@ class Shard:
         self._paused = False
         self._task: asyncio.Task[None] | None = None
         self._producer: Any = None
-        self._state = LocalState(shared, spec.changelog, spec.tp.partition, spec.hold)
+        self._state = LocalState(
+            shared, spec.changelog, spec.tp.partition, spec.hold, self.progress.moved
+        )
         self._guard = threading.Lock()
         self._closing = False
         self._fetched = 0
@@ -127,7 +133,8 @@ class Shard:
 
     async def _reacquire(self) -> None:
         patience = self._shared.kafka.outage_timeout
-        await through_outages(self._name, self._acquire, self._let_go, patience)
+        self.progress.moved()
+        await through_outages(self.progress, self._acquire, self._let_go, patience)
 
     async def _acquire(self) -> None:
         self._producer = transactional_producer(
@@ -171,21 +178,37 @@ class Shard:
         """Look whether there is something to do."""
         self._wake.set()
 
+    def doubt(self) -> None:
+        """Open again before the next step: what is wanted next is gone, so the state may be old.
+
+        Another worker may have owned the partition meanwhile, and have applied and trimmed more.
+        """
+        self._doubted = True
+        self.wake()
+
     # -- stepping -----------------------------------------------------------------------------
 
     async def _run(self) -> None:
         while not self._closing:
             await self._wake.wait()
             self._wake.clear()
+            if self._doubted and not self._closing:
+                self._doubted = False
+                log.warning("%s: its next record is gone; opening it again", self._name)
+                await self._open_again()
             await self._drain()
+            self.progress.rest()
 
     async def _drain(self) -> None:
         while not self._closing:
+            self.progress.moved()
             step = await self._compute()
             self._release_records()
             if step is None:
                 return
             await self._until(step.not_before)
+            if self._closing:
+                return
             try:
                 await self._transact(step)
             except HushError:  # it would come again
@@ -225,8 +248,15 @@ class Shard:
             self._host.flow(self.tp, True)
 
     async def _until(self, not_before: int) -> None:
-        """Publish at the scheduled time plus a public delay, whatever the load."""
-        await asyncio.sleep(max(not_before / 1e6 - time.time(), 0.0))
+        """Publish at the scheduled time plus a public delay, whatever the load.
+
+        The time is monotonic, and not behind the clock log: a wall clock that is set back delays
+        nothing. It is looked at again and again, since the clock log may show more of it.
+        """
+        while not self._closing and (left := not_before - self._shared.wall.now()) > 0:
+            self.progress.rest()
+            await asyncio.sleep(min(left / 1e6, SLICE_SECONDS))
+        self.progress.moved()
 
     async def _transact(self, step: Step) -> None:
         """2. ONE transaction: records, changed rows, and last the marker."""
@@ -275,6 +305,9 @@ class Shard:
             await asyncio.sleep(FENCED_SECONDS)
         if self._closing:
             return  # it is somebody else's: a new producer here would fence the new owner
+        await self._open_again()
+
+    async def _open_again(self) -> None:
         await self._let_go()
         await self._reacquire()
         await self._host.seek(self.tp, self._fetched)

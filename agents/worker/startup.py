@@ -12,6 +12,7 @@ import threading
 from ...topics.config.load import Config
 from .admission import prepare
 from .health.http import health_page, metrics_page, serve
+from .health.systemd import Notifier
 from .redaction import on_loop_error
 from .worker import Worker
 
@@ -38,6 +39,12 @@ def _leave() -> None:
     os._exit(EXIT_ENGINE)
 
 
+def _stopped(*_: object) -> None:
+    """A signal while nothing has begun: the process ends, as asked."""
+    log.info("stopped before the start")
+    raise SystemExit(0)
+
+
 def _collect_rarely() -> None:
     """Acyclic short-lived records make frequent garbage collection wasteful."""
     gc.freeze()
@@ -45,6 +52,7 @@ def _collect_rarely() -> None:
 
 
 async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
+    signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
     plan = prepare(config, member)
     worker = Worker(plan)
     engine = config.engine
@@ -52,8 +60,8 @@ async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
     if engine.public_port:
         pages = {
             "/metrics": metrics_page(worker.public.registry),
-            "/live": health_page(lambda: True),
-            "/ready": health_page(lambda: worker.public.is_ready),
+            "/live": health_page(worker.health.live),
+            "/ready": health_page(worker.health.ready),
         }
         servers.append(serve(engine.public_host, engine.public_port, pages))
     if engine.operator_port:
@@ -64,8 +72,11 @@ async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: worker.stopped.set())
     log.info("worker %s of deployment %s (%d)", member or "-", plan.names.base, os.getpid())
+    notifier = Notifier(worker.health.ready, worker.health.live)
+    notifier.start()
     try:
         await worker.run(stopping.start)
     finally:
+        notifier.stop()
         for server in servers:
             server.shutdown()

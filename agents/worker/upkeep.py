@@ -10,6 +10,7 @@ from faust.types import TP
 
 from ...topics.records import Marker
 from ..clock.log import ClockLog
+from ..kafka.progress import Progress
 from ..kafka.trim import Trimmer
 from ..stages.feedback import Feedback, needed_from
 from ..stages.topology import BOUND, INGEST, Topology
@@ -46,6 +47,7 @@ class Upkeep:
         self._clock = clock
         self._feedback = feedback
         self._opening = opening
+        self.progress = Progress("the event loop")
         self._trimmer = Trimmer(setup.config.kafka)
         self._trim_seconds = setup.config.engine.trim_interval / 1e6
         self._keep_units = setup.config.engine.keep_units
@@ -62,6 +64,7 @@ class Upkeep:
         measured = trimmed = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            self.progress.moved()
             now = time.monotonic()
             if now - measured > MEASURE_SECONDS:
                 measured = now

@@ -26,9 +26,11 @@ from ..deployment.model import Pipeline
 from ..kafka import transport
 from ..kafka.clients import check_reached
 from ..kafka.intervals import Interval
+from ..kafka.progress import Progress
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
+from .health.state import Health
 from .local_state import Shared
 from .log_follower import LogFollower
 from .metrics import OperatorMetrics, PublicMetrics, code_version
@@ -66,6 +68,11 @@ class Worker:
         self.error: BaseException | None = None
         self.stopped = asyncio.Event()
         self._clock_tp = TP(setup.names.clock, 0)
+        self._member = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._restoring: set[Shard] = set()
+        self.health = Health(self._watched, setup.config.engine.stall_timeout / 1e6)
+        self.public.watch(self.health.ready)
         self._clock: ClockOwner | None = None
         self._tasks = Tasks(self.fail)
         self._beating: asyncio.Task[None] | None = None
@@ -100,8 +107,9 @@ class Worker:
         self._factory = StageFactory(made, names, setup.secret, clock, opening, most)
         feedback = self._factory.feedback
         key = fingerprint(setup.secret)
+        kafka, wall = setup.config.kafka, self._shared.wall
         self._follower = LogFollower(
-            setup.config.kafka, names, clock, feedback, key, self._wake, self.fail
+            kafka, names, clock, feedback, key, self._wake, self.fail, wall
         )
         self._upkeep = Upkeep(setup, self._topology, self.shards, clock, feedback, self._opening)
         self.app = make_app(setup, self.fail)
@@ -133,10 +141,12 @@ class Worker:
     async def _match(self, assigned: set[TP]) -> None:
         self._consumer.positions = self._positions
         self._consumer.applied = self._applied
+        self._consumer.doubt = self._doubt
+        self._loop = asyncio.get_running_loop()
         if not self._followed:
             await self._follower.open()
             self._followed = True
-        await self._close_all_but(assigned)
+        await self._close_all_but(set() if self._was_away() else assigned)
         fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock_tp]
         if fresh:  # what comes from elsewhere may need feedback that was forgotten here
             await self._follower.recall()
@@ -146,8 +156,30 @@ class Worker:
             await self._clock.open()
             self._beating = self._tasks.start("the clock", self._clock.run())
         self._wake()
-        self.public.ready.set(1)
+        self.health.serving = True
         log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
+
+    def _was_away(self) -> bool:
+        """Whether the group had taken this worker for dead: others may have owned what it keeps."""
+        before, self._member = self._member, self._consumer.member_id
+        if not before or before == self._member:
+            return False
+        log.warning("the group took this worker for dead; all its shards are opened again")
+        return True
+
+    def _doubt(self, tp: TP) -> None:
+        """Let a shard look again where it stands; called from the consumer's thread."""
+        shard = self.shards.get(tp)
+        if shard is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(shard.doubt)
+
+    def _watched(self) -> list[Progress]:
+        """Of all tasks that should get on."""
+        found = [self._upkeep.progress, self._follower.progress]
+        found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
+        if self._loop is not None:
+            found.append(self._consumer.progress)
+        return found if self._clock is None else [*found, self._clock.progress]
 
     async def _close_all_but(self, assigned: set[TP]) -> None:
         for tp in [tp for tp in self.shards if tp not in assigned]:
@@ -170,7 +202,11 @@ class Worker:
 
     async def _open_shard(self, tp: TP) -> None:
         shard = self._make_shard(tp)
-        await shard.open()
+        self._restoring.add(shard)
+        try:
+            await shard.open()
+        finally:
+            self._restoring.discard(shard)
         self.shards[tp] = shard
 
     def _make_shard(self, tp: TP) -> Shard:
@@ -267,7 +303,7 @@ class Worker:
             error = EngineError(f"cancelled by nobody here ({where(error)}); restart the worker")
         self.error = error
         log.error("%s", told(error), exc_info=traced(error))
-        self.public.ready.set(0)
+        self.health.serving = False
         self.stopped.set()
 
     async def run(self, stopping: Callable[[], None] = lambda: None) -> None:
@@ -279,13 +315,17 @@ class Worker:
         Raises:
             BaseException: what made the worker stop, if anything did.
         """
-        self.stopped = asyncio.Event()
-        await self.app.start()
+        ended = asyncio.ensure_future(self.stopped.wait())
+        starting = asyncio.ensure_future(self.app.start())
+        await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and (error := starting.exception()) is not None:
+            self.fail(error)
         upkeep = self._tasks.start("upkeep", self._upkeep.run(self._crash, self.fail))
-        await self.stopped.wait()
+        await ended
         stopping()
         await self._tasks.stop(upkeep)
         await self._stop_app()
+        starting.cancel()
         if self.error is not None:
             raise self.error
 
@@ -304,7 +344,7 @@ class Worker:
         return crash
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
-        self.public.ready.set(0)
+        self.health.serving = False
         await self._close_clock()
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()

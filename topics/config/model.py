@@ -111,6 +111,7 @@ class Engine:
         max_future_skew: records further ahead of the clock are set aside.
         step_records: maximum records per transaction.
         step_bytes: maximum bytes per fetch of a partition.
+        stall_timeout: a worker one of whose tasks makes no progress for longer is not `/live`.
         session_timeout: a worker that is silent for longer counts as dead.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
@@ -136,6 +137,7 @@ class Engine:
     max_future_skew: Annotated[Duration, span("0s", "3650d")] = FIVE_MINUTES
     step_records: Annotated[int, within(1, 1_000_000)] = 20_000
     step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608
+    stall_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
     trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES

@@ -9,6 +9,7 @@ import hushstream.agents.kafka.clients as clients
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from hushstream.agents.kafka.clients import asked_to_end, stop_quietly, through_outages
+from hushstream.agents.kafka.progress import Progress
 from hushstream.errors import EngineError
 
 
@@ -56,7 +57,7 @@ def test_what_a_client_raises_is_waited_out(monkeypatch, error):
         if len(attempts) < 3:
             raise error()
 
-    asyncio.run(through_outages("it", acquire, nothing, 60_000_000))
+    asyncio.run(through_outages(Progress("it"), acquire, nothing, 60_000_000))
     assert len(attempts) == 3
 
 
@@ -68,7 +69,7 @@ def test_a_cancellation_that_was_asked_for_is_not_an_outage():
         await asyncio.sleep(60)
 
     async def run() -> None:
-        task = asyncio.create_task(through_outages("it", acquire, nothing, 60_000_000))
+        task = asyncio.create_task(through_outages(Progress("it"), acquire, nothing, 60_000_000))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -84,5 +85,5 @@ def test_an_outage_that_lasts_too_long_is_an_error():
 
     began = time.monotonic()
     with pytest.raises(EngineError, match="no broker for 1 s"):
-        asyncio.run(through_outages("it", acquire, nothing, 1_000_000))
+        asyncio.run(through_outages(Progress("it"), acquire, nothing, 1_000_000))
     assert 1 <= time.monotonic() - began < 10

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hushstream.agents.clock.wall_time as wall_time
 import hushstream.agents.kafka.clients as clients
 import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
@@ -454,3 +455,49 @@ def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench
 
     asyncio.run(run())
     assert bench.failures == []
+
+
+def test_a_shard_in_doubt_opens_again_and_asks_for_what_it_then_wants(bench):
+    """Asleep, it was overtaken: another worker has applied more, and the topic is trimmed."""
+
+    async def run() -> None:
+        sleeper = bench.shard()
+        await sleeper.open()
+        sleeper.deliver(interval(0, 3))
+        await applied(sleeper, 3)
+        other = bench.shard("two")
+        await other.open()
+        other.deliver(interval(3, 9))
+        await applied(other, 9)
+        await other.close()
+        assert sleeper.wanted == 3
+        sleeper.doubt()
+        await until(lambda: bench.seeks == [9])
+        assert (sleeper.applied, sleeper.wanted) == (9, 9)
+        await sleeper.close()
+
+    asyncio.run(run())
+    assert bench.failures == []
+
+
+def test_a_wall_clock_that_is_set_back_delays_no_release(tmp_path, monkeypatch, caplog):
+    async def run() -> None:
+        shard = unopened(tmp_path).shard()
+        shard._shared.wall.now()
+        not_before = int(time.time() * 1e6) + 200_000
+        real = time.time
+        monkeypatch.setattr(wall_time.time, "time", lambda: real() - 3600)
+        await asyncio.wait_for(shard._until(not_before), 5)
+
+    asyncio.run(run())
+    assert "behind the time that has passed" in caplog.text
+
+
+def test_a_start_with_a_slow_wall_clock_follows_the_clock_log(tmp_path):
+    async def run() -> None:
+        shard = unopened(tmp_path).shard()
+        ahead = int(time.time() * 1e6) + 3_600_000_000
+        shard._shared.wall.reach(ahead)  # a trigger of that time was read
+        await asyncio.wait_for(shard._until(ahead), 5)
+
+    asyncio.run(run())

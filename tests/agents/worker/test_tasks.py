@@ -92,12 +92,12 @@ def worker() -> Any:
     """A worker without a broker: what starts, watches and stops its tasks."""
     made = Worker.__new__(Worker)
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
-    made.public = SimpleNamespace(ready=SimpleNamespace(set=lambda _: None))
+    made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
     made._tasks, made._beating, made._clock = Tasks(made.fail), None, None
     made._clock_tp, made._followed = TP(NAMES.clock, 0), True
     made.app = SimpleNamespace(
-        consumer=SimpleNamespace(group_error=lambda: None), crash_reason=None, should_stop=False,
-        start=nothing, stop=nothing,
+        consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),
+        crash_reason=None, should_stop=False, start=nothing, stop=nothing,
     )  # fmt: skip
     made._upkeep = SimpleNamespace(run=asyncio.Event().wait, prune_clock=lambda: None)
     return made
@@ -171,3 +171,36 @@ def test_a_cancellation_that_reaches_the_worker_is_told():
     made = worker()
     made.fail(asyncio.CancelledError())
     assert isinstance(made.error, EngineError) and "cancelled by nobody" in str(made.error)
+
+
+# -- membership -----------------------------------------------------------------------------------
+
+
+def test_a_worker_that_the_group_took_for_dead_opens_what_it_kept_again():
+    """Another worker may have owned its shards meanwhile, and have trimmed what they want next."""
+
+    async def run() -> None:
+        made, closed, opened = worker(), [], []
+        place = TP("in", 0)
+
+        async def close() -> None:
+            closed.append(place)
+
+        async def open_shard(tp: TP) -> None:
+            opened.append(tp)
+            made.shards[tp] = SimpleNamespace(
+                close=close, forget_pause=lambda: None, wake=lambda: None
+            )
+
+        made._open_shard = open_shard
+        made._follower = SimpleNamespace(recall=nothing)
+        await made._match({place})
+        await made._match({place})  # a rebalance that we took part in
+        assert (opened, closed) == ([place], [])
+        made.app.consumer.member_id = "b"
+        await made._match({place})
+        assert (opened, closed) == ([place, place], [place])
+        await made._match({place})
+        assert len(opened) == 2
+
+    asyncio.run(run())

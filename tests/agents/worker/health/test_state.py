@@ -1,0 +1,37 @@
+"""Live: every task gets on. Ready: it also serves, and reaches the broker."""
+
+from __future__ import annotations
+
+import logging
+
+import hushstream.agents.kafka.progress as progress
+from hushstream.agents.kafka.progress import Progress
+from hushstream.agents.worker.health.state import Health
+
+
+def test_a_task_that_hangs_is_not_live_and_is_told_once(monkeypatch, caplog):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    clock, shard = Progress("the clock"), Progress("shard in-0")
+    health = Health(lambda: [clock, shard], 60)
+    clock.moved()
+    assert health.live() and not health.ready()  # it has no assignment yet
+    health.serving = True
+    assert health.ready()
+    now[0] = 61
+    with caplog.at_level(logging.ERROR):
+        assert not health.live() and not health.ready()
+        assert not health.live()
+    assert caplog.messages == ["the clock has made no progress for 60 s: not live"]
+    clock.moved()
+    assert health.live() and health.ready()
+
+
+def test_a_worker_without_a_broker_lives_and_is_not_ready():
+    clock = Progress("the clock")
+    health = Health(lambda: [clock], 60)
+    health.serving = True
+    clock.outage(True)
+    assert health.live() and not health.ready()
+    clock.outage(False)
+    assert health.ready()
