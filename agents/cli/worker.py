@@ -41,12 +41,14 @@ def _supervise(processes: int, member: str) -> int:
     """Run one child per process; if one ends by itself, stop all and return its exit code."""
     arguments = _without_processes(sys.argv[1:])
     children = []
+    # systemd waits for one process: this one, which does not know how the others are.
+    environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
     for number in range(processes):
         name = f"{member or os.uname().nodename}-{number}"
         ports = () if number == 0 else ("engine.public_port=0", "engine.operator_port=0")
         extra = [word for setting in ports for word in ("--set", setting)]
         command = [sys.executable, "-m", "hushstream", *arguments, "--member", name, *extra]
-        children.append(subprocess.Popen(command))
+        children.append(subprocess.Popen(command, env=environ))
 
     def stop(*_: object) -> None:
         for child in children:

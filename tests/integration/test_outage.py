@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 
 import pytest
 from hushstream.deploy.broker import Broker
+from hushstream.deploy.process import Child
 
 from .local import BROKER, Local, local
 
@@ -85,3 +88,41 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
         assert child.wait(150), run.tail("w")
         assert child.returncode == 4
         assert "no broker for 5 s (kafka.outage_timeout)" in run.log("w").read_text()[mark:]
+
+
+def test_a_worker_that_slept_through_a_trim_goes_on(tmp_path):
+    """Its partitions were another worker's meanwhile, and some come back to it."""
+    text = TOML.replace('session_timeout = "6s"', 'session_timeout = "3s"')
+    text = text.replace("cells_partitions = 1", "cells_partitions = 4")
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, text, {"events": 1}) as run,
+    ):
+        for member in ("a", "b"):
+            run.start(member)
+        run.wait_ready(["a", "b"])
+        for at in (1, 2, 3):
+            publish(run, 50 * at)
+            run.trigger(ORIGIN + at * DAY // 2)
+            run.wait_released(run.wait_triggers(at))
+            if at < 3:  # a sleeps through the second trigger, and through some trims
+                asleep = run.workers["a"]
+                asleep.send(signal.SIGSTOP if at == 1 else signal.SIGCONT)
+                time.sleep(8 if at == 1 else 20)
+        time.sleep(20)  # what was gone was given up after 30 s
+        for member in ("a", "b"):
+            assert run.workers[member].returncode is None, run.errors(member)
+        assert "took this worker for dead" in run.log("a").read_text()
+        assert run.stop("a") == 0 and run.stop("b") == 0
+
+
+def test_a_signal_while_a_worker_starts_ends_it_in_order(tmp_path):
+    (tmp_path / "hush.key").write_text("ab" * 32)
+    (tmp_path / "hush.key").chmod(0o600)
+    (tmp_path / "hush.toml").write_text(TOML)
+    command = [sys.executable, "-m", "hushstream", "worker", "-c", str(tmp_path / "hush.toml")]
+    child = Child([*command, "--bootstrap", "127.0.0.1:9"], tmp_path / "log")  # nobody answers
+    time.sleep(6)
+    assert child.returncode is None, (tmp_path / "log").read_text()
+    child.send(signal.SIGTERM)
+    assert child.wait(30) and child.returncode == 0, (tmp_path / "log").read_text()

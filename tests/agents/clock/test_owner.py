@@ -22,6 +22,7 @@ from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.clock.timeline import Timeline, fold
 from hushstream.agents.clock.wall_time import ClockLead, WallClock
 from hushstream.agents.deployment.model import Deployment
+from hushstream.agents.kafka.progress import Progress
 from hushstream.errors import EngineError, LedgerError, RewoundError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import Skipped, Start, Trigger, TriggerRequest, decode_clock, encode
@@ -227,6 +228,7 @@ class Recorder:
 def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made = ClockOwner.__new__(ClockOwner)
     made._names, made._deployment, made._kafka = NAMES, MADE, Kafka()
+    made.progress = Progress("the clock")
     made._clock, made._ledger, made._producer = clock, ledger, producer
     made._on_record = lambda *_: None
     made._lead, made._witness, made._known_end = ClockLead(NAMES.clock, 5_000_000), None, 0

@@ -74,7 +74,8 @@ def test_a_fetch_from_before_a_trim_is_no_loss_if_the_shard_stands_beyond_it():
 def test_a_worker_that_was_overtaken_while_it_slept_has_time_to_hear_of_it(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(transport.time, "monotonic", lambda: now[0])
-    place, gone = TP("t", 0), transport.Gone(patience=30.0)
+    doubted: list[TP] = []
+    place, gone = TP("t", 0), transport.Gone(patience=30.0, doubt=doubted.append)
 
     def ask(position: int, seconds: float) -> None:
         now[0] += seconds
@@ -82,7 +83,11 @@ def test_a_worker_that_was_overtaken_while_it_slept_has_time_to_hear_of_it(monke
         gone.check(FetchError(error=error, backoff=0), {place: position})
 
     ask(2, 0)
-    ask(2, 29)
+    ask(2, 9)
+    assert doubted == []
+    ask(2, 2)
+    ask(2, 18)
+    assert doubted == [place]  # its shard opens again, once, before it is given up
     ask(5, 10)  # it stands elsewhere: what was missing is wanted no more
     ask(5, 29)
     with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):  # an offset is a count
