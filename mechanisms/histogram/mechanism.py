@@ -216,6 +216,7 @@ class Histogram:
             cell["first"], due[:] = 1, -1
         shown = np.flatnonzero(cell["first"] > 0)
         scale = self._scale(rates, cell, shown, closed.t)
+        # Compared as bytes, all fields at once: an unchanged row costs no record of the changelog.
         before = np.ascontiguousarray(closed.rows.cell)
         moved = cell.view((np.uint8, cell.itemsize)) != before.view((np.uint8, cell.itemsize))
         back = np.flatnonzero(touched | (due != closed.rows.due) | moved.any(axis=1))
@@ -268,9 +269,12 @@ class Histogram:
         value = [one for one, _ in noisy]
         variance = [one for _, one in noisy]
         if self.quantities[0].column == 0:
+            # Sums were taken around `middle`, since one record moves them less there and needs less
+            # noise; the noisy count moves them back.
             for place, column in enumerate(self.summed, 1):
                 value[place] = value[place] + column.middle * value[0]
                 variance[place] = variance[place] + column.middle**2 * variance[0]
+        # A count that only serves the sums comes first and is not shown.
         shown = slice(len(self.quantities) - len(self.outputs), None)
         return np.stack(value[shown], axis=1), np.stack(variance[shown], axis=1)
 

@@ -291,6 +291,7 @@ def _levels(
     level = (Decimal(records) / rank).ln()
     if not problem.smooth:
         ranks = [rank - 2 * z / normal.decimal(epsilon) for z in _DRAWS]
+        # Noise can take a rank to 0 or below, where ln(1/p) has no value: half a record then.
         shifted = [(Decimal(records) / max(r, Decimal("0.5"))).ln() for r in ranks]
         return [(one, Decimal(0)) for one in shifted]
     a = normal.decimal(epsilon) / 2

@@ -107,10 +107,12 @@ class Bound:
         flat = used.reshape(-1)  # (pair, lane) in one number
         if self.kind == "quadratic":
             rank = ranks(cell, len(flat))
+            # In a (pair, lane) each record costs more than the one before, and the budget left only
+            # falls: after a refusal all later ones are refused, so `rank` counts accepted records.
             seen = flat[cell].astype(np.int64) + rank
             price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
             price = np.where(seen < self._caps()[lanes], price, self.left + 1)
-            price = np.minimum(price, self.left + 1)
+            price = np.minimum(price, self.left + 1)  # nobody can pay that; running sums stay small
             open_ = np.ones(len(price), np.bool_)
         else:
             open_ = total + ranks(slots.slot, len(used)) < self.per_key

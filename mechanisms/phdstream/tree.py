@@ -166,6 +166,7 @@ class LiveTree(NamedTuple):
                 ("below", total, self.cell["out"]),
                 ("spread", spread, variance),
             ):
+                # `offspring` leaves no split node childless: an empty range would yield garbage.
                 sums = np.add.reduceat(amount[below], first)
                 self.cell[name][parent] = sums
                 amount[parent] = sums + own[parent]
@@ -209,7 +210,7 @@ def hand_down(shape: ExtensionRules, inherited: I64, own: I64, child: Child = No
     weight = np.maximum(own, 0) + shape.smoothing if shape.smoothing else np.ones_like(own)
     if child is not None:
         weight = weight * child
-    upto = np.cumsum(weight, axis=1)
+    upto = np.cumsum(weight, axis=1)  # rounded totals, then their differences: rows sum exactly
     part = np.floor(inherited[:, None] * (upto / upto[:, -1:])).astype(np.int64)
     part[:, -1] = inherited
     shares: I64 = part.copy()

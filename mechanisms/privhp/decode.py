@@ -103,8 +103,9 @@ def decode(sketch: Sketch, sums: I64, parents: Parents, variance: float) -> I64:
         np.concatenate([[sign[0::2], -sign[1::2]] for _, sign in hashed]).astype(np.float64),
         sketch.cells,
         variance,
-        half**2 / 3,
+        half**2 / 3,  # P²/12 with P = 2·half
     )
+    # The fit knows no bounds: noise may push a child below 0 or above its parent.
     left = np.rint(half + system.solve(sums - known))
     left = np.clip(left, 0, parents.records).astype(np.int64)
     return np.stack([left, parents.records - left], axis=1).reshape(-1)
