@@ -63,11 +63,16 @@ class Copy:
     def try_out(self, mutant: Mutant) -> Outcome:
         """Whether the tests of a mutant find it; a run without end is found too.
 
-        A mutant is broken if its tests do not even start, which says nothing about them.
+        A mutant is broken if it does not apply, or if its tests do not even start: that says
+        nothing about them.
         """
         path = self._root / mutant.file
         text, times = path.read_text("utf-8"), path.stat()
-        path.write_text(mutant.applied(text), "utf-8")
+        try:
+            changed = mutant.applied(text)
+        except ValueError:
+            return "broken"
+        path.write_text(changed, "utf-8")
         try:
             code = self.run(mutant.tests)
         finally:

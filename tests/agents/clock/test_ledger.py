@@ -84,7 +84,12 @@ def test_a_charge_holds_everything_that_it_paid_for():
     body = charge_body(P, 7, "1.0", "key")
     assert body["config"] == P.config and body["config_hash"] == P.config_hash
     assert number(body["mu2"]) == P.mechanism.cost().mu2
+    assert number(body["pure_epsilon"]) == P.mechanism.cost().epsilon
+    assert number(body["coupling_delta"]) == P.mechanism.cost().delta
     assert number(body["epsilon"]) == P.epsilon
+    assert number(body["delta"]) == P.delta > 0
+    assert (body["pipeline"], body["unit"]) == (P.name, P.unit_name)
+    assert body["neighbouring"] == P.mechanism.neighbouring
     assert (body["epoch"], body["code_version"], body["key_fingerprint"]) == (7, "1.0", "key")
 
 

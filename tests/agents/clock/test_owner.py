@@ -108,6 +108,25 @@ def test_a_refused_epoch_stays_refused_and_is_written_once():
     assert [type(w) for w in written] == [Skipped]
 
 
+def test_an_epoch_that_was_refused_is_not_paid_for_when_the_limit_is_raised():
+    clock, ledger = begun(with_pipeline(external=False, limit_epsilon=Fraction(1, 10)))
+    fire_all(clock, ledger, ORIGIN + 6 * HOUR)
+    raised = with_pipeline(external=False, limit_epsilon=None)
+    again = Clock(raised, ledger, "1.0", "key")
+    again.apply(start(raised.pipelines[0]))
+    written = fire_all(again, ledger, ORIGIN + DAY + 6 * HOUR)
+    kinds = [getattr(w, "kind", None) or (type(w), w.window) for w in written]
+    assert kinds == [(Skipped, 0), "charge", (Trigger, 1)]
+
+
+def test_the_time_of_the_clock_is_that_of_its_latest_record():
+    """A new owner goes on from there: records may lie in the log in another order of time."""
+    clock, _ = begun()
+    for time in (ORIGIN + 3 * HOUR, ORIGIN + HOUR):
+        clock.apply(beat([5], time))
+    assert clock.time == ORIGIN + 3 * HOUR
+
+
 def test_a_new_owner_that_finds_the_charge_does_not_pay_again():
     made = with_pipeline(external=False)
     clock, ledger = begun(made)

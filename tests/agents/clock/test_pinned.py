@@ -106,3 +106,6 @@ def test_routing_of_units_is_part_of_what_is_pinned():
     (source,) = compile_config(CONFIG, {"raw": 3}).inputs
     pinned = placement(source, source.pipelines[0])
     assert set(pinned) == {"routing", "partitioner", "release_partitions"}
+    for partitioner in ("none", "murmur2", "crc32"):
+        other = replace(source, partitioner=partitioner)
+        assert placement(other, source.pipelines[0])["partitioner"] == partitioner
