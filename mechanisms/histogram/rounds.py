@@ -132,7 +132,10 @@ class Rounds:
         code = batch.unit[rows].astype(np.uint64) << np.uint64(32) | hashes(batch)[batch.key[rows]]
         slot = np.searchsorted(_codes(done.units), code)
         status = batch.status[batch.key[rows]].astype(np.int64)
-        counted = _newly_counted(slot, status, last) & (batch.sign[rows] > 0)
+        # A deletion must not hide the insertion after it: where a slice ends would then decide.
+        adding = np.flatnonzero(batch.sign[rows] > 0)
+        counted = np.zeros(len(rows), np.bool_)
+        counted[adding] = _newly_counted(slot[adding], status[adding], last)
         np.maximum.at(last, slot[counted], (status[counted] + 1).astype(np.uint16))
         used = np.stack([done.units.used[:, 0], last], axis=1)
         return done.units._replace(used=used), self._part(batch, rows, rows[counted])

@@ -231,6 +231,26 @@ def test_the_papers_noise_is_what_its_theorem_asks_for() -> None:
     assert float(variance * 2 * rho) == pytest.approx(4, rel=1e-9)
 
 
+@pytest.mark.parametrize("signs", [[-1, 1], [1, -1, 1], [-1, -1, 1, 1]])
+def test_rounds_with_deletions_do_not_depend_on_where_a_slice_ends(signs: list[int]) -> None:
+    mechanism = build(HistogramParameters(selection="rounds"), Setting(EPSILON, DELTA, 4))
+
+    def absorb(units: Any, some: list[int]) -> Any:
+        rows = np.zeros(len(some), np.intp)
+        value, sign = np.zeros((len(some), 0), np.int64), np.array(some, np.int8)
+        return mechanism.absorb(
+            units, Batch(Keys.of([b"k"]), rows, rows, value, sign, np.zeros(1, np.int32))
+        )
+
+    whole, part = absorb(mechanism.init_units(1), signs)
+    units, sums = mechanism.init_units(1), np.zeros_like(part.sums)
+    for sign in signs:
+        units, one = absorb(units, [sign])
+        sums += one.sums
+    assert part.sums.tolist() == sums.tolist() == [[sum(signs)], [1]]
+    assert units.used.tolist() == whole.used.tolist()
+
+
 def test_rounds_count_a_pair_again_only_when_its_round_has_advanced() -> None:
     slot = np.array([0, 0, 1, 0, 1, 0], np.intp)
     status = np.array([0, 0, 2, 1, 1, 3], np.int64)
