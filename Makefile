@@ -8,7 +8,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit mutants bench lock release clean
+.PHONY: help demo test lint types format unit fuzz mutants bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ mutants: $(DEV) ## mistakes put into a copy, each to be found by its tests; ARGS
 format: $(DEV) ## apply formatting and safe fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+fuzz: $(DEV) ## hostile input for every parser, ten minutes; ARGS="--minutes=60 --seed=7"
+	@$(BIN)/python -m tests.fuzz $(or $(ARGS),--minutes=10)
 
 bench: $(DEV) ## every benchmark, quickly; see benchmarks/ for the long ones
 	@for b in benchmarks/[a-z]*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done

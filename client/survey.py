@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,6 +18,7 @@ SLOTS = 1 << 32  # slots are integers below this
 RANGE = 1  # group that reports by Square Wave, so that the aggregator learns the range
 VALUE = 2  # group that reports by Hybrid within [0, theta]
 LEAST, MOST = Fraction(1, 1000), Fraction(16)
+_RATIONAL = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
 
 class ReportError(ValueError):
@@ -153,11 +155,22 @@ class Survey:
 
     @classmethod
     def from_json(cls, text: str) -> Survey:
-        """The survey that `to_json` wrote; fractions are texts such as ``"1/2"``."""
-        plain = json.loads(text)
-        for name in ("epsilon", "bound", "share"):
-            plain[name] = Fraction(plain[name])
-        return cls(**plain)
+        """The survey that `to_json` wrote; fractions are texts such as ``"1/2"``.
+
+        Raises:
+            ReportError: the text is not a survey, or a number of it is out of range.
+        """
+        try:
+            plain = json.loads(text)
+            for name in ("epsilon", "bound", "share"):
+                if not _RATIONAL.fullmatch(plain[name]):  # 1e999999999 would take all memory
+                    raise ValueError(f"{name} is not a fraction")
+                plain[name] = Fraction(plain[name])
+            return cls(**plain)
+        except ReportError:
+            raise
+        except (ValueError, TypeError, KeyError, RecursionError, ZeroDivisionError) as error:
+            raise ReportError(f"this is not a survey: {error}") from error
 
     @cached_property
     def digest(self) -> str:

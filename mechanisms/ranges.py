@@ -84,7 +84,7 @@ def _refuse(of: str, columns: list[str], rule: str) -> NoReturn:
     name = of.removeprefix("sum:")
     if name in ("value", "sum", "prefix", "mean", *columns):
         name = name if name in columns else columns[0]
-        way = "a coarser grid, a narrower clip interval or a larger epsilon"
+        way = "a coarser grid, an interval (low, high) that is narrower, or a larger epsilon"
     else:
         way = "a larger epsilon or a smaller contribution bound"
     raise ParameterError(name, "its noise", f"{rule}: choose {way}")

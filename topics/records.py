@@ -5,9 +5,12 @@ Times are integer microseconds since 1970 (UTC); offsets are Kafka offsets.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from contextlib import suppress
+from typing import TypeAlias, TypeVar
 
 import msgspec
+
+from ..errors import EngineError
 
 Offsets: TypeAlias = dict[str, list[int]]  # topic -> end offset of each partition
 
@@ -115,7 +118,11 @@ class Marker(msgspec.Struct, frozen=True):
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first
-_CLOCK = msgspec.json.Decoder(Beat | Trigger | Start | Skipped)
+_CLOCK: msgspec.json.Decoder[ClockRecord] = msgspec.json.Decoder(Beat | Trigger | Start | Skipped)
+_REQUEST = msgspec.json.Decoder(TriggerRequest)
+_SELECTED = msgspec.json.Decoder(Selected)
+_MARKER = msgspec.json.Decoder(Marker)
+T = TypeVar("T")
 
 
 def encode(record: object) -> bytes:
@@ -129,6 +136,30 @@ def is_beat(value: bytes) -> bool:
 
 
 def decode_clock(value: bytes) -> ClockRecord:
-    """Decode one record of the clock topic."""
-    record: ClockRecord = _CLOCK.decode(value)
+    """Decode one record of the clock topic; raises `EngineError` where it is none."""
+    return _decoded(_CLOCK, value, "clock topic")
+
+
+def decode_request(value: bytes | None) -> TriggerRequest:
+    """Decode one record of the requests topic; raises `EngineError` where it is none."""
+    return _decoded(_REQUEST, value, "requests topic")
+
+
+def decode_selected(value: bytes) -> Selected:
+    """Decode one record of a selected topic; raises `EngineError` where it is none."""
+    record = _decoded(_SELECTED, value, "selected topic")
+    if len(record.keys) != len(record.status):
+        raise EngineError("a record of the selected topic is damaged: keys without a status")
     return record
+
+
+def decode_marker(value: bytes) -> Marker:
+    """Decode the marker of a shard; raises `EngineError` where it is none."""
+    return _decoded(_MARKER, value, "state of a shard")
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], value: bytes | None, where: str) -> T:
+    if value is not None:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return decoder.decode(value)
+    raise EngineError(f"a record of the {where} is damaged, or of another version of this product")

@@ -8,6 +8,7 @@ are one transaction.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -20,6 +21,7 @@ from ..deployment.model import Pipeline
 from ..deployment.statement import definition, stated
 
 ZERO = "0" * 64
+_RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=False):
@@ -80,7 +82,7 @@ class Ledger:
         place = len(self.records)
         try:
             record = msgspec.json.decode(value, type=Record)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise LedgerError(f"ledger record {place} is not a ledger record: {error}") from None
         if record.encode() != value:
             raise LedgerError(f"ledger record {place} is not in canonical form")
@@ -89,7 +91,10 @@ class Ledger:
                 f"the ledger's chain is broken at record {place}: restore the topic from its "
                 "backup; nothing is released without a whole ledger"
             )
-        self._index(record)
+        try:
+            self._index(record)
+        except (KeyError, TypeError) as error:
+            raise LedgerError(f"ledger record {place} is not a {record.kind} record") from error
         return record
 
     def _index(self, record: Record) -> None:
@@ -170,8 +175,14 @@ def text(value: Fraction) -> str:
     )
 
 
-def number(value: str) -> Fraction:
-    """The rational behind `text`."""
+def number(value: Any) -> Fraction:
+    """The rational behind `text`.
+
+    Raises:
+        LedgerError: the text is not what `text` writes.
+    """
+    if not (isinstance(value, str) and _RATIONAL.fullmatch(value)):
+        raise LedgerError(f"the ledger has {str(value)[:40]!r} where a rational should be")
     return Fraction(value)
 
 
@@ -180,7 +191,7 @@ def totals(ledger: Ledger, pipelines: Sequence[str]) -> dict[str, tuple[Fraction
     out = {}
     for name in pipelines:
         bodies = [r.body for (p, _), r in ledger.charges.items() if p == name]
-        epsilon = sum((number(b["epsilon"]) for b in bodies), Fraction(0))
-        delta = sum((number(b["delta"]) for b in bodies), Fraction(0))
+        epsilon = sum((number(b.get("epsilon")) for b in bodies), Fraction(0))
+        delta = sum((number(b.get("delta")) for b in bodies), Fraction(0))
         out[name] = (epsilon, delta, len(bodies))
     return out

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
 
@@ -25,7 +24,7 @@ from ...topics.records import (
     Offsets,
     Skipped,
     Trigger,
-    TriggerRequest,
+    decode_request,
     encode,
 )
 from ..deployment.model import Deployment, Pipeline
@@ -208,8 +207,8 @@ class ClockOwner:
         for records in found.values():
             for record in records:
                 try:
-                    request = msgspec.json.decode(record.value, type=TriggerRequest)
-                except msgspec.MsgspecError:
+                    request = decode_request(record.value)
+                except EngineError:
                     log.warning("a malformed trigger request was ignored")
                     continue
                 self._clock.request(request)

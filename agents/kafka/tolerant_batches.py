@@ -47,7 +47,7 @@ class TolerantBatches:
         begin = self._begin
         (length,) = _LENGTH.unpack_from(self._data, begin + _LENGTH_AT)
         self._begin = begin + _OVERHEAD + length
-        if batch.magic < _VERSION:
+        if getattr(batch, "magic", 0) < _VERSION:  # a batch of the first formats has no such name
             return batch
         return TolerantBatch(batch, memoryview(self._data)[begin : self._begin])
 

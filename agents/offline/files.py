@@ -81,5 +81,6 @@ def _arrow(path: Path) -> Iterator[dict[str, Any]]:
         except pa.ArrowInvalid:
             source.seek(0)
             table = pa.ipc.open_stream(source).read_all()
+        table.validate(full=True)
         for batch in table.to_batches(max_chunksize=10_000):
             yield from batch.to_pylist()

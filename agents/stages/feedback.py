@@ -6,13 +6,13 @@ import base64
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import EngineError
 from ...mechanisms.columns import Releases
 from ...mechanisms.keys import Keys
-from ...topics.records import Selected, Trigger, encode
+from ...topics.records import Selected, Trigger, decode_selected, encode
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment
 from ..state.layout import statuses_of
@@ -60,15 +60,21 @@ class Feedback:
 
     def apply(self, value: bytes) -> None:
         """Take one record of the selected topic."""
-        record = msgspec.json.decode(value, type=Selected)
+        record = decode_selected(value)
         if self._floor is not None and record.window < self._floor:
             return
         if record.done:
             self._done[record.window, record.trigger].add(record.shard)
             return
         known = self._status[record.window]
-        for text, status in zip(record.keys, record.status, strict=True):
-            known.setdefault(base64.b64decode(text), []).append((record.trigger, status))
+        try:
+            keys = [base64.b64decode(text, validate=True) for text in record.keys]
+        except ValueError as error:
+            raise EngineError("a record of the selected topic is damaged: not a key") from error
+        if any(not 0 <= status < 1 << 31 for status in record.status):
+            raise EngineError("a record of the selected topic is damaged: not a status")
+        for key, status in zip(keys, record.status, strict=True):
+            known.setdefault(key, []).append((record.trigger, status))
 
     def complete(self, window: int, trigger: int) -> bool:
         """Whether all shards have released this trigger (true for triggers before the first)."""

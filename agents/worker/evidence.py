@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aiokafka
-import msgspec
 from aiokafka.structs import TopicPartition
 
 from ...errors import RewoundError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
-from ...topics.records import Marker
+from ...topics.records import Marker, decode_marker
 from ..kafka.clients import consumer
 from ..kafka.cluster import Cluster
 from ..state.layout import MARKER, POSITION
@@ -53,7 +52,7 @@ def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
         return None
     said = json.loads(position)
     fresh = 0 <= time.time() - said["time"] < STALE_SECONDS
-    return Known(int(said["offset"]), fresh, msgspec.json.decode(marker, type=Marker))
+    return Known(int(said["offset"]), fresh, decode_marker(marker))
 
 
 def check_forward(name: str, before: Marker, after: Marker | None) -> None:
@@ -81,7 +80,7 @@ async def last_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | 
             start = max(begin, end - back)
             row = await _marker_row(client, tp, start, end)
             if row is not None:
-                return msgspec.json.decode(row, type=Marker)
+                return decode_marker(row)
             if start == begin:
                 return None
             back *= 64

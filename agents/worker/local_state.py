@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rocksdict import Cache
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
-from ...topics.records import Marker
+from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.clients import check_reached, read_to_end
 from ..state.layout import MARKER, POSITION, index_entries
@@ -99,7 +98,7 @@ class LocalState:
             await self._read(store, None)
         self._ready = True
         (row,) = store.get_many([MARKER])
-        return None if row is None else msgspec.json.decode(row, type=Marker)
+        return None if row is None else decode_marker(row)
 
     async def _refuse_rewound(self, known: Known) -> None:
         """Before anything of a table is changed, its changelog must be known to reach it."""

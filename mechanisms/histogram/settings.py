@@ -29,8 +29,8 @@ DEBIAS_SHARE = Fraction(1, 200)
 
 _WIDEST = (1 << 62) // RECORDS
 _TOO_WIDE = (
-    f"the clip interval must lie within ±2^{_WIDEST.bit_length() - 1} grid steps, so that the sum "
-    f"of 2^{RECORDS.bit_length() - 1} records fits into 63 bits: choose a coarser grid or a "
+    f"low and high must lie within ±2^{_WIDEST.bit_length() - 1} grid steps, so that the sum of "
+    f"2^{RECORDS.bit_length() - 1} records fits into 63 bits: choose a coarser grid or a "
     "narrower interval"
 )
 _NO_DELTA = (

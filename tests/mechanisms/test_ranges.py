@@ -272,7 +272,7 @@ WIDE = Setting(
 
 
 def test_noise_beyond_the_samplers_range_is_refused_by_the_name_of_its_column() -> None:
-    with pytest.raises(ParameterError, match=r"amount = .*noise.*coarser grid, a narrow"):
+    with pytest.raises(ParameterError, match=r"amount = .*noise.*coarser grid, an interval"):
         registry.build("histogram", HistogramParameters(), WIDE)
 
 

@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from hushstream.errors import EngineError
 from hushstream.topics.records import (
     Beat,
     Marker,
@@ -58,7 +59,7 @@ def test_a_marker_of_an_older_worker_is_read_with_defaults():
     "data", [b"", b"{}", b'{"type":"other"}', b'{"type":"beat","time":"x","offsets":{}}', b"[1]"]
 )
 def test_what_is_no_clock_record_is_refused(data):
-    with pytest.raises(msgspec.DecodeError):
+    with pytest.raises(EngineError, match="damaged"):
         decode_clock(data)
 
 

@@ -78,9 +78,11 @@ def loads(
     """Return the configuration in ``text``; see `load`. ``name`` names it in messages."""
     try:
         data = tomllib.loads(text, parse_float=Decimal)
-    except (tomllib.TOMLDecodeError, ArithmeticError) as error:
+        origins = Origins(name, line_index(text))
+    except (ValueError, ArithmeticError) as error:  # TOMLDecodeError is a ValueError
         raise ConfigError(f"{name}: {error}") from error
-    origins = Origins(name, line_index(text))
+    except RecursionError as error:
+        raise ConfigError(f"{name}: tables or lists are nested too deeply") from error
     problems = [Problem(path, SECRETS[path]) for path in SECRETS if _take_out(data, path)]
     problems += merge(data, os.environ if environ is None else environ, flags or {}, origins)
     reader = Reader(tables_of_names())

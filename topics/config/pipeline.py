@@ -70,6 +70,8 @@ def _read_mechanism(reader: Reader, raw: Any, path: Path) -> MechanismSettings:
         raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
     kind = raw.get("kind", DEFAULT_MECHANISM)
     known = entries()
+    if not isinstance(kind, str):
+        raise reader.fail((*path, "kind"), 'must be a text such as "histogram"')
     if kind not in known:
         raise reader.fail((*path, "kind"), f'"{kind}": ' + reader.unknown(kind, known, "mechanism"))
     settings = {name: value for name, value in raw.items() if name != "kind"}

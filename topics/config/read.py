@@ -271,5 +271,5 @@ def _loosened(raw: Any) -> Any:
         return raw
     try:
         return tomllib.loads(f"value = {raw}", parse_float=Decimal)["value"]
-    except (tomllib.TOMLDecodeError, ValueError):
+    except (ValueError, RecursionError):
         return str(raw)

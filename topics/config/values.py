@@ -39,6 +39,7 @@ _UNITS = {
     "d": 86_400_000_000,
     "w": 604_800_000_000,
 }
+_HUGE = re.compile(r"[eE][+-]?0*[0-9]{4}")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h|d|w)")
 _DURATION = re.compile(rf"(?:{_PART.pattern}\s*)+")
 
@@ -112,6 +113,8 @@ def parse_fraction(value: object) -> Fraction:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("must be a number")
+    if _HUGE.search(str(value)):  # a hundred million digits are no number either
+        raise ValueError("must be a number between 1e-999 and 1e999")
     try:
         return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError) as error:

@@ -27,12 +27,18 @@ class UnitCodec:
         self._pair = np.dtype([("pair", "<u4"), ("used", self._used, (mechanism.lanes,))])
 
     def decode(self, rows: Sequence[bytes | None]) -> Units:
-        """Units from their stored rows; None is a unit never seen."""
+        """Units from their stored rows; None is a unit never seen.
+
+        Raises:
+            EngineError: a row has a length that no unit's row has.
+        """
         fresh = self._fresh(1)
         blank = self._row(fresh, 0)
         filled = [blank if row is None else row for row in rows]
         head, step = self._left.itemsize, self._pair.itemsize
         widths = np.fromiter(map(len, filled), np.int64, len(filled))
+        if ((widths < head) | ((widths - head) % step != 0)).any():
+            raise EngineError("a unit's stored row is damaged: it was cut or lengthened")
         ends = widths.cumsum()
         blob = np.frombuffer(b"".join(filled), np.uint8)
         heads = (ends - widths)[:, None] + np.arange(head)

@@ -1,0 +1,106 @@
+"""Run targets for a time, each in a process of its own; the last line is JSON.
+
+`python -m tests.fuzz --minutes 10` runs all, `--target NAME` one, `--case N` a single case again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SLOWEST = 20  # seconds that a case may take on a busy machine
+ROOM = 1 << 30  # bytes that all cases together may add to the process
+SHOWN = 3
+
+
+def child(name: str, seed: int, seconds: float, only: int | None, progress: int) -> dict[str, Any]:
+    """Cases of one target until the time is over; the number of each is written down before it."""
+    from .targets import TARGETS
+
+    target = TARGETS[name]()
+    for data in target.corpus:  # what is real must pass, or nothing is tested
+        target.run(data)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
+    failures: list[dict[str, Any]] = []
+    begun, case, refused = time.monotonic(), only or 0, 0
+    while time.monotonic() - begun < seconds and len(failures) < SHOWN:
+        os.pwrite(progress, case.to_bytes(8, "big"), 0)
+        data = target.mutate(random.Random(f"{seed}/{name}/{case}"), target.corpus)
+        faulthandler.dump_traceback_later(SLOWEST, exit=True)
+        try:
+            target.run(data)
+        except target.allowed:
+            refused += 1
+        except Exception as error:
+            failures.append({"case": case, "error": repr(error)[:300], "input": repr(data[:200])})
+            if only is not None:
+                raise
+        faulthandler.cancel_dump_traceback_later()
+        case += 1
+        if only is not None:
+            break
+    return {"target": name, "cases": case, "refused": refused, "failures": failures}
+
+
+def watched(name: str, seed: int, seconds: float, only: int | None = None) -> dict[str, Any]:
+    """One target in a process of its own; a crash or a hang is a failure that names its case."""
+    with tempfile.TemporaryFile() as progress:
+        progress.write(bytes(8))
+        progress.flush()
+        number = progress.fileno()
+        given = [f"--child={number}", f"--target={name}", f"--seed={seed}", f"--seconds={seconds}"]
+        given += [] if only is None else [f"--case={only}"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.fuzz", *given],
+            cwd=ROOT, pass_fds=[number], capture_output=True, text=True, check=False,
+            timeout=seconds + 10 * SLOWEST,
+        )  # fmt: skip
+        if ran.returncode == 0:
+            found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+            return found
+        case = int.from_bytes(os.pread(number, 8, 0), "big")
+        how = f"signal {-ran.returncode}" if ran.returncode < 0 else f"exit {ran.returncode}"
+        fault = {"case": case, "error": f"{how}: {ran.stderr[-1500:]}"}
+        return {"target": name, "cases": case + 1, "refused": 0, "failures": [fault]}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="for all targets together")
+    parser.add_argument("--seconds", type=float, help="for each target")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", help="this one alone")
+    parser.add_argument("--case", type=int, help="this case alone")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    from .targets import TARGETS
+
+    names = [asked.target] if asked.target else list(TARGETS)
+    seconds = asked.seconds or asked.minutes * 60 / len(names)
+    if asked.child is not None:
+        print(json.dumps(child(asked.target, asked.seed, seconds, asked.case, asked.child)))
+        return 0
+    found = [watched(name, asked.seed, seconds, asked.case) for name in names]
+    for one in found:
+        print(f"{one['target']}: {one['cases']:,} cases, {one['refused']:,} refused")
+        for fault in one["failures"]:
+            print(f"  seed {asked.seed} case {fault['case']}: {fault['error']}")
+    failed = sum(len(one["failures"]) for one in found)
+    print(json.dumps({"cases": sum(one["cases"] for one in found), "failures": failed}))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

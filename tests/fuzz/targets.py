@@ -1,0 +1,380 @@
+"""Every parser of what others may write, with real input and the errors that it may raise."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c as crc
+from hushstream.agents.clock.clock import Clock
+from hushstream.agents.clock.ledger import Ledger, totals
+from hushstream.agents.clock.log import entries_of
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.agents.stages.bound.codec import UnitCodec
+from hushstream.agents.stages.feedback import Feedback
+from hushstream.agents.stages.step import LogFrame
+from hushstream.client.survey import ReportError, Survey
+from hushstream.errors import EngineError, HushError
+from hushstream.mechanisms.columns import Part, Units
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics import frames
+from hushstream.topics.config.load import loads
+from hushstream.topics.events.decode import REASONS, Decoder, RawRecord
+from hushstream.topics.records import (
+    Marker,
+    Selected,
+    Start,
+    TriggerRequest,
+    decode_marker,
+    decode_request,
+    encode,
+)
+
+from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, start, trigger
+from .mutate import mutant
+
+Mutate = Callable[[random.Random, list[bytes]], bytes]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser.
+
+    Attributes:
+        corpus: real inputs.
+        run: feeds it one input.
+        allowed: the errors by which it may refuse one.
+        mutate: makes a hostile input of real ones.
+    """
+
+    corpus: list[bytes]
+    run: Callable[[bytes], Any]
+    allowed: tuple[type[Exception], ...] = ()
+    mutate: Mutate = mutant
+
+
+VALUED = """aggregate = [
+  { kind = "count" }, { kind = "sum", field = "v", low = 0.0, high = 9.0, grid = 0.5 },
+]
+sign = "s"
+"""
+ISO = {'time = { field = "t", format = "epoch_us" }': 'time = { field = "t", format = "iso" }'}
+
+
+def events(iso: bool = False) -> Target:
+    """Raw JSON events: each is used, or is a dead letter with a reason."""
+    made = deployment(more=VALUED, swap=ISO if iso else {})
+    source = made.inputs[0]
+    decoder = Decoder(
+        source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]
+    )
+    time: Any = "2019-03-01T12:00:00.5+01:00" if iso else ORIGIN + 5
+    corpus = [
+        json.dumps(
+            {"user": user, "page": page, "t": time, "v": v, "s": s, "more": [1, {"a": None}]}
+        ).encode()
+        for user, page, v, s in (("a", "p", 1.5, 1), (7, True, 3, "delete"), ("ä", "", -1e9, None))
+    ]
+    good = RawRecord(1, 0, None, corpus[0])
+
+    def run(value: bytes) -> None:
+        decoded = decoder.decode([good, RawRecord(2, 0, None, value), good])
+        (view,) = decoded.views
+        bad = decoded.bad | view.bad
+        assert set(bad.values()) <= set(REASONS)
+        assert set(view.rows.tolist()) | set(bad) >= {0, 2}
+        assert not set(view.rows.tolist()) & set(bad)
+
+    return Target(corpus, run)
+
+
+def reports() -> Target:
+    """Reports under local privacy, as records."""
+    text = INPUT.format(units=1, cells=1, partitioner="none", format="json") + PIPELINE.format(
+        name="p",
+        mechanism="",
+        more='aggregate = [{ kind = "sum", field = "v", low = 0.0, high = 9.0, grid = 0.5 }]',
+    ).replace('key = ["page"]', "").replace('kind = "histogram", budget = 4', 'kind = "topl"')
+    (source,) = compile_config(loads(text, environ={}), {"events": 1}).inputs
+    (p,) = source.pipelines
+    decoder = Decoder(source.fields, [p.fields], [p.mechanism])
+    body = {"user": "a", "t": ORIGIN, "slot": 3, "group": 1, "theta": 0, "code": 9}
+    survey = getattr(p.mechanism.survey, "number", 0)
+    corpus = [json.dumps(body | {"survey": survey}).encode()]
+
+    def run(value: bytes) -> None:
+        decoded = decoder.decode([RawRecord(1, 0, None, value)])
+        assert len(decoded.views[0].rows) <= 1
+
+    return Target(corpus, run)
+
+
+NAME = b"8 bytes!"
+
+
+def batches() -> Target:
+    """Fetched batches with header names of any bytes: every record comes with its value.
+
+    A broker passes on whole records alone, and aiokafka checks the CRC before it reads one.
+    """
+
+    def whole(names: bytes) -> bytes:
+        builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+        named = [(NAME.decode(), b"v")] * (len(names) // 8)
+        builder.append(0, 1, b"key", b"first", [])
+        builder.append(1, 1, b"key", names, named)
+        data = bytearray(bytes(builder.build()))
+        at = 0
+        for begin in range(0, len(names) // 8 * 8, 8):
+            at = data.index(NAME, at)
+            data[at : at + 8] = names[begin : begin + 8]
+            at += 8
+        data[17:21] = crc(data[21:]).to_bytes(4, "big")
+        return bytes(data)
+
+    def run(names: bytes) -> None:
+        if NAME in names:
+            return
+        found = TolerantBatches(whole(names))
+        batch = found.next_batch()
+        assert batch.validate_crc() and not found.has_next()
+        assert [record.value for record in batch] == [b"first", names]
+
+    def cut(draw: random.Random, corpus: list[bytes]) -> bytes:
+        return mutant(draw, corpus)[:4096]
+
+    return Target([b"", b"h\xc3\xa9ader", b"\xff" * 16, b"ok names" * 3], run, mutate=cut)
+
+
+def torn_batches() -> Target:
+    """What a broken disk or line makes of a batch is noticed by its CRC, never read."""
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
+    for place in range(4):
+        builder.append(place, 1, b"key", b"value" * place, [("h", b"v")] * place)
+    whole = bytes(builder.build())
+
+    def run(data: bytes) -> None:
+        found = TolerantBatches(data)
+        while found.has_next():
+            batch = found.next_batch()
+            if batch is None or not batch.validate_crc():
+                return
+            assert len(list(batch)) == 4
+
+    return Target([whole], run, (KafkaError, SystemError))  # aiokafka's words for a torn record
+
+
+def requests() -> Target:
+    """Trigger requests: nothing fires that is not due, nothing stops the clock."""
+    made = deployment()
+    (p,) = made.pipelines
+    corpus = [
+        encode(TriggerRequest("id", ORIGIN, ["p"])),
+        encode(TriggerRequest("id", ORIGIN + (1 << 40), None)),
+    ]
+
+    def run(value: bytes) -> None:
+        clock = Clock(made, Ledger(), "test", "")
+        clock.apply(start(p))
+        clock.request(decode_request(value))
+        assert all(due.scheduled <= ORIGIN for _, due in clock.due(ORIGIN))
+
+    return Target(corpus, run, (HushError,))
+
+
+def ledger() -> Target:
+    """Records of the ledger, as `verify` and `worker` read them: raw, or next in the chain."""
+    charge = {"pipeline": "p", "epoch": 0, "epsilon": "1/3", "delta": "0", "config_hash": "x"}
+    bodies = {"pipeline": {"pipeline": "p", "number": 0}, "charge": charge,
+              "refused": {"pipeline": "p", "epoch": 1}}  # fmt: skip
+    first = Ledger().next("genesis", ORIGIN, {"id": "ab", "topics": {}}).encode()
+    raw = [Ledger.read([first]).next(kind, ORIGIN, body).encode() for kind, body in bodies.items()]
+    chained = [json.dumps([kind, body]).encode() for kind, body in bodies.items()]
+
+    def run(value: bytes) -> None:
+        read = Ledger.read([first])
+        try:
+            kind, body = msgspec.json.decode(value, type=tuple[str, dict[str, Any]])
+            value = read.next(kind, ORIGIN, body).encode()
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            pass  # as it is
+        read.take(value)
+        totals(read, ["p"])
+
+    return Target(raw + chained, run, (HushError,))
+
+
+def clock() -> Target:
+    """Records of the clock log."""
+    (p,) = deployment().pipelines
+    corpus = [encode(one) for one in (beat([7]), start(p), trigger(p, 1, [4]), Start("p", 0, 1))]
+
+    def run(value: bytes) -> None:
+        entries_of([LogFrame(0, value)], 0)
+
+    return Target(corpus, run, (EngineError,))
+
+
+def selected() -> Target:
+    """Records of the selected topic."""
+    corpus = [
+        encode(Selected(0, 1, 0, ["cA==", "cQ=="], [1, 2], False)),
+        encode(Selected(0, 1, 0, [], [], True)),
+    ]
+
+    def run(value: bytes) -> None:
+        feedback = Feedback(2)
+        feedback.apply(value)
+        feedback.statuses(0, Keys.of([b"p"]), 3)
+
+    return Target(corpus, run, (EngineError,))
+
+
+def markers() -> Target:
+    """The row that says what a shard has applied."""
+    corpus = [encode(Marker("ab", 7, 3, {"p": [1, 2]}, {"p": 4}, "key"))]
+    return Target(corpus, decode_marker, (EngineError,))
+
+
+def units() -> Target:
+    """Rows of units: cut or lengthened ones are refused."""
+    codec = UnitCodec(deployment().pipelines[0].mechanism)
+    fresh = deployment().pipelines[0].mechanism.init_units(1)
+    lanes = fresh.used.shape[1]
+    full = Units(
+        fresh.left, np.array([0, 2]), np.array([5, 9], np.uint32), np.ones((2, lanes), np.uint16)
+    )
+    corpus = [*codec.encode(fresh), *codec.encode(full)]
+    whole, step = len(corpus[0]), (len(corpus[1]) - len(corpus[0])) // 2
+
+    def run(row: bytes) -> None:
+        fits = len(row) >= whole and (len(row) - whole) % step == 0
+        try:
+            codec.decode([row, None])
+        except EngineError:
+            assert not fits
+        else:
+            assert fits
+
+    return Target(corpus, run)
+
+
+def arrow() -> list[bytes]:
+    """Frames of all kinds, as stages write them."""
+    draw = np.random.default_rng(0)
+    (p,) = deployment().pipelines
+    slices = [
+        frames.EventSlice(
+            0, 1, draw.integers(0, 256, (n, 16)).astype(np.uint8),
+            Keys.of([b"key %d" % i for i in range(1 + n // 2)]), draw.integers(0, 1 + n // 2, n),
+            draw.integers(-9, 9, (n, c)), np.ones(n, np.int8),
+        )
+        for n, c in ((1, 0), (9, 2), (300, 1))
+    ]  # fmt: skip
+    part = Part(
+        Keys.of([b"a", b"bc", b""]),
+        np.zeros(3, np.uint8),
+        draw.integers(0, 9, (3, 2)),
+        np.ones(2, np.int64),
+    )
+    out = [frame for one in slices for frame in frames.encode_events(3, one)]
+    out += frames.encode_cells(1, -2, 5, part)
+    return [
+        *out,
+        frames.encode_barrier(frames.Barrier(0, trigger(p, 1, [4]), np.ones(2, np.int64))),
+    ]
+
+
+def damaged_frames() -> Target:
+    """Frames with flipped bits: every one is noticed."""
+    known = set(arrow())
+
+    def run(frame: bytes) -> None:
+        if frame in known:
+            return
+        try:
+            frames.decode(frame)
+        except EngineError:
+            return
+        raise AssertionError("a damaged frame was read")
+
+    return Target(sorted(known), run, mutate=lambda draw, corpus: _flips(draw, corpus))
+
+
+def _flips(draw: random.Random, corpus: list[bytes]) -> bytes:
+    data = bytearray(draw.choice(corpus))
+    for bit in draw.sample(range(8 * len(data)), draw.choice((1, 1, 1, 2, 3))):
+        data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def forged_frames() -> Target:
+    """Frames with flipped bits under a right checksum: refused, or read within their own bytes."""
+
+    def run(body: bytes) -> None:
+        taken = frames.decode(body + b"hsh1" + zlib.crc32(body).to_bytes(4, "big"))
+        if isinstance(taken, frames.EventsFrame):
+            one = taken.slice
+            assert len(one.unit) * 25 <= len(body) + 25
+            assert len(one.keys.data) <= len(body)
+            one.keys.tolist(), one.keys.take(one.key), one.part(np.arange(len(one.unit)))
+        elif isinstance(taken, frames.CellsFrame):
+            assert len(taken.part.key.tolist()) <= len(body)
+
+    def mutate(draw: random.Random, corpus: list[bytes]) -> bytes:
+        return _flips(draw, corpus) if draw.random() < 0.7 else mutant(draw, corpus)
+
+    return Target([frame[:-8] for frame in arrow()], run, (EngineError,), mutate)
+
+
+def toml() -> Target:
+    """Configurations: a `Config`, or an error that says where."""
+    base = INPUT.format(units=1, cells=1, partitioner="none", format="json")
+    corpus = [
+        (base + PIPELINE.format(name="p", mechanism="", more=more)).encode()
+        for more in (VALUED, 'public_keys = [["a"], ["b"]]', "epoch = '7d'")
+    ]
+
+    def run(data: bytes) -> None:
+        config = loads(data.decode("utf-8", "replace"), environ={})
+        compile_config(config, {})
+
+    return Target(corpus, run, (HushError,))
+
+
+def surveys() -> Target:
+    """Surveys, as devices read them."""
+    text = Survey(Fraction(1), Fraction(10), "salt").to_json()
+    raw = text.encode() if isinstance(text, str) else text
+    return Target(
+        [raw], lambda data: Survey.from_json(data.decode()), (ReportError, UnicodeDecodeError)
+    )
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "events": events,
+    "iso events": lambda: events(iso=True),
+    "reports": reports,
+    "batches": batches,
+    "torn batches": torn_batches,
+    "requests": requests,
+    "ledger": ledger,
+    "clock": clock,
+    "selected": selected,
+    "markers": markers,
+    "units": units,
+    "damaged frames": damaged_frames,
+    "forged frames": forged_frames,
+    "toml": toml,
+    "surveys": surveys,
+}
