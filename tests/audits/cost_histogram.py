@@ -31,6 +31,7 @@ class Record(NamedTuple):
 
     trigger: int
     value: tuple[int, ...]
+    sign: int = 1
 
 
 def columns_of(keys: Sequence[Sequence[Record]]) -> Trace:
@@ -41,18 +42,18 @@ def columns_of(keys: Sequence[Sequence[Record]]) -> Trace:
         np.array([one.trigger for one, _ in rows], np.intp), np.arange(len(rows)),
         names(len(keys)), np.array([key for _, key in rows], np.intp),
         np.array([one.value for one, _ in rows], np.int64).reshape(len(rows), width),
-        np.ones(len(rows), np.int8),
+        np.array([one.sign for one, _ in rows], np.int8),
     )  # fmt: skip
 
 
 def names(n: int) -> Keys:
     """Distinct keys of one width."""
-    return Keys.of([b"%04d" % place for place in range(n)])
+    return Keys.of([b"%05d" % place for place in range(n)])
 
 
 def number(label: Label) -> int:
     """Which of the `names` a draw is for; rounds append a number of their own."""
-    return int(label.key[:4] or -1)  # the shared row of debiasing has no name
+    return int(label.key[:5] or -1)  # the shared row of debiasing has no name
 
 
 def probed(
@@ -75,21 +76,26 @@ def probed(
         if not 0 <= place < len(labels):
             return 0
         mine = labels[place]
-        return IMPULSE * (label == mine._replace(key=label.key[:4] + mine.key[4:]))
+        return IMPULSE * (label == mine._replace(key=label.key[:5] + mine.key[5:]))
 
     view = look(mechanism, worlds, Recorder(planted))
-    each: list[dict[tuple[object, ...], float]] = [{} for _ in worlds]
-    for (t, key, column), x in view.items():
-        if isinstance(key, bytes) and key:
-            each[int(key)][t, column] = x
-    assert all(one.keys() == each[0].keys() for one in each), "a decision changed"
-    table = np.array([[one[place] for place in each[0]] for one in each])
+    table = by_key(view, len(worlds))
     moved = table[1:] - table[0]
     cut = len(labels)
     return Linear(labels, moved[:cut].T / IMPULSE, rounding=2.0), moved[cut:]
 
 
-def look(mechanism: Histogram | Rounds, keys: Sequence[Sequence[Record]], noise: Recorder) -> View:
+def by_key(view: View, n: int) -> np.ndarray:
+    """(keys, numbers) what is seen of each of the first n `names`."""
+    each: list[dict[tuple[object, ...], float]] = [{} for _ in range(n)]
+    for (t, key, column), x in view.items():
+        if isinstance(key, bytes) and key:
+            each[int(key)][t, column] = x
+    assert all(one.keys() == each[0].keys() for one in each), "a decision changed"
+    return np.array([[one[place] for place in each[0]] for one in each])
+
+
+def look(mechanism: Histogram | Rounds, keys: Sequence[Sequence[Record]], noise: object) -> View:
     """What is released of keys with these records."""
     listed = None
     if isinstance(mechanism, Histogram) and mechanism.public is not None:

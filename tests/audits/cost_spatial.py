@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -54,19 +55,25 @@ def norms(probe: Probe, shifts: list[np.ndarray]) -> float:
     return max(probe.linear.laplace(shift) for shift in shifts)
 
 
+def seen_counts(mechanism: PHDStream, trace: Trace, noise: object) -> View:
+    """Unbiased counts of leaves in records; the other column is computed from them."""
+    view = seen(mechanism, trace, noise)
+    return {place: x / GRID for place, x in view.items() if place[2] == 1}
+
+
+def probe_counts(mechanism: PHDStream) -> Probe:
+    """Responses of leaves to the draws of counters, in a tree that is held in its shape."""
+    gaussian = mechanism.counter.distribution == "discrete_gaussian"
+    return Probe(
+        partial(seen_counts, mechanism), events(mechanism, []), shape_of,
+        lambda one: one.purpose != "split", rounding=2.0 if gaussian else 2.0**-14,
+        impulse=1 << (36 if gaussian else 20),
+    )  # fmt: skip
+
+
 def counted(mechanism: PHDStream, cells: Iterable[int]) -> float:
     """The most that one accepted event loses to counters; with a lifetime, one insertion."""
-
-    def look(trace: Trace, noise: Recorder) -> View:
-        view = seen(mechanism, trace, noise)  # column 0 is computed from column 1
-        return {place: x / GRID for place, x in view.items() if place[2] == 1}
-
-    gaussian = mechanism.counter.distribution == "discrete_gaussian"
-    crowd = events(mechanism, [])
-    probe = Probe(
-        look, crowd, shape_of, lambda one: one.purpose != "split",
-        rounding=2.0 if gaussian else 2.0**-14, impulse=1 << (36 if gaussian else 20),
-    )  # fmt: skip
+    probe = probe_counts(mechanism)
     triggers = range(1, mechanism.horizon + 1)
     worlds: list[list[Event]] = []
     for cell in cells:
@@ -146,32 +153,40 @@ def phdstream(mechanism: PHDStream, cells: Iterable[int] = (0, 1)) -> float:
     return loss**2 if mechanism.counter.distribution == "discrete_gaussian" else loss
 
 
+def seen_sums(mechanism: PrivHP, trace: Trace, noise: object) -> View:
+    """The noisy sums that a tree is grown from, at every trigger."""
+    view: View = {}
+    whole = PrivHP.grow
+
+    def watched(self: PrivHP, table: np.ndarray, t: int) -> Any:
+        view.update({(t, place): float(x) for place, x in enumerate(table.tolist())})
+        return whole(self, table, t)
+
+    PrivHP.grow = watched  # type: ignore[method-assign]
+    try:
+        seen(mechanism, trace, noise)
+    finally:
+        PrivHP.grow = whole  # type: ignore[method-assign]
+    return view
+
+
+def probe_sums(mechanism: PrivHP) -> Probe:
+    """Responses of the sums to draws."""
+    gaussian = mechanism.counter.distribution == "discrete_gaussian"
+    return Probe(
+        partial(seen_sums, mechanism), events(mechanism, []), rounding=2.0 if gaussian else 0.0,
+        impulse=1 << 32,
+    )  # fmt: skip
+
+
 def privhp(mechanism: PrivHP, cells: Iterable[int] = (0, 3)) -> float:
     """ε (μ² for Gaussian noise) of a unit's records, from the table that the tree is grown from.
 
     Growing has no other argument, so all that is released is computed from these numbers.
     """
 
-    def look(trace: Trace, noise: Recorder) -> View:
-        view: View = {}
-        whole = PrivHP.grow
-
-        def watched(self: PrivHP, table: np.ndarray, t: int) -> Any:
-            view.update({(t, place): float(x) for place, x in enumerate(table.tolist())})
-            return whole(self, table, t)
-
-        PrivHP.grow = watched  # type: ignore[method-assign]
-        try:
-            seen(mechanism, trace, noise)
-        finally:
-            PrivHP.grow = whole  # type: ignore[method-assign]
-        return view
-
-    crowd = events(mechanism, [])
-    probe = Probe(look, crowd, impulse=1 << 32)
+    probe = probe_sums(mechanism)
     gaussian = probe.linear.labels[0].kind == "gauss"
-    if gaussian:
-        probe.linear.rounding = 2.0
     triggers = range(1, mechanism.horizon + 1)
     shifts = [
         probe.shift(events(mechanism, [(t, UNIT, cell, 1)])) for cell in cells for t in triggers

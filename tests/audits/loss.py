@@ -107,7 +107,8 @@ class Probe:
                 if np.abs(column).max() > 0:
                     labels.append(one)
                     columns.append(column)
-        B = np.array(columns).T.reshape(len(self._base), len(labels))
+        self.base = np.array(list(self._base.values()))
+        B = np.array(columns).T.reshape(len(self.base), len(labels))
         self.linear = Linear(labels, B, rounding)
 
     def _planted(self, one: Label) -> Recorder:
