@@ -103,7 +103,7 @@ MISTAKES = {
         "max(1, (self.horizon - 1).bit_length())",
     ),
     "blocks of scale 1/epsilon": (
-        "block", BlockCounter, "step", "2 / self.epsilon", "1 / self.epsilon"
+        "block", BlockCounter, "scale", "2 / self.epsilon", "1 / self.epsilon"
     ),
     "every event of a unit gets all": (
         "lifetime", phdstream_settings, "budget", "epsilon / inserts", "epsilon"
