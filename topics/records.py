@@ -81,11 +81,15 @@ ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped
 
 
 class TriggerRequest(msgspec.Struct, frozen=True):
-    """Ask for all triggers scheduled up to ``at``; ``id`` makes a retry harmless."""
+    """Ask for all triggers scheduled up to ``at``; ``id`` makes a retry harmless.
+
+    With ``cancel``, earlier requests end instead: what they have not fired yet is not fired.
+    """
 
     id: str
     at: int
     pipelines: list[str] | None = None
+    cancel: bool = False
 
 
 class Selected(msgspec.Struct, tag="selected", frozen=True):

@@ -20,7 +20,7 @@ COMMANDS = {  # in the order of the help
     "simulate": "plan",
     "topics": "topics",
     "worker": "worker",
-    "trigger": "topics",
+    "trigger": "trigger",
     "releases": "releases",
     "ledger": "ledger",
     "replay": "replay",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
@@ -51,3 +53,14 @@ def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> 
 def emit(body: object) -> None:
     """Print one JSON object."""
     click.echo(json.dumps(body, default=str))
+
+
+def moment(text: str | None) -> int:
+    """Microseconds of an ISO time; the present if there is none."""
+    if text is None:
+        return int(time.time() * 1e6)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not an ISO time such as 2019-03-02T00:00Z") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)

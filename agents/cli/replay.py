@@ -14,8 +14,7 @@ from ...topics.config.load import Config
 from ..deployment.compile import compile_config
 from ..offline.compare import ReplayOutcome
 from ..offline.replay import replay as run_replay
-from .options import config_options, emit, json_option, read_config
-from .topics import moment
+from .options import config_options, emit, json_option, moment, read_config
 
 DISAGREES = 4
 

@@ -1,18 +1,14 @@
-"""``hush topics`` and ``hush trigger``: a deployment's topics, and requests to its clock."""
+"""``hush topics``: the topics of a deployment."""
 
 from __future__ import annotations
 
-import secrets
 import time
-from datetime import UTC, datetime
 
 import click
 
-from ...errors import ConfigError
 from ...topics.config.load import Config
 from ...topics.config.secret import noise_key
 from ...topics.names import OWNERS, Names, genesis_id
-from ...topics.records import TriggerRequest, encode
 from ..clock.genesis import begin, read_ledger
 from ..deployment.compile import compile_config
 from ..deployment.topic_specs import TopicSpec, internal_topics, public_topics
@@ -88,56 +84,4 @@ def _line(spec: TopicSpec) -> str:
     )
 
 
-@click.command()
-@config_options
-@json_option
-@click.option(
-    "--at", metavar="TIME", help="Fire all triggers scheduled up to this time; default: now."
-)
-@click.option("--pipeline", "only", multiple=True, help="Only this pipeline; repeatable.")
-@click.option("--id", "identity", help="Id of the request; repeating it changes nothing.")
-def trigger(
-    path: str,
-    bootstrap: str | None,
-    settings: tuple[str, ...],
-    as_json: bool,
-    at: str | None,
-    only: tuple[str, ...],
-    identity: str | None,
-) -> None:
-    """Advance the schedule of pipelines with schedule = "external".
-
-    The trigger times remain those of the configuration. Requests made because data arrived are
-    outside the guarantee: their timing reveals the arrival.
-    """
-    config = read_config(path, bootstrap, settings)
-    external = {p.name for p in config.pipeline if p.schedule == "external"}
-    unknown = set(only) - external
-    if unknown:
-        raise ConfigError(f'pipeline {", ".join(sorted(unknown))} has no schedule = "external"')
-    cluster = Cluster(config.kafka)
-    cluster.wait()
-    ledger = read_ledger(cluster, config.deployment.name)
-    names = Names(config.deployment.name, ledger.genesis["genesis"])
-    request = TriggerRequest(identity or secrets.token_hex(8), moment(at), sorted(only) or None)
-    producer = cluster.producer(acks="all")
-    producer.produce(names.requests, encode(request), partition=0)
-    producer.flush(30)
-    if as_json:
-        emit({"id": request.id, "at": request.at})
-    else:
-        click.echo(f"requested: everything scheduled up to {at or 'now'} ({request.id})")
-
-
-def moment(text: str | None) -> int:
-    """Microseconds of an ISO time; the present if there is none."""
-    if text is None:
-        return int(time.time() * 1e6)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not an ISO time such as 2019-03-02T00:00Z") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)
-
-
-COMMANDS: list[click.Command] = [topics, trigger]
+COMMANDS: list[click.Command] = [topics]

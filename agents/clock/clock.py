@@ -21,6 +21,7 @@ from .ledger import Ledger, Record, charge_body, limits
 from .timeline import Timeline, advance, fold
 
 MOST_TRIGGERS = 200  # of one transaction
+REQUEST_AHEAD = 86_400_000_000  # microseconds; a request for a later time would charge for ever
 
 
 class Clock:
@@ -47,9 +48,16 @@ class Clock:
             self.offsets = record.offsets
 
     def request(self, request: TriggerRequest) -> None:
-        """Let the schedule of external pipelines advance to a time; repeats change nothing."""
+        """Let the schedule of external pipelines advance to a time; repeats change nothing.
+
+        A cancelled request is forgotten; what it has fired stays.
+        """
         for name, pipeline in self._pipelines.items():
-            if pipeline.external and (request.pipelines is None or name in request.pipelines):
+            if not pipeline.external or name not in (request.pipelines or self._pipelines):
+                continue
+            if request.cancel:
+                self.requested.pop(name, None)
+            else:
                 self.requested[name] = max(self.requested.get(name, request.at), request.at)
 
     def starts(self, now: int) -> list[Start]:

@@ -10,6 +10,7 @@ from ...errors import EngineError
 from ...topics.records import Beat, ClockRecord, decode_clock, is_beat
 from .timeline import Over, Timeline, fold
 
+ALL = 1 << 62  # no offset is as large
 Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
 RECENT = 256  # beats at the end of the log that are read at once; older ones when they are wanted
 

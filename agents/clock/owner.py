@@ -23,6 +23,7 @@ from ...topics.records import (
     ClockRecord,
     Offsets,
     Skipped,
+    Start,
     Trigger,
     decode_request,
     encode,
@@ -40,7 +41,7 @@ from ..kafka.clients import (
     transactional_producer,
 )
 from ..kafka.progress import Progress
-from .clock import Clock
+from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
 from .paid import Clocked
@@ -113,6 +114,9 @@ class ClockOwner:
         await reached(self._consumer, self._covered())
         begin = await self._consumer.beginning_offsets([requests])
         self._consumer.seek(requests, begin[requests])
+        end = (await self._consumer.end_offsets([requests]))[requests]
+        while await self._consumer.position(requests) < end:
+            await self._read_requests(200)  # all of them: a later one may cancel an earlier one
 
     async def _read_ledger(self) -> None:
         """The ledger to its end; it begins with what this owner has known of it before.
@@ -197,19 +201,29 @@ class ClockOwner:
                 await self._commit(charges, [record])
                 if isinstance(record, Skipped):
                     break  # what else was due of this window no longer is
+            self.progress.moved()
+            await self._read_requests()  # one of them may cancel the rest
         for pipeline, window in clock.unpaid(now):
             charges, record = clock.refuse(pipeline, window, now)
             await self._commit(charges, [record])
 
-    async def _read_requests(self) -> None:
+    async def _read_requests(self, timeout_ms: int = 0) -> None:
         # Only the requests topic can deliver: all raw partitions are paused.
-        found = await self._consumer.getmany(timeout_ms=0)
+        found = await self._consumer.getmany(timeout_ms=timeout_ms)
         for records in found.values():
             for record in records:
                 try:
                     request = decode_request(record.value)
                 except EngineError:
                     log.warning("a malformed trigger request was ignored")
+                    continue
+                # Whoever may write to the topic may ask: so it is judged here, by when it was sent.
+                sent = min(record.timestamp * 1000, self._wall.now())
+                if request.at > sent + REQUEST_AHEAD:
+                    log.warning(
+                        "a trigger request for a time more than a day ahead was ignored: it would "
+                        "charge for every epoch to come"
+                    )
                     continue
                 self._clock.request(request)
 
@@ -239,6 +253,9 @@ class ClockOwner:
             answers = [await answer for answer in sent]
             for record, answer in zip(records, answers, strict=True):
                 self._lead.check(record.time, answer)
+                if self._follows_time(record):
+                    first = isinstance(record, Start)
+                    self._lead.check_behind(self._wall.now(), answer, first)
                 if isinstance(record, Trigger) and self._witness is not None:
                     note = self._witness.note
                     await asyncio.to_thread(note, answer.offset, encode(record), self._ledger)
@@ -252,6 +269,11 @@ class ClockOwner:
         for record in records:
             self._clock.apply(record)
             self._tell(record)
+
+    def _follows_time(self, record: ClockRecord) -> bool:
+        """Whether a record says what time it is for a pipeline, rather than what was asked for."""
+        name = getattr(record, "pipeline", None)
+        return any(p.name == name and not p.external for p in self._deployment.pipelines)
 
     def _tell(self, record: ClockRecord) -> None:
         name = getattr(record, "pipeline", None)

@@ -16,12 +16,11 @@ from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
 from .genesis import read_ledger
 from .ledger import Ledger
-from .log import entries_of
+from .log import ALL, entries_of
 from .paid import Clocked
 from .timeline import advance, fold
 
 LIST = 10_000  # records of one list
-ALL = 1 << 62  # no offset is as large
 CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 
@@ -49,7 +48,7 @@ def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clock
         EngineError: it has a gap, or goes back.
     """
     read, timelines = Clocked(), fold((), dict(horizons))
-    for records in _lists(kafka, names.clock):
+    for records in committed_lists(kafka, names.clock):
         for _, record in entries_of(records, ALL):
             advance(timelines, record)
             read.take(record)
@@ -74,7 +73,7 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
         return newer
 
 
-def _lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
+def committed_lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
     """Committed records of a topic of one partition, in lists."""
     client = consumer(kafka, committed=True)
     try:

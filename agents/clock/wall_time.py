@@ -81,6 +81,31 @@ class ClockLead:
                 "clock log is: no trigger is fired before its time; synchronise the clocks (NTP) "
                 "of workers and brokers, then restart. engine.max_clock_lead is what is tolerated"
             )
-        if ahead < -self._most and not self._warned:
+
+    def check_behind(self, now: int, metadata: Any, first: bool) -> None:
+        """Take when the broker appended a record, at a later time ``now`` of this clock.
+
+        The answer came after the record was appended, so a positive difference is a clock behind
+        the broker's, however slow the way was.
+
+        Args:
+            now: microseconds.
+            metadata: the broker's answer.
+            first: the record says in which window a pipeline begins.
+
+        Raises:
+            EngineError: the clock is behind, and a first window would be one that is over.
+        """
+        behind = metadata.timestamp * 1000 - now
+        if behind <= self._most:
+            self._warned = False
+        elif first:
+            raise EngineError(
+                f"the clock of this machine is {behind / 1e6:.1f} s behind the broker's: a "
+                "pipeline would begin with a window that is over, and pay for those since; "
+                "synchronise the clocks (NTP) of workers and brokers, then restart. "
+                "engine.max_clock_lead is what is tolerated"
+            )
+        elif not self._warned:
             self._warned = True
-            log.warning("triggers are late: this clock is behind the broker's, or it is slow")
+            log.warning("triggers are late: this clock is %.0f s behind the broker's", behind / 1e6)

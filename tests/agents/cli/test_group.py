@@ -1,6 +1,7 @@
 """The commands, as a person types them: what they print, what they refuse, how they end.
 
 Covers: agents/cli/init.py, agents/cli/options.py, agents/cli/plan.py, agents/cli/topics.py
+Covers: agents/cli/trigger.py
 Covers: agents/cli/worker.py, agents/offline/files.py
 """
 
@@ -19,7 +20,7 @@ import yaml
 from click.testing import CliRunner
 from hushstream.agents.cli import group as cli
 from hushstream.agents.cli.group import exit_code, hush, main
-from hushstream.agents.cli.topics import moment
+from hushstream.agents.cli.options import moment
 from hushstream.agents.cli.worker import _without_processes
 from hushstream.errors import (
     ConfigError,

@@ -250,6 +250,7 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made.progress = Progress("the clock")
     made._clock, made._ledger, made._producer = clock, ledger, producer
     made._on_record = lambda *_: None
+    made._wall = WallClock()
     made._lead, made._witness, made._known_end = ClockLead(NAMES.clock, 5_000_000), None, 0
     return made
 
@@ -394,3 +395,62 @@ def test_a_raw_topic_can_never_end_below_what_was_covered():
     made = owner(clock, ledger, Recorder())
     made._partitions = [TopicPartition("events", 0), TopicPartition("new", 0)]
     assert made._covered() == {TopicPartition("events", 0): 5}
+
+
+# -- requests, and clocks behind ------------------------------------------------------------------
+
+
+def test_a_cancelled_request_fires_nothing_more():
+    clock, ledger = begun()
+    clock.request(TriggerRequest("a", ORIGIN + DAY))
+    assert len(fire_all(clock, ledger, ORIGIN + 6 * HOUR)) == 2  # a charge, a trigger
+    clock.request(TriggerRequest("b", 0, ["another"], cancel=True))
+    clock.request(TriggerRequest("c", 0, cancel=True))
+    assert fire_all(clock, ledger, ORIGIN + DAY) == []
+    clock.request(TriggerRequest("d", ORIGIN + 12 * HOUR))
+    assert len(fire_all(clock, ledger, ORIGIN + DAY)) == 1
+
+
+def test_a_request_too_far_ahead_is_ignored_whoever_sent_it(caplog):
+    clock, ledger = begun()
+    made = owner(clock, ledger, Recorder())
+    now = made._wall.now()
+
+    class Requests:
+        async def getmany(self, timeout_ms: int) -> dict[object, list[object]]:
+            def record(stamp: int, at: int) -> object:
+                return SimpleNamespace(
+                    timestamp=stamp // 1000, value=encode(TriggerRequest("x", at))
+                )
+
+            later = now + 500 * DAY
+            return {0: [record(now, later), record(later, later), record(now, now + HOUR)]}
+
+    made._consumer = Requests()
+    asyncio.run(made._read_requests())
+    assert clock.requested == {"p": now + HOUR}
+    assert caplog.text.count("more than a day ahead") == 2
+
+
+def test_a_first_window_is_not_chosen_by_a_clock_that_is_behind():
+    """It would be one that is over, and every empty one since would be charged."""
+    made, producer = with_pipeline(external=False), Recorder()
+    clock = Clock(made, Ledger(), "1.0", "key")
+    one = owner(clock, Ledger(), producer)
+    one._deployment = made
+    producer._answer.timestamp = (one._wall.now() + 90 * DAY) // 1000
+    (first,) = clock.starts(one._wall.now())
+    with pytest.raises(EngineError, match="behind the broker's: a pipeline would begin"):
+        asyncio.run(one._commit([], [first]))
+    assert producer.done[-1] == "abort"
+
+
+def test_an_external_schedule_is_never_late(caplog):
+    clock, ledger = begun()
+    clock.request(TriggerRequest("a", ORIGIN + 6 * HOUR))
+    now = ORIGIN + 6 * HOUR
+    ((pipeline, due),) = clock.due(now)
+    one = owner(clock, ledger, Recorder())
+    one._producer._answer.timestamp = (one._wall.now() + 90 * DAY) // 1000
+    asyncio.run(one._commit(*_fired(clock, pipeline, due, now)))
+    assert "late" not in caplog.text

@@ -1,0 +1,178 @@
+"""``hush trigger``: requests to the clock; what they would cost is told before they are sent."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+
+import click
+
+from ...errors import ConfigError, EngineError
+from ...topics.config.load import Config
+from ...topics.names import Names
+from ...topics.records import TriggerRequest, encode
+from ..clock.clock import REQUEST_AHEAD
+from ..clock.genesis import read_ledger
+from ..clock.outlook import Outlook, outlook, standing
+from ..clock.timeline import Timeline
+from ..deployment.compile import compile_config
+from ..kafka.cluster import Cluster
+from .options import config_options, emit, json_option, moment, read_config
+
+MOST_CHARGES = 10  # of one request, without --yes
+LOOK_SECONDS = 2.0
+
+
+@click.command()
+@config_options
+@json_option
+@click.option(
+    "--at", metavar="TIME", help="Fire all triggers scheduled up to this time; default: now."
+)
+@click.option("--pipeline", "only", multiple=True, help="Only this pipeline; repeatable.")
+@click.option("--id", "identity", help="Id of the request; repeating it changes nothing.")
+@click.option("--yes", is_flag=True, help=f"Also if more than {MOST_CHARGES} epochs are charged.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until all of it has fired, and tell how far it is."
+)
+@click.option("--cancel", is_flag=True, help="End earlier requests: fire nothing more of them.")
+def trigger(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    at: str | None,
+    only: tuple[str, ...],
+    identity: str | None,
+    yes: bool,
+    wait: bool,
+    cancel: bool,
+) -> None:
+    """Advance the schedule of pipelines with schedule = "external".
+
+    The trigger times remain those of the configuration. Requests made because data arrived are
+    outside the guarantee: their timing reveals the arrival. What will fire, and what it costs, is
+    printed first.
+    """
+    if cancel and (at or wait or yes):
+        raise click.UsageError("--cancel ends requests: give no --at, --wait or --yes with it")
+    request = TriggerRequest(
+        identity or secrets.token_hex(8), moment(at), sorted(only) or None, cancel
+    )
+    asked = Asked(read_config(path, bootstrap, settings), request)
+    found = [] if cancel else asked.outlooks()
+    if not as_json:
+        for one in found:
+            click.echo(_line(one))
+    if not yes:
+        _refuse_costly(found)
+    asked.send()
+    if as_json:
+        emit({"id": request.id, "at": request.at, "pipelines": [_body(one) for one in found]})
+    elif cancel:
+        click.echo(f"cancelled: nothing more of earlier requests fires ({request.id})")
+    else:
+        click.echo(f"requested: everything scheduled up to {at or 'now'} ({request.id})")
+    if wait:
+        asked.wait(sum(one.triggers for one in found))
+
+
+class Asked:
+    """A request and what it is about.
+
+    Args:
+        config: of the deployment.
+        request: not sent yet.
+
+    Raises:
+        ConfigError: it names a pipeline that waits for no requests, or a time too far ahead.
+    """
+
+    def __init__(self, config: Config, request: TriggerRequest) -> None:
+        external = {p.name for p in config.pipeline if p.schedule == "external"}
+        if unknown := set(request.pipelines or external) - external:
+            raise ConfigError(f'pipeline {", ".join(sorted(unknown))} has no schedule = "external"')
+        if request.at > time.time() * 1e6 + REQUEST_AHEAD:
+            raise ConfigError(
+                "--at is more than a day ahead: the clock ignores such requests, since each would "
+                "charge for every epoch to come; ask when the time has come"
+            )
+        self._config = config
+        self._request = request
+        self._cluster = Cluster(config.kafka)
+        self._cluster.wait()
+        ledger = read_ledger(self._cluster, config.deployment.name)
+        self._names = Names(config.deployment.name, ledger.genesis["genesis"])
+        chosen = set(request.pipelines or external)
+        self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
+
+    def outlooks(self) -> list[Outlook]:
+        """What would fire of each pipeline."""
+        ledger = read_ledger(self._cluster, self._config.deployment.name)
+        lines = standing(
+            self._config.kafka,
+            self._names,
+            {p.name: p.mechanism.horizon for p in self._pipelines},
+        )
+        at = self._request.at
+        return [outlook(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
+
+    def send(self) -> None:
+        """Write the request.
+
+        Raises:
+            EngineError: the broker did not take it.
+        """
+        producer = self._cluster.producer(acks="all")
+        producer.produce(self._names.requests, encode(self._request), partition=0)
+        if producer.flush(30):
+            raise EngineError("the request was not written: the broker did not answer; try again")
+
+    def wait(self, total: int) -> None:
+        """Return when nothing that was asked for is left to fire; progress goes to stderr."""
+        told = -1
+        while left := sum(one.triggers for one in self.outlooks()):
+            if left != told:
+                told = left
+                click.echo(f"{max(total - left, 0)} of {total} triggers fired", err=True)
+            time.sleep(LOOK_SECONDS)
+        click.echo("all triggers fired", err=True)
+
+
+def _begun(line: Timeline) -> Timeline:
+    """An external pipeline begins with window 0 once a worker runs."""
+    if line.first is None:
+        line.first = 0
+    return line
+
+
+def _refuse_costly(found: Sequence[Outlook]) -> None:
+    charges = sum(one.charges for one in found)
+    if charges > MOST_CHARGES or any(one.more for one in found):
+        raise ConfigError(
+            f"nothing was requested: it would charge {charges} epochs, and more than "
+            f"{MOST_CHARGES} need --yes; an earlier --at fires less"
+        )
+
+
+def _line(one: Outlook) -> str:
+    least = "at least " if one.more else ""
+    return (
+        f"{one.pipeline}: {least}{one.triggers} triggers; {least}{one.charges} epochs are charged: "
+        f"epsilon {float(one.epsilon):g}, delta {float(one.delta):g} for a unit in all of them"
+    )
+
+
+def _body(one: Outlook) -> dict[str, object]:
+    return {
+        "pipeline": one.pipeline,
+        "triggers": one.triggers,
+        "charges": one.charges,
+        "more": one.more,
+        "epsilon": float(one.epsilon),
+        "delta": float(one.delta),
+    }
+
+
+COMMANDS: list[click.Command] = [trigger]

@@ -1,0 +1,65 @@
+"""What a request for triggers would fire, and what that would cost: known before it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ...topics.config.model import Kafka
+from ...topics.names import Names
+from ..deployment.model import Pipeline
+from .ledger import Ledger
+from .log import ALL, entries_of
+from .start import committed_lists
+from .timeline import Timeline, advance, fold
+
+MOST = 10_000  # triggers that are counted; what is beyond is "at least"
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is due of one pipeline up to some time.
+
+    Attributes:
+        triggers: that would fire.
+        charges: epochs that would be charged for them, within the limits.
+        more: whether there is more than was counted.
+        epsilon, delta: cost of these charges for one unit that is in all of their epochs.
+    """
+
+    pipeline: str
+    triggers: int
+    charges: int
+    more: bool
+    epsilon: Fraction
+    delta: Fraction
+
+
+def standing(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> dict[str, Timeline]:
+    """Where every pipeline stands at the end of the clock log.
+
+    Raises:
+        EngineError: the log has a gap, or the broker is silent.
+    """
+    timelines = fold((), dict(horizons))
+    for records in committed_lists(kafka, names.clock):
+        for _, record in entries_of(records, ALL):
+            advance(timelines, record)
+    return timelines
+
+
+def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> Outlook:
+    """What is scheduled up to ``at``, microseconds, and has not fired yet."""
+    name, windows = pipeline.name, pipeline.windows
+    dues = windows.due(timeline, at, MOST)
+    epochs = {(name, windows.epoch(due.window)) for due in dues}
+    fresh = len(epochs - ledger.charges.keys() - ledger.refused)
+    for limit, each in (
+        (pipeline.limit_epsilon, pipeline.epsilon),
+        (pipeline.limit_delta, pipeline.delta),
+    ):
+        if limit is not None and each:
+            fresh = max(min(fresh, int(limit / each) - ledger.epochs(name)), 0)
+    more = len(dues) == MOST
+    return Outlook(name, len(dues), fresh, more, fresh * pipeline.epsilon, fresh * pipeline.delta)

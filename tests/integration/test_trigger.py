@@ -1,0 +1,52 @@
+"""``hush trigger`` on the broker: costs are told first, limited, waited for and ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hushstream.agents.kafka.logs import read_topic
+from hushstream.deploy.broker import Broker
+
+from .local import BROKER, Local, local
+from .test_outage import TOML
+
+pytestmark = pytest.mark.broker
+
+
+def trigger(run: Local, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hushstream", "trigger", "-c", str(run.toml)]
+    command += ["--bootstrap", run.bootstrap, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def requests(run: Local) -> list[dict[str, object]]:
+    found = read_topic(run.config().kafka, run.names.requests, 1)[0].records
+    return [json.loads(r.value or b"{}") for r in found]
+
+
+def test_what_fires_is_told_limited_waited_for_and_ended(tmp_path):
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
+    ):
+        for at, words in (("2999-01-01", "more than a day ahead"), ("2019-03-20", "need --yes")):
+            refused = trigger(run, "--at", at, *(["--yes"] if "day" in words else []))
+            assert refused.returncode == 2 and words in refused.stderr
+        assert "p: 38 triggers; 19 epochs are charged: epsilon 152, delta 0.0019" in refused.stdout
+        assert requests(run) == []  # nothing was sent
+        assert trigger(run, "--at", "2019-03-20", "--yes", "--id", "a").returncode == 0
+        assert trigger(run, "--cancel", "--id", "b").returncode == 0
+        assert [r["id"] for r in requests(run)] == ["a", "b"]
+        run.start("w")  # the first request is over before anything fires
+        run.wait_ready(["w"])
+        done = trigger(run, "--at", "2019-03-02", "--wait", "--json")
+        assert done.returncode == 0, done.stderr
+        assert "2 triggers fired" in done.stderr or "all triggers fired" in done.stderr
+        body = json.loads(done.stdout)["pipelines"][0]
+        assert (body["triggers"], body["charges"], body["epsilon"]) == (2, 1, 8.0)
+        assert len(run.triggers()) == 2
+        again = json.loads(trigger(run, "--at", "2019-03-02", "--json").stdout)["pipelines"][0]
+        assert (again["triggers"], again["charges"]) == (0, 0)
