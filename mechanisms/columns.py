@@ -137,7 +137,7 @@ def merge(parts: Sequence[Part]) -> Part:
 
 
 def no_releases(outputs: int, public: dict[str, I64] | None = None) -> Releases:
-    """A release of no key at all, which is a release nevertheless."""
+    """An empty release: it has a manifest and no rows."""
     return Releases(
         Keys.of([]),
         np.empty((0, outputs), np.int64),
@@ -150,7 +150,7 @@ def no_releases(outputs: int, public: dict[str, I64] | None = None) -> Releases:
 def compact(index: NDArray[np.intp], size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The distinct values of ``index`` in order, and the place of each entry among them.
 
-    What `numpy.unique` gives for numbers in [0, ``size``), without sorting them.
+    Equal to `numpy.unique` with its inverse for numbers in [0, ``size``), but without a sort.
 
     >>> used, place = compact(np.array([4, 1, 4]), 6)
     >>> used.tolist(), place.tolist()

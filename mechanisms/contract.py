@@ -102,8 +102,8 @@ class Mechanism(Protocol):
     inputs: tuple[str, ...]  # numeric record columns that `encode` wants, or `UNIT`; () = by key
     outputs: tuple[Output, ...]  # released columns, c' of them
 
-    # What is said of it in public. Nothing here has a default: a mechanism that says nothing of
-    # its noise would be published with somebody else's.
+    # Public statements. None has a default: a mechanism that states no noise would be published
+    # with that of another.
     distribution: Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]
     definition: ClassVar[Literal["approximate", "pure", "local"]]  # of differential privacy
     neighbouring: ClassVar[Literal["add_remove", "replace_value"]]

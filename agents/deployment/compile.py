@@ -194,7 +194,7 @@ def build(
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> Mechanism:
-    """The mechanism of a pipeline; its own complaint names the setting."""
+    """Build the mechanism of a pipeline; where it refuses, the error names the setting."""
     try:
         return registry.build(
             p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys)
@@ -223,7 +223,7 @@ def setting_of(
 
 
 def parameters_of(p: config_pipeline.PipelineSettings) -> Any:
-    """The mechanism's parameters, with what the pipeline itself says of the same things.
+    """The mechanism's parameters, completed by the pipeline's own settings of the same things.
 
     Raises:
         ParameterError: the two do not go together.
@@ -232,11 +232,11 @@ def parameters_of(p: config_pipeline.PipelineSettings) -> Any:
 
 
 def pinned_hash(configured: str, mechanism: Mechanism) -> str:
-    """The configuration's hash together with what this machine made of it.
+    """The configuration's hash together with digests of what this machine computed from it.
 
-    Factorisations are computed in floating point before they are rounded. Should a machine ever
-    round one entry otherwise, its hash differs from the one that was charged, and it stops. So
-    does a version of this code that would draw or count otherwise.
+    Factorisations are computed in floating point before they are rounded. If a machine rounds one
+    entry otherwise, its hash differs from the charged one, and it stops. So does a version of this
+    code that would draw or count otherwise.
     """
     factors = sorted(set(mechanism.digests()))
     versions = [SEMANTICS, SAMPLER_VERSION]

@@ -1,4 +1,4 @@
-"""A deployment, compiled: everything the stages need to know, all of it public."""
+"""A compiled deployment: every public fact that stages need."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Input:
 
     @cached_property
     def decoder(self) -> Decoder:
-        """One for all partitions: they meet the same keys."""
+        """The decoder of all partitions, which meet the same keys."""
         mechanisms = [p.mechanism for p in self.pipelines]
         return Decoder(self.fields, [p.fields for p in self.pipelines], mechanisms)
 

@@ -1,6 +1,6 @@
 """The privacy statement of a release: noise, bounds, threshold and budget spent.
 
-Functions of public parameters and of the trigger in the clock log; nothing here sees data.
+All functions take public parameters and the trigger in the clock log; none sees data.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ def significant(value: float) -> float:
 
 
 def bounds(pipeline: Pipeline) -> dict[str, Any]:
-    """What one privacy unit may contribute in an epoch, in numbers and in words."""
+    """The bound on one privacy unit's contribution in an epoch, in numbers and in words."""
     return pipeline.mechanism.bounds(pipeline.unit_name)
 
 
 def key_threshold(mechanism: Mechanism, index: int) -> int | float | None:
-    """What the noisy count of a key must reach at a trigger; None where keys are not selected."""
+    """Threshold of a key's noisy count at a trigger; None where keys are not selected."""
     bar = mechanism.key_threshold(index)
     return None if bar is None else plain(bar)
 
 
 def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
-    """The guarantee, what it costs, and what the pipeline has spent so far."""
+    """The guarantee, its cost, and the budget that the pipeline has spent so far."""
     cost = pipeline.mechanism.cost()
     epochs = trigger.epochs or None
     return {
@@ -67,5 +67,5 @@ def _limit(text: str) -> float | None:
 
 
 def stated(pipeline: Pipeline) -> dict[str, Fraction]:
-    """What a mechanism adds to its cost per unit; a local one the price of one report."""
+    """Further costs that a mechanism states; a local one states the price of one report."""
     return pipeline.mechanism.stated(pipeline.unit_name).values

@@ -27,7 +27,7 @@ def check_period(
         fields: how the input's records are read.
 
     Raises:
-        ConfigError: they may, or it cannot be told.
+        ConfigError: two periods may reach into one epoch, or that cannot be told.
     """
     if not survey.period:
         return  # so many reports in all, hence in any epoch

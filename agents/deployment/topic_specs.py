@@ -12,7 +12,7 @@ FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 # Event times may be of any year: the broker must neither refuse nor delete by them.
 ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 KEPT = FOREVER | ANY_TIME
-# What anyone may read carries scheduled times, never the broker's: those would tell of load.
+# Public records carry scheduled times. The broker's own times would reveal load.
 PUBLIC = KEPT | {"message.timestamp.type": "CreateTime"}
 # The clock's owner compares its own time with the broker's before it commits a trigger.
 CLOCK = KEPT | {"message.timestamp.type": "LogAppendTime"}

@@ -27,7 +27,13 @@ log = logging.getLogger("hushstream.kafka")
 def transactional_producer(
     kafka: Kafka, transactional_id: str, timeout_ms: int
 ) -> aiokafka.AIOKafkaProducer:
-    """A producer whose start fences every earlier owner of the same id."""
+    """Make a producer whose start fences every earlier owner of the same id.
+
+    Args:
+        kafka: the connection.
+        transactional_id: of a shard, or of the clock.
+        timeout_ms: after which the broker aborts an open transaction, milliseconds.
+    """
     return aiokafka.AIOKafkaProducer(
         **aiokafka_options(kafka),
         transactional_id=transactional_id,
@@ -43,7 +49,7 @@ def transactional_producer(
 
 
 def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
-    """A consumer without a group that reads what is committed."""
+    """Make a consumer without a group; it reads committed records only."""
     return aiokafka.AIOKafkaConsumer(
         **aiokafka_options(kafka),
         isolation_level="read_committed",
@@ -59,7 +65,12 @@ async def reached(
 ) -> dict[TopicPartition, int]:
     """Ends of partitions, once none of them lies below a position that was read before.
 
-    A new leader may answer with an older end for a moment, so that is waited for.
+    A new leader may answer with an older end for a moment, so the answer is asked for again, for
+    up to `SETTLE_SECONDS`.
+
+    Args:
+        client: a started one.
+        known: position reached in each partition; 0 where nothing was read.
 
     Raises:
         RewoundError: a partition ends below its position.
@@ -82,7 +93,7 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
     """Check that a partition holds everything below a position that was reached in it.
 
     Raises:
-        RewoundError: it ends before that.
+        RewoundError: the partition ends below it.
     """
     client = consumer(kafka)
     await client.start()
@@ -97,7 +108,14 @@ async def read_to_end(
 ) -> AsyncIterator[tuple[list[Any], int, int]]:
     """Committed records of one partition from ``start`` to its end at the time of the call.
 
-    Yields lists with the position reached and the end; at least one, which may be empty.
+    Args:
+        kafka: the connection.
+        topic: name of the topic.
+        partition: its number.
+        start: an offset; None: the first one that the broker still has.
+
+    Yields:
+        Records, the position reached, and the end; at least once, perhaps without records.
 
     Raises:
         EngineError: ``start`` is below what the topic still has.
@@ -124,14 +142,14 @@ async def read_to_end(
 
 
 OUTAGES = (KafkaError, ConnectionError, TimeoutError, asyncio.CancelledError)
-"""What a client raises while the broker is away; see `asked_to_end` for the last."""
+"""Errors that a client raises while the broker is away; see `asked_to_end` for the last."""
 
 
 def asked_to_end() -> bool:
     """Whether somebody cancelled the running task.
 
-    A client that loses its broker may raise `CancelledError` by itself: it cancels its own tasks
-    and lets that through. Taken for a cancellation, it would end our task without a word.
+    A client that loses its broker cancels its own tasks and may let their `CancelledError`
+    through. Our task would take that for its own cancellation and end without a word.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
@@ -146,13 +164,13 @@ async def through_outages(
     """Acquire something from the broker, however often that fails while it is away.
 
     Args:
-        progress: of the task; it names it.
-        acquire: is called again after each outage.
-        let_go: of what was acquired so far.
+        progress: of the task; its ``what`` names the task in the log.
+        acquire: called again after each outage.
+        let_go: called after each outage, to release what was acquired so far.
         patience: microseconds, `kafka.outage_timeout`.
 
     Raises:
-        EngineError: it stayed away for longer.
+        EngineError: the broker stayed away for longer.
     """
     until = time.monotonic() + patience / 1e6
     while True:
@@ -174,7 +192,10 @@ def check_outage(what: str, until: float, patience: int, error: BaseException) -
     """Give up an outage that has lasted too long.
 
     Args:
-        until: monotonic time of the end of patience.
+        what: name of the task.
+        until: monotonic time of the end of patience, seconds.
+        patience: microseconds, for the message.
+        error: raised by the client; the cause of ours.
 
     Raises:
         EngineError: that time has come.
@@ -191,7 +212,8 @@ _stopping: set[asyncio.Future[Any]] = set()  # asyncio itself holds a task by a 
 async def stop_quietly(client: Any) -> None:
     """Stop a client that may be broken already.
 
-    In a task of its own: aiokafka's stop may raise a `CancelledError` that is meant for nobody.
+    aiokafka's ``stop`` may raise a stray `CancelledError`, which must not reach the caller, so it
+    runs in a task of its own, for at most `STOP_SECONDS`.
     """
     stopping = asyncio.ensure_future(client.stop())
     _stopping.add(stopping)

@@ -28,7 +28,12 @@ log = logging.getLogger("hushstream.kafka")
 
 
 class Cluster:
-    """Administration over confluent-kafka; never used inside a worker's event loop."""
+    """Administration over confluent-kafka; never used inside a worker's event loop.
+
+    Args:
+        kafka: the connection.
+        patience: seconds to wait for the cluster, and for metadata to spread.
+    """
 
     def __init__(self, kafka: Kafka, patience: float = 30.0) -> None:
         self._options = librdkafka_options(kafka) | {"log_level": 0}
@@ -37,10 +42,10 @@ class Cluster:
         self.bootstrap = kafka.bootstrap
 
     def wait(self) -> None:
-        """Wait for the cluster to answer, saying so once.
+        """Wait for the cluster to answer; log that once.
 
         Raises:
-            EngineError: it did not answer in time.
+            EngineError: the cluster did not answer in time.
         """
         until, said = time.monotonic() + self._patience, False
         while True:
@@ -63,7 +68,7 @@ class Cluster:
         return {name: len(t.partitions) for name, t in listed.items()}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's own id of each topic: a recreated one has another."""
+        """Kafka's own id of each topic; a topic that is created again has another."""
         from confluent_kafka import TopicCollection
 
         names = list(topics)
@@ -84,7 +89,7 @@ class Cluster:
         """Effective configuration of each topic.
 
         Raises:
-            EngineError: this user may not ask for it.
+            EngineError: this user lacks the right DESCRIBE_CONFIGS.
         """
         from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -113,7 +118,18 @@ class Cluster:
         return [found[place].result().offset for place in places]
 
     def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
-        """Create what is missing; returns the names created."""
+        """Create missing topics, and wait until the cluster's metadata show them.
+
+        Args:
+            specs: the wanted topics.
+            replication: copies of each partition.
+
+        Returns:
+            Names of the topics created.
+
+        Raises:
+            EngineError: the broker refuses one, or it does not appear in time.
+        """
         existing = self.topics()
         missing = [s for s in specs if s.name not in existing]
         new = [
@@ -149,8 +165,16 @@ class Cluster:
     def read(self, topic: str, partition: int = 0, start: int = 0) -> list[Any]:
         """All committed records of one partition, as confluent messages.
 
-        A commit returns before its records become visible. So whatever was written before the
-        call is waited for, unless a producer died and left its transaction open.
+        A commit returns before its records become visible. So the call waits for everything
+        that was written before it, unless a producer died and left its transaction open.
+
+        Args:
+            topic: name of the topic.
+            partition: its number.
+            start: first offset to read.
+
+        Raises:
+            EngineError: the broker is silent, or reports an error.
         """
         options = {
             "group.id": f"hush-read-{secrets.token_hex(4)}",
@@ -158,7 +182,7 @@ class Cluster:
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
+            "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
         }
         written = self._written(topic, partition)
         until = time.monotonic() + OPEN_SECONDS
@@ -183,7 +207,7 @@ class Cluster:
             client.close()
 
     def _written(self, topic: str, partition: int) -> int:
-        """The end of a partition, open transactions and all."""
+        """The end of a partition, records of open transactions included."""
         place = TopicPartition(topic, partition)
         until = time.monotonic() + self._patience
         while True:
@@ -192,7 +216,7 @@ class Cluster:
             )
             try:
                 return int(answer[place].result().offset)
-            except KafkaException as error:  # a topic has no leader for a moment after its making
+            except KafkaException as error:  # a new topic has no leader for a moment
                 if time.monotonic() > until:
                     raise EngineError(
                         f"{topic}-{partition}: its end is unknown: {error.args[0].str()}"

@@ -29,15 +29,19 @@ class Interval(NamedTuple):
 class Gone:
     """Positions that the broker no longer has.
 
-    Asking for one is not an error at once. A position is asked of the group as soon as a partition
-    is assigned, and the group may know none, or one that was trimmed since: a moment later the
-    shard says where it stands. A worker that was asleep may have been overtaken by another one,
-    which has applied and trimmed more: a moment later it is told so. Only where a shard goes on
-    wanting what is gone, it is lost.
+    Such a position is not an error at once, because two cases pass by themselves:
+
+    - When a partition is assigned, the client starts at the group's offset. The group may have
+      none, or one that was trimmed since. A moment later the shard seeks to its own position.
+    - Another worker may have overtaken one that was asleep, and applied and trimmed more. A moment
+      later the sleeper learns of it.
+
+    A position is lost only where an open shard wants it for ``patience``.
 
     Args:
         patience: seconds.
-        doubt: told of a partition before it is given up: its shard looks again where it stands.
+        doubt: called with a partition a third of that time after its first failure, so that its
+            shard checks its position again.
     """
 
     def __init__(
@@ -49,10 +53,14 @@ class Gone:
         self._since: dict[tuple[TP, int], float] = {}
 
     def check(self, failed: Any, wanted: Mapping[TP, int]) -> None:
-        """Raise what a fetch reported, if it is a fault.
+        """Raise the error of a failed fetch, unless it may pass by itself.
+
+        Args:
+            failed: the fetcher's error.
+            wanted: the position that each open shard wants next.
 
         Raises:
-            EngineError: an open shard has wanted a position for some time that is gone.
+            EngineError: an open shard has wanted a lost position for ``patience``.
         """
         try:
             failed.check_raise()

@@ -17,8 +17,8 @@ from ...topics.events.decode import RawRecord
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
 
-# For a name that is not UTF-8 the extension returns a broken list and an error at once. A call that
-# the interpreter has specialised would not look for the error; this one always does.
+# For a name that is not UTF-8 the extension both returns a broken list and sets an error. The
+# interpreter does not check for that error after a specialised call; after this one it always does.
 _LISTED = methodcaller("headers")
 
 Advance = Callable[[int], None]
@@ -41,14 +41,20 @@ def read_topic(
     committed: bool = True,
     advance: Advance = lambda records: None,
 ) -> list[PartitionLog]:
-    """Each partition of a topic, read to its end.
+    """Read each partition of a topic to its end.
 
     Args:
+        kafka: the connection.
+        topic: name of the topic.
+        partitions: of the topic.
         committed: False also returns records of aborted transactions.
-        advance: told how many records have been read since it was told before.
+        advance: called with the number of records read since its last call.
+
+    Returns:
+        One log per partition, in order.
 
     Raises:
-        EngineError: the broker fell silent, or reports an error.
+        EngineError: the broker is silent, or reports an error.
     """
     client = consumer(kafka, committed)
     try:
@@ -59,7 +65,7 @@ def read_topic(
         open_ = set(range(partitions))
         read = told = 0
         while open_:
-            message = client.poll(PATIENCE_SECONDS)  # `consume` would wait although all is read
+            message = client.poll(PATIENCE_SECONDS)  # `consume` would wait after the last record
             if message is None:
                 raise EngineError(f"{topic} could not be read to its end: the broker is silent")
             _take(topic, message, found, open_)
@@ -73,14 +79,20 @@ def read_topic(
 
 
 def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = None) -> Consumer:
-    """A client that reads assigned partitions and says where they end."""
+    """Make a client that reads assigned partitions and reports their ends.
+
+    Args:
+        kafka: the connection.
+        committed: False also returns records of aborted transactions.
+        more: further options of librdkafka, which win.
+    """
     options = {
         "group.id": f"hush-read-{secrets.token_hex(4)}",
         "enable.auto.commit": False,
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
-        "fetch.wait.max.ms": 10,  # else the broker keeps the answer "this is the end" back
+        "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
         "log_level": 0,
     }
     return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
@@ -97,7 +109,7 @@ def _take(topic: str, message: Message, found: list[list[RawRecord]], open_: set
 
 
 def raw(message: Message) -> RawRecord:
-    """A message as the stages know it."""
+    """A message as stages take it; time in milliseconds."""
     return RawRecord(
         message.offset(),
         message.timestamp()[1],

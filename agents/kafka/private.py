@@ -2,8 +2,8 @@
 
 Both libraries are capped in ``pyproject.toml``, since any release may change what is private. Every
 name of `NEEDED` is looked for when this module is imported, so that a worker on a version without
-one of them stops before it reads a record. What the names are used for stands below, as functions
-and as classes with public hooks.
+one of them stops before it reads a record. The functions and classes below wrap them; their own
+names are public.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class FailingApp(faust.App):
     Stock Faust restarts the agent, and the event that it had is acknowledged and lost.
 
     Attributes:
-        on_agent_failure: told what an agent raised.
+        on_agent_failure: called with the error that an agent raised.
         outage_timeout: microseconds after which a broker that is away is given up.
     """
 
@@ -155,7 +155,7 @@ class HookedConsumer(driver.Consumer):
     """Faust's consumer with hooks: `make_thread`, `deliver`, and what shards have `applied`.
 
     Attributes:
-        applied: what each open shard has applied, for lag monitoring.
+        applied: position that each open shard has applied, for lag monitoring.
     """
 
     applied: Callable[[], Mapping[TP, int]] = staticmethod(dict)
@@ -170,7 +170,7 @@ class HookedConsumer(driver.Consumer):
 
     @property
     def thread(self) -> Any:
-        """What `make_thread` made, or None before the start."""
+        """The thread of `make_thread`, or None before the start."""
         return self._thread
 
     @property
@@ -181,7 +181,7 @@ class HookedConsumer(driver.Consumer):
         return active - paused
 
     def ack(self, message: Message) -> bool:
-        """Nothing to remember: what is applied is in the state."""
+        """Acknowledge without a record of it: positions are in the shards' state."""
         message.acked = True
         self._unacked_messages.discard(message)
         return True
@@ -238,7 +238,7 @@ async def fetch(
 def take(
     consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int
 ) -> Iterator[Interval]:
-    """What the fetcher holds for ``active``, as intervals; errors of the broker are raised."""
+    """Take the fetched records of ``active`` as intervals; raise errors of the broker."""
     fetcher = consumer._fetcher
     for tp in list(fetcher._records):
         name = TP(tp.topic, tp.partition)
@@ -249,7 +249,7 @@ def take(
         held = fetcher._records[tp]
         if type(held) is not FetchResult:
             gone.check(held, wanted())
-            if held.calculate_backoff() == 0:  # else it would be asked for again at once
+            if held.calculate_backoff() == 0:  # else the fetcher would ask for it again at once
                 _drop(fetcher, tp)
             continue
         found = _interval(name, tp, held, most)
@@ -290,7 +290,7 @@ def member_id(consumer: Any) -> str:
 
 
 def group_failure(consumer: Any) -> BaseException | None:
-    """Why the group refused a member for good, if it did: nobody else would say so."""
+    """Why the group refused a member for good, or None; no other call reports it."""
     coordinator = getattr(consumer, "_coordinator", None)
     task = getattr(coordinator, "_coordination_task", None)
     if task is None or not task.done():
@@ -305,7 +305,7 @@ def group_failure(consumer: Any) -> BaseException | None:
 
 
 def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
-    """Append records from ``begun`` on until the batch is full; the place that was reached.
+    """Append records from ``begun`` on until the batch is full; return the index reached.
 
     It goes straight to the batch's builder: most records are rows of a few bytes, for which
     wrapping would cost more than writing them.

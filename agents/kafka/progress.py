@@ -1,4 +1,4 @@
-"""Whether a task that works against the broker gets on: read by health pages, from any thread."""
+"""Progress of tasks that work against the broker; health pages read it from any thread."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 
 class Progress:
-    """How one task gets on.
+    """Progress of one task.
 
     Args:
         what: name of the task, for the log.
 
     Attributes:
-        away: it waits for a broker that is away.
+        away: whether it waits for a broker that is away.
     """
 
     def __init__(self, what: str) -> None:
@@ -34,6 +34,6 @@ class Progress:
         self.moved()
 
     def stalled(self, seconds: float) -> bool:
-        """Whether the task has work, and has done nothing of it for so long."""
+        """Whether the task has work, and has not moved for ``seconds``."""
         since = self._since
         return since is not None and time.monotonic() - since > seconds

@@ -1,8 +1,8 @@
 """Parse batches even if header names are not UTF-8.
 
-To a broker the name of a header is bytes; aiokafka decodes it as UTF-8 and gives up the whole
-fetch where that fails, so that one such record would stop its partition for ever. Here such a
-record is read without its headers, which carry no event; all others are read as always.
+To a broker the name of a header is bytes. aiokafka decodes it as UTF-8 and gives up the whole fetch
+where that fails, so one such record would stop its partition for ever. Here such a record is read
+without its headers, which carry no event; all others are read as always.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION = 2  # earlier formats have no headers
 
 
 class TolerantBatches:
-    """What aiokafka iterates over: the batches of one fetched partition."""
+    """The batches of one fetched partition, as aiokafka iterates over them."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -53,7 +53,7 @@ class TolerantBatches:
 
 
 class TolerantBatch:
-    """A batch that is read quickly as long as it can be, else patiently."""
+    """A batch, parsed by aiokafka; if that fails, record by record."""
 
     def __init__(self, batch: Any, data: memoryview) -> None:
         self._batch = batch

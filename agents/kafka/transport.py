@@ -41,7 +41,7 @@ class ConsumerThread(private.HookedThread):
     _gone: Gone
 
     async def on_start(self) -> None:
-        """Start the consumer; a broker that is away just then is waited for."""
+        """Start the consumer; wait for a broker that is away."""
         self.time_started = time.monotonic()
         consumer = cast(Consumer, self.consumer)
         self._gone = Gone(doubt=lambda tp: consumer.doubt(tp))
@@ -49,7 +49,7 @@ class ConsumerThread(private.HookedThread):
         await through_outages(consumer.progress, self.open_client, self._let_go, app.outage_timeout)
 
     async def on_thread_stop(self) -> None:
-        """Stop the consumer; what a broken one lets through must not break the thread's end."""
+        """Stop the consumer; errors of a broken one must not keep the thread from ending."""
         with contextlib.suppress(asyncio.CancelledError):
             await super().on_thread_stop()
 
@@ -57,10 +57,10 @@ class ConsumerThread(private.HookedThread):
         await stop_quietly(self.client)
 
     def make_consumer(self, url: Any, port: int) -> aiokafka.AIOKafkaConsumer:
-        """The client as Faust would make it, but for what it reads and how long it waits.
+        """Make the client as Faust would, except for isolation level and waiting times.
 
-        Faust reads what is committed only where it commits itself, which it does not do here: all
-        that comes from other stages would be read before it is true.
+        Faust reads committed records only where it runs transactions itself. It runs none here, so
+        its client would read records of other stages before their transactions commit.
         """
         conf = self.app.conf
         return aiokafka.AIOKafkaConsumer(
@@ -86,7 +86,7 @@ class ConsumerThread(private.HookedThread):
         )
 
     async def intervals(self, active: set[TP]) -> list[Interval]:
-        """Fetch what there is for the active partitions, waiting a moment if nothing is."""
+        """Fetch intervals of the active partitions; wait a moment if there are none."""
         return await self.call_thread(self._intervals, self.ready_client, active)  # type: ignore[no-any-return]
 
     async def _intervals(self, consumer: Any, active: set[TP]) -> list[Interval]:
@@ -103,7 +103,7 @@ class Consumer(private.HookedConsumer):
 
     Attributes:
         positions: set by the worker; the position that each open shard wants next.
-        doubt: set by the worker; told of a partition whose wanted position is gone.
+        doubt: set by the worker; called with a partition whose wanted position is gone.
         progress: of fetching.
     """
 
@@ -127,7 +127,7 @@ class Consumer(private.HookedConsumer):
                 self.progress.moved()
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
-            # Both end this service without a word, which is right only when the worker stops.
+            # Either would end this service without a word: an error unless the worker stops.
             if asked_to_end() or stopped():
                 raise
             if not self.app.should_stop:
@@ -195,7 +195,7 @@ async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
 
 
 class Producer(driver.Producer):
-    """Faust wants a producer; nothing is produced through it, so it never connects.
+    """A producer that never connects: Faust demands one, and nothing is produced through it.
 
     Each shard has a transactional producer of its own.
     """

@@ -1,4 +1,4 @@
-"""Internal topics are cut below what has been applied: it is in the state and its changelog."""
+"""Trim internal topics below what has been applied: the state and its changelog hold that."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ PATIENCE_SECONDS = 10.0
 class Trimmer:
     """Deletes records of internal topics that no shard will read again.
 
-    A round cuts at what was applied in the round *before*: the group's own offsets, from which a
-    new worker's first fetch begins before it is sent to the shard's position, have long passed it.
+    A new worker's first fetch begins at the group's offset, and only then at the shard's own
+    position. The group's offset lags a little, so a round cuts at the position of the round
+    *before*, which it has long passed.
+
+    Args:
+        kafka: the connection.
     """
 
     def __init__(self, kafka: Kafka) -> None:
@@ -30,10 +34,16 @@ class Trimmer:
         self._cut: dict[TP, int] = {}
 
     def round(self, applied: Mapping[TP, int]) -> None:
-        """Cut each partition at its offset of the round before; waits for the broker."""
+        """Cut each partition at its offset of the round before, and wait for the broker.
+
+        A refused cut is logged, and tried again in the next round: it costs disk space only.
+
+        Args:
+            applied: position that each open shard of this worker has applied.
+        """
         due = {tp: n for tp, n in self._before.items() if n > self._cut.get(tp, 0)}
         self._before = dict(applied)
-        due = {tp: n for tp, n in due.items() if tp in applied}  # another worker's by now
+        due = {tp: n for tp, n in due.items() if tp in applied}  # else another worker's
         if not due:
             return
         client = AdminClient(self._options | {"socket.timeout.ms": 10_000})
@@ -45,7 +55,7 @@ class Trimmer:
                 answer.result(PATIENCE_SECONDS)
                 tp = TP(place.topic, place.partition)
                 self._cut[tp] = due[tp]
-            except (KafkaException, TimeoutError) as error:  # only disk: the next round tries again
+            except (KafkaException, TimeoutError) as error:  # costs disk space only
                 refused[_text(error)] = place.topic
         for reason, topic in refused.items():
             log.warning("%s is not trimmed: %s (needs DELETE on the topic)", topic, reason)

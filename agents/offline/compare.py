@@ -191,7 +191,7 @@ class _Chosen:
 def name(key: bytes | None, value: bytes | None) -> Name:
     """The identity of a release record, which must occur exactly once.
 
-    A record of somebody else that is not a release has a name that nothing expects.
+    A foreign record that is not a release gets a name that nothing expects.
     """
     try:
         body = json.loads(value or b"{}")

@@ -27,7 +27,7 @@ STEP = 20_000  # records given to one step
 
 
 class Source(Protocol):
-    """What a stage reads: one partition, in offset order."""
+    """The input of a stage: one partition, in offset order."""
 
     def since(self, offset: int, limit: int) -> tuple[list[Any], int]: ...
 
@@ -53,7 +53,7 @@ class Log:
         return records, records[-1].offset + 1 if len(records) == limit else self.end
 
     def trim(self, below: int) -> None:
-        """Let go of records before an offset."""
+        """Drop records below an offset."""
         start = bisect_left(self._offsets, below)
         if 2 * start > len(self.records):  # else moving the rest would cost more than it saves
             del self.records[:start], self._offsets[:start]
@@ -62,7 +62,11 @@ class Log:
 class VirtualShard:
     """A stage with its state and input, stepped by hand.
 
-    With ``trim``, input is let go of once it has been taken.
+    Args:
+        stage: a new one.
+        log: its input.
+        genesis: id in the marker, hexadecimal.
+        trim: whether to drop input that the stage has taken.
     """
 
     def __init__(self, stage: Stage, log: Source, genesis: str, trim: bool = False) -> None:
@@ -74,7 +78,15 @@ class VirtualShard:
         stage.open(self._store, self._marker)
 
     def advance(self, limit: int, take: Callable[[Step], None]) -> bool:
-        """Run one step; return whether anything moved."""
+        """Run one step.
+
+        Args:
+            limit: records given to it at most.
+            take: called with the step once its rows are stored.
+
+        Returns:
+            Whether anything moved.
+        """
         before = self.stage.position
         records, fetched = self._log.since(max(before, 0), limit)
         step = self.stage.step(self._store, self._marker, records, fetched)

@@ -68,6 +68,7 @@ def replay(
     """Recompute and compare the releases of a deployment.
 
     Args:
+        config: with the noise key and the cluster's address.
         pipelines: names; all of them if empty.
         windows: numbers of windows to compare; all of them if None.
         report: called with progress.
@@ -121,7 +122,7 @@ def recompute(
 
 
 class _Streams:
-    """What is read while the engine runs or after it, and the checks that it goes through."""
+    """Logs that are read while the engine runs or after it, with the checks of their records."""
 
     def __init__(
         self,
@@ -164,7 +165,7 @@ class _Streams:
         return any(held)
 
     def finish(self) -> None:
-        """Read what no stage has asked for, and compare what is left."""
+        """Read the records that no stage has asked for, and compare the rest."""
         for place, log in self.units.items():
             log.drain()
             self._checks[place].finish()

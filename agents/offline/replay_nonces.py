@@ -1,4 +1,4 @@
-"""Nonces of the noise as manifests publish them: what a replay needs beside logs and secret."""
+"""Nonces of the noise as manifests publish them; a replay needs them beside logs and secret."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANIFEST = b"|manifest:"
 
 
 class _Manifest(msgspec.Struct):
-    """What a manifest says of its noise."""
+    """The fields of a manifest that name its nonce."""
 
     trigger: int
     nonce: str
@@ -28,9 +28,9 @@ class _Manifest(msgspec.Struct):
 class PublishedNonces:
     """Nonces by pipeline, shard, start of the window and trigger.
 
-    A trigger that has no manifest yet is recomputed under some nonce of no meaning: nothing of it
-    has been published. Were a manifest deleted, its release would come out differently, and every
-    later one of its window; so releases must be kept as long as they are to be replayed.
+    A trigger without a manifest has published nothing yet, so it is recomputed under an arbitrary
+    nonce. If a manifest was deleted, its release and every later one of its window come out
+    differently; so releases must be kept as long as they are to be replayed.
     """
 
     def __init__(self, deployment: Deployment) -> None:
@@ -38,7 +38,7 @@ class PublishedNonces:
         self._known: dict[tuple[bytes, int], bytes] = {}
 
     def take(self, record: RawRecord) -> None:
-        """Take a record of a release topic; whatever is not a manifest is passed over."""
+        """Take a record of a release topic; skip it unless it is a manifest."""
         key = record.key or b""
         if _MANIFEST not in key:
             return

@@ -68,8 +68,18 @@ def simulate(
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
     have made of them; rows that are reports are used as they are.
 
+    Args:
+        config: as for a worker; its cluster is not used.
+        rows: decoded records.
+        source_name: an input of the configuration.
+        secret: the root key, for noise and digests.
+        progress: called after a step with the number of events that it used.
+
+    Returns:
+        A report by pipeline, and the engine with all records.
+
     Raises:
-        ConfigError: the input is unknown.
+        ConfigError: the input is unknown, or no row has a time.
     """
     source, deployment = _deployment(config, source_name)
     pipeline = devices.surveyed(source, rows)

@@ -1,7 +1,7 @@
 """The end of a window at a stage: what still comes for it is dropped, and its rows are deleted.
 
-Written once for all three stages. A stage says how its own rows are deleted; when they may be, and
-how many at a time, is decided here.
+All three stages share it. A stage says how its own rows are deleted; this module decides when, and
+how many at a time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Delete = Callable[[StateReader, int, Step, int], bool]
 class Expiry:
     """Windows of one pipeline that are over at one stage.
 
-    A window is over when it has been released to the end, or when the clock has refused it. The
-    former must follow from what is *committed*: were a row deleted for a step that is then
-    repeated, its unit would get a second bound.
+    A window is over when it has been released to the end, or when the clock has refused it. Only
+    *committed* releases count: a step may fail and be repeated, and had it deleted a row already,
+    the row's unit would get a second bound.
 
     Args:
-        delete: how the stage deletes rows.
+        delete: deletes rows of windows below a floor; given reader, floor, step and limit.
 
     Attributes:
         floor: every window below it is over; None: nothing is known yet.
@@ -46,7 +46,7 @@ class Expiry:
         self._moved = False  # the floor has moved in the step that is being computed
 
     def past(self, window: int) -> bool:
-        """Whether a window is over: what was on its way when it was refused is dropped."""
+        """Whether a window is over; records that still come for it are dropped."""
         return self.floor is not None and window < self.floor
 
     def advance(self, floor: int) -> None:
@@ -56,10 +56,10 @@ class Expiry:
             self._left = self._moved = True
 
     def consult(self, over: Over, marker: Marker, pipeline: str) -> None:
-        """Before a step: see what marker and clock say.
+        """Advance to what marker and clock say; called before each step.
 
-        A refused window is over at once, wherever this stage stands: nothing of it will ever be
-        released.
+        Nothing of a refused window will ever be released, so it is over at once, wherever this
+        stage stands.
         """
         closed = marker.closed.get(pipeline, 0)
         if (closed, over.version) == self._seen:

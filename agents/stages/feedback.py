@@ -28,7 +28,16 @@ Statuses = Callable[[str, int, Keys, int], NDArray[np.int32]]
 def changed_statuses(
     topic: str, reader: StateReader, trigger: Trigger, shard: int, releases: Releases, rows: Changes
 ) -> Iterator[Out]:
-    """Records of keys whose public status is new; the statuses go into ``rows``."""
+    """Yield records of keys whose public status has changed.
+
+    Args:
+        topic: the selected topic of the pipeline.
+        reader: committed rows, with the statuses so far.
+        trigger: of the releases.
+        shard: number of the aggregate shard.
+        releases: with the status of each released key.
+        rows: changes of the step; takes the new statuses.
+    """
     prefix = statuses_of(trigger.window)
     keys = releases.key.tolist()
     before = Overlay(reader, rows).get_many([prefix + key for key in keys])
@@ -45,12 +54,16 @@ def changed_statuses(
 
 
 def finished(topic: str, trigger: Trigger, shard: int) -> Out:
-    """The record that says: all statuses of this trigger and shard have been sent."""
+    """The last record of a trigger and shard: all statuses have been sent."""
     return Out(topic, 0, None, encode(Selected(trigger.window, trigger.index, shard, [], [], True)))
 
 
 class Feedback:
-    """What every worker knows of released keys, from the selected topic of one pipeline."""
+    """Public statuses of released keys, as the selected topic of one pipeline gives them.
+
+    Args:
+        shards: number of aggregate shards, each of which ends a trigger with a record.
+    """
 
     def __init__(self, shards: int) -> None:
         self._shards = shards
@@ -93,7 +106,7 @@ class Feedback:
         return out
 
     def forget(self, below: int) -> None:
-        """Drop what is known of windows before ``below``."""
+        """Drop statuses of windows before ``below``; later records of those are ignored."""
         if self._floor is not None and below <= self._floor:
             return
         self._floor = below
@@ -103,15 +116,15 @@ class Feedback:
             del self._done[place]
 
     def reopen(self) -> int | None:
-        """Take records of all windows again; returns before which window some are missing."""
+        """Take records of all windows again; return the window before which some are missing."""
         floor, self._floor = self._floor, None
         return floor
 
     def recall(self, fresh: Feedback, below: int) -> None:
         """Fill in windows before ``below`` from one that has read the topic again.
 
-        Shards are running meanwhile: windows that they may need are not touched. Records that
-        came since `reopen` may be in both.
+        Shards run meanwhile, so windows from ``below`` on, which they may need, are not touched.
+        Records that came since `reopen` may be in both.
         """
         for window in [w for w in fresh._status if w < below]:
             mine = self._status[window]
@@ -121,7 +134,7 @@ class Feedback:
             self._done[place] |= fresh._done[place]
 
     def blank(self) -> Feedback:
-        """One that knows nothing yet."""
+        """An empty one for the same number of shards."""
         return Feedback(self._shards)
 
 
@@ -133,7 +146,7 @@ def feedback_of(deployment: Deployment) -> dict[str, Feedback]:
 
 
 def lookup(feedback: Mapping[str, Feedback]) -> Statuses:
-    """Statuses of any pipeline's keys, as the bound stage asks for them."""
+    """A function that looks up statuses of any pipeline, as the bound stage asks for them."""
 
     def statuses(pipeline: str, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
         return feedback[pipeline].statuses(window, keys, as_of)

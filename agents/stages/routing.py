@@ -1,4 +1,4 @@
-"""Where a key or a unit belongs: hashes that every worker, restart and replay computes alike."""
+"""Home partitions of keys and units: hashes that are the same on every worker and in a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stage and its step: what a pure function is given and returns.
+"""A stage and its step: the input and output of a pure function.
 
 A shard turns a step into one Kafka transaction; a replay applies it in memory.
 """
@@ -58,7 +58,7 @@ class Step:
 
 
 class Stage(Protocol):
-    """What a shard runs: ingest, bound or aggregate over one partition of its topic.
+    """A stage that a shard runs: ingest, bound or aggregate over one partition of its topic.
 
     ``position`` is the input offset that the stage wants next; it may be ahead of the
     committed marker where state is only held in memory.
@@ -72,7 +72,7 @@ class Stage(Protocol):
 
         Args:
             reader: committed rows.
-            marker: what has been applied.
+            marker: the last committed one.
         """
 
     def step(

@@ -1,4 +1,4 @@
-"""What runs where: the stages of a deployment, their topics, and how a stage is made.
+"""The stages of a deployment, the topics that they read, and how a stage is made.
 
 Worker, replay and simulation build their stages here and nowhere else.
 
@@ -37,7 +37,7 @@ class StageSpec:
         pipeline: None for ingest, which serves all pipelines of its input.
         topic: what it reads.
         partitions: of that topic.
-        upstreams: shards that send barriers to each of its shards; 0 for ingest.
+        upstreams: number of shards that send barriers to each of its shards; 0 for ingest.
         changelog: the topic of its state, with as many partitions.
     """
 
@@ -55,6 +55,10 @@ class Topology:
 
     Attributes:
         specs: stage by stage, in the order in which an event meets them.
+
+    Args:
+        deployment: compiled pipelines.
+        names: of all topics.
     """
 
     def __init__(self, deployment: Deployment, names: Names) -> None:
@@ -63,11 +67,11 @@ class Topology:
         self._by_topic = {spec.topic: spec for spec in self.specs}
 
     def of(self, topic: str) -> StageSpec:
-        """The stage that reads a topic."""
+        """The stage that reads a topic; `KeyError` if none does."""
         return self._by_topic[topic]
 
     def topics(self, stage: str) -> list[str]:
-        """What all stages of one kind read."""
+        """Topics that all stages of one kind read."""
         return [spec.topic for spec in self.specs if spec.stage == stage]
 
     def transactional_id(self, spec: StageSpec, partition: int) -> str:
@@ -101,7 +105,7 @@ class StageFactory:
         step_records: raw records of one ingest step; None: the default.
 
     Attributes:
-        feedback: by pipeline; fed by whoever reads the selected topics.
+        feedback: by pipeline; the reader of the selected topics feeds it.
     """
 
     def __init__(
@@ -139,7 +143,7 @@ class StageFactory:
         )
 
     def ingest(self, spec: StageSpec, partition: int) -> IngestStage:
-        """The ingest stage of one shard, which also says how far it is in the clock log."""
+        """The ingest stage of one shard; its `clock_position` is its place in the clock log."""
         return IngestStage(
             spec.source,
             partition,

@@ -143,8 +143,8 @@ def key_row(cell: DTypeLike) -> np.dtype[Any]:
 def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
     """Local index entries of a row that was stored or restored.
 
-    An entry is only ever a hint: a row whose due trigger has moved on leaves a stale one
-    behind, which is skipped when its trigger comes.
+    An entry is a hint. When a row's due trigger moves on, its old entry stays behind as a stale
+    one, which is skipped when its trigger comes.
     """
     if key[:1] != ROW or value is None:
         return {}

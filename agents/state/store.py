@@ -1,4 +1,4 @@
-"""What a stage may read of a shard's state, and what a shard may do with it.
+"""The state of a shard: what a stage may read of it, and what a shard may do with it.
 
 Rows are bytes (`layout` says which). Some tags are *local*: their rows are derived from others and
 are rebuilt, never sent to the changelog.
@@ -15,7 +15,7 @@ Changes = dict[bytes, bytes | None]  # None deletes
 
 
 class StateReader(Protocol):
-    """What a stage may read: committed state only."""
+    """Read access to committed state, for stages."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
@@ -30,7 +30,7 @@ class Overlay:
         self._changes = changes
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Rows of ``keys``; those changed in this step as they will be."""
+        """Rows of ``keys``, with this step's changes."""
         changes = self._changes
         if not changes:
             return self._reader.get_many(keys)

@@ -1,7 +1,7 @@
 """Exact evaluation of correlated noise on a public grid: the same integers on every machine.
 
-What is released at trigger t is S + (Bz)_t rounded to a public grid, S an exact integer and z
-integers in units of 2^-bits. It must be a function of S and z alone: last bits that depend on the
+The release at trigger t is S + (Bz)_t rounded to a public grid, S an exact integer and z integers
+in units of 2^-bits. It must be a function of S and z alone: last bits that depend on the
 order of a machine's additions would make a replay differ, and a rounding that is only nearly right
 would not be post-processing of the private y = Cx + z. As S is an integer, it is enough to
 round (Bz)_t.

@@ -1,7 +1,7 @@
 """Run a histogram over numbered units and keys in memory, for planning and for benchmarks.
 
-The same functions as in production, without shards. What goes in must be public or synthetic
-where a configuration is chosen by what comes out.
+The same functions as in production, without shards. The input must be public or synthetic
+wherever the output decides a configuration.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ first trigger with N + noise above the threshold the buffer is added to the rele
 new round begins with N = 0. Selection noise has one tree per (key, round), counted from the
 round's first trigger; value noise one tree per key, with one leaf per release of that key.
 
-What differs from the print: the buffer of a first round holds everything since the key was first
+Differences from the print: the buffer of a first round holds everything since the key was first
 seen; the threshold holds at all triggers at once (a union over C·T tests) instead of at each; keys
 that were *not* selected are predicted, and every key seen so far is tested at every trigger; a
 unit counts once per round, however many micro-batches it appears in.

@@ -12,7 +12,7 @@ share a noise: nonces are random and are committed together with the content tha
 distribution, given that AES-256 and HMAC-SHA256 are pseudo-random (differential privacy becomes
 computational: Mironov, Pandey, Reingold and Vadhan, *Computational Differential Privacy*, CRYPTO
 2009). Where neighbours differ in the arguments of n draws (all draws that one unit's records can
-meet), those draws owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Whoever learns the secret can remove all
+meet), those draws owe (1+e^ε)·n·`DELTA_PER_DRAW` to δ. Anyone who learns the secret can remove all
 noise drawn with it, past releases included.
 """
 

@@ -164,7 +164,7 @@ def _union(
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.intp]]:
     """Distinct values of both in order, and the place of each; ``fresh`` is sorted and distinct.
 
-    What was packed here before is sorted too, and then sorting is only merging.
+    ``old`` is sorted too wherever this function packed it, and then sorting is only merging.
     """
     both = np.concatenate([old, fresh])
     order = np.argsort(both, kind="stable")

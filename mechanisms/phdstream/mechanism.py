@@ -207,7 +207,7 @@ class PHDStream(SpatialStream):
     def _walk(self, events: Events, t: int, noise: Noise, carried: float) -> _Walk:
         rule = self.selection
         if isinstance(rule, ReleasedSelection):
-            # What leaves took over from forgotten nodes is of their own counts, chains are not.
+            # Counts taken over from forgotten nodes are a leaf's own counts; older chains are not.
             variance = self._longest(t - 1) + (0.0 if self.counter.by_trigger else carried)
             return lambda estimate, level, nodes: rule.splits(estimate, level, variance)
 

@@ -1,10 +1,10 @@
 """The tree of PHDStream: node rows, lazy extension of released counts, one descent per trigger.
 
 A node v keeps what its own counter last put out, Cn(v), and the sum of all counters below it,
-Cd(v). What its ancestors counted before it existed, Ca(v), is never stored: it is handed down
-whenever the tree is walked, ``Ca(child) = share·(Ca(v) + Cn(v))`` with shares that sum to 1. Then
-``G(v) = Ca(v) + Cn(v) + Cd(v)`` is additive: children sum to their parent. A trigger costs time in
-the nodes that are walked or written, whatever the domain.
+Cd(v). The count that its ancestors made before it existed, Ca(v), is never stored: it is handed
+down whenever the tree is walked, ``Ca(child) = share·(Ca(v) + Cn(v))`` with shares that sum to 1.
+Then ``G(v) = Ca(v) + Cn(v) + Cd(v)`` is additive: children sum to their parent. A trigger costs
+time in the nodes that are walked or written, whatever the domain.
 
 Everything here reads released numbers only, the public grid is ``1/GRID`` records, and all
 arithmetic that orders scores is in integers.

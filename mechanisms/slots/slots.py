@@ -2,7 +2,7 @@
 
 A record is a time and a value. Its slot depends on its own time alone, its value is clipped to
 ``[0, B]`` on a public integer grid, and its *bucket* is the first public threshold that is not
-below the value. What travels is, per (slot, bucket), the number of records and the sum of their
+below the value. A partial sum holds, per (slot, bucket), the number of records and the sum of their
 values. A threshold θ that is chosen later is one of the public thresholds, so the sum of
 ``min(value, θ)`` follows exactly: whole buckets are either below θ or worth θ a record.
 

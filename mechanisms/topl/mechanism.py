@@ -291,7 +291,7 @@ def _added(closed: Closed) -> Rows:
 def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
     """The rows that differ from the stored ones: counted buckets and a theta just chosen.
 
-    What does not count is not kept: liars would otherwise fill the state of a window.
+    Other rows are not kept, because lying devices could fill the state of a window with them.
     """
     codes = integers(rows.key)
     changed = np.isin(codes, pack(batch.group, batch.theta, batch.code))

@@ -55,8 +55,8 @@ class Computation:
         self._names = names
         self._secret = secret
         self._mechanism = pipeline.mechanism
-        # Where rows depend on each other, a part of them under the noise of the whole would be
-        # another content: only a release that is row by row may be computed in chunks.
+        # Chunks are safe only where each row is released on its own. Where rows depend on each
+        # other, some of them under the noise of all would be another content.
         self._indivisible = self._mechanism.load == "all" or self._mechanism.routing == "single"
         self._rows = KeyRows(pipeline.mechanism)
         self._due = DueKeys(pipeline, partition)
@@ -64,7 +64,17 @@ class Computation:
     def whole(
         self, reader: StateReader, trigger: Trigger, sums: PartialSums, nonces: Nonces
     ) -> Chosen | None:
-        """Everything that a release reads; None if it is too much for one step."""
+        """Choose everything that a release reads, for one step.
+
+        Args:
+            reader: committed rows.
+            trigger: of the release.
+            sums: exact sums of its micro-batch, complete.
+            nonces: segments of the window.
+
+        Returns:
+            None if that is too much for one step: then call `chunk` until ``end`` is None.
+        """
         place = (trigger.window, trigger.index)
         if not (sums.small(place, CHUNK) or self._indivisible):
             return None
@@ -84,7 +94,15 @@ class Computation:
         sums: PartialSums,
         nonces: Nonces,
     ) -> Chosen:
-        """The next chunk of a large micro-batch, in key order after ``begun``."""
+        """Choose the next chunk of a large micro-batch, in key order.
+
+        Args:
+            reader: committed rows.
+            trigger: of the release.
+            begun: the last key of the chunk before; None for the first chunk.
+            sums: exact sums of its micro-batch, complete.
+            nonces: segments of the window.
+        """
         place = (trigger.window, trigger.index)
         due = self._due.due(reader, trigger, begun, CHUNK, _renewed(trigger, nonces))
         seeds = self._due.seeds(trigger, begun)
@@ -95,8 +113,9 @@ class Computation:
         keys = {k for k in (*due, *seeds) if end is None or k <= end} | set(part.key.tolist())
         totals = sums.totals(trigger.ordinal)
         if begun is not None and len(totals):
-            # Every chunk reads the shared row; the first one has added the totals to it. Another
-            # content under the same noise labels would let their difference be read off.
+            # The first chunk has added the totals to the shared row, which every chunk reads. To
+            # add them twice would put another content under the same noise labels, and the
+            # difference of the two releases would be exact.
             keys.add(SHARED)
             totals = np.zeros_like(totals)
         return Chosen(Keys.of(sorted(keys)), part._replace(totals=totals), end)
@@ -109,7 +128,15 @@ class Computation:
         nonces: Nonces,
         step: Step,
     ) -> Releases:
-        """Run the mechanism on closed state; changed rows and feedback go into the step."""
+        """Run the mechanism on closed state.
+
+        Args:
+            reader: committed rows.
+            trigger: of the release.
+            chosen: by `whole` or `chunk`.
+            nonces: segments of the window, that of this trigger included.
+            step: takes changed rows and feedback.
+        """
         rows = self._rows.load(reader, trigger.window, chosen.keys)
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
@@ -143,6 +170,7 @@ class Computation:
 def _renewed(trigger: Trigger, nonces: Nonces) -> bool:
     """Whether the noise has another nonce from this trigger on.
 
-    Then whatever was predicted from noise to come is computed anew, for every row.
+    Rows hold predictions made from future noise. Another nonce makes another noise, so every
+    row is predicted anew.
     """
     return trigger.index in renewals(nonces)

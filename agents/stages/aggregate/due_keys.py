@@ -30,7 +30,18 @@ class DueKeys:
     def keys(
         self, reader: StateReader, trigger: Trigger, touched: Keys, most: int, every: bool
     ) -> Keys | None:
-        """All keys in canonical order; None if more than ``most`` of them are due."""
+        """All keys that the release reads, in canonical order.
+
+        Args:
+            reader: committed rows.
+            trigger: of the release.
+            touched: keys with partial sums in this micro-batch.
+            most: due keys that one step may read.
+            every: whether every stored row is due.
+
+        Returns:
+            None if more than ``most`` keys are due.
+        """
         if self._all:
             stored = scan_prefix(reader, rows_of(trigger.window))
             wanted = {key_of(row) for row, _ in stored}
@@ -44,9 +55,16 @@ class DueKeys:
     def due(
         self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int, every: bool
     ) -> list[bytes]:
-        """Keys after ``begun`` that are due, or with ``every`` all that have a row.
+        """Keys above ``begun`` that are due, in canonical order.
 
-        More than ``most`` if there are more.
+        The result is longer than ``most`` exactly if more than ``most`` keys are due.
+
+        Args:
+            reader: committed rows.
+            trigger: of the release.
+            begun: a key; None: from the first key on.
+            most: keys that the caller wants.
+            every: whether every stored row is due.
         """
         if every:
             return stored_keys(reader, trigger.window, begun, most + 1)

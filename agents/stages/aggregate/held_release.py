@@ -1,9 +1,9 @@
 """A release between its closing and its publication: computed rows wait in the shard's state.
 
-How many transactions a release takes to be *computed* depends on how many keys were read, which
-nobody may know. How many touch the release topic, and with how many records each, is a function of
-what is released: so computed rows are kept first, and published afterwards in chunks of a fixed
-number. A transaction leaves a marker only on partitions that it has sent records to.
+The number of transactions that *compute* a release depends on how many keys were read, which is
+secret. The transactions that touch the release topic, and their sizes, must depend on released rows
+alone. So computed rows are kept first, and published afterwards in chunks of a fixed number. A
+transaction leaves a marker only on partitions that it has sent records to.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Pending(msgspec.Struct, frozen=True):
 
     @classmethod
     def load(cls, reader: StateReader) -> Pending | None:
-        """What is in progress, if anything is."""
+        """The stored release in progress, or None."""
         (row,) = reader.get_many([OPEN])
         return None if row is None else msgspec.msgpack.decode(row, type=cls)
 
@@ -46,13 +46,22 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 def hold(releases: Releases, rows: Changes) -> None:
-    """Keep computed rows: each value on its grid, then its variance."""
+    """Put computed rows into a step: each value on its grid, then its variance."""
     blobs = pack_held(releases.value, releases.variance)
     rows.update((HELD + key, blob) for key, blob in zip(releases.key, blobs, strict=True))
 
 
 def held(reader: StateReader, done: bytes | None, limit: int) -> tuple[Releases, bool]:
-    """The next ``limit`` held rows after key ``done``, and whether there are more."""
+    """Read held rows in key order.
+
+    Args:
+        reader: committed rows.
+        done: the last key that was published; None before the first.
+        limit: rows to read at most.
+
+    Returns:
+        The next rows, and whether there are more after them.
+    """
     begin = HELD if done is None else HELD + done + b"\0"
     found = list(islice(reader.scan(begin, after(HELD)), limit + 1))
     taken = found[:limit]
@@ -73,7 +82,11 @@ def published(releases: Releases, rows: Changes) -> None:
 
 
 def kept_manifest(reader: StateReader) -> bytes:
-    """The manifest that was made when the last row was computed."""
+    """The manifest that was made when the last row was computed.
+
+    Raises:
+        EngineError: it is not in the state.
+    """
     (value,) = reader.get_many([MANIFEST])
     if value is None:
         raise EngineError("a held manifest has disappeared: delete the data folder and restart")

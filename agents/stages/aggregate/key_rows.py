@@ -40,7 +40,7 @@ class KeyRows:
     def store(self, window: int, rows: Rows, step: Step) -> None:
         """Put rows and their index entries into a step."""
         packed = self._packed(rows)
-        # A row like a fresh one is not worth storing: as if its key had never been seen.
+        # A row that equals a fresh one is deleted: `load` makes the same row without it.
         worth = (packed != self._packed(self._mechanism.init_rows(rows.key))).any(axis=1)
         blob, width = packed.tobytes(), packed.shape[1]
         keys, prefix = rows.key.tolist(), rows_of(window)
@@ -68,7 +68,10 @@ def stored_keys(reader: StateReader, window: int, begun: bytes | None, limit: in
 def due_keys(
     reader: StateReader, window: int, due: int, begun: bytes | None, limit: int
 ) -> list[bytes]:
-    """Up to ``limit`` keys above ``begun`` that were said to be due, in canonical order."""
+    """Up to ``limit`` keys above ``begun`` in the index of trigger ``due``, in canonical order.
+
+    The index is a hint: the row of such a key may have become due at another trigger.
+    """
     prefix = due_at(window, due)
     start = prefix if begun is None else prefix + begun + b"\0"
     found = []

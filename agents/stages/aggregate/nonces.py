@@ -3,11 +3,11 @@
 A shard whose state is opened draws a fresh nonce. The first trigger of a window that it closes
 after that begins a new *segment* of that window: (trigger, nonce). The segments of a window are one
 row of the shard's changelog, written in the transaction that closes the trigger, together with its
-exact content and before anything computed under the nonce leaves the shard; a segment that is there
-is never changed. A crash after that transaction finds nonce and content as they were. A log that
+exact content and before anything computed under the nonce leaves the shard; a stored segment never
+changes. A crash after that transaction finds nonce and content as they were. A log that
 was rewound to before it has lost both, and the trigger is closed anew under another nonce.
 
-A nonce is a label and no secret: manifests publish it, and replay reads it there.
+A nonce is a label, not a secret: manifests publish it, and replay reads it there.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ SPILL = 400_000  # rows of partial sums held in memory
 
 
 class PartialSums:
-    """What one aggregate shard has been sent and has not released yet.
+    """Partial sums that one aggregate shard has received and not released yet.
 
     Args:
         mechanism: says how many columns and totals a sum has.
@@ -34,7 +34,7 @@ class PartialSums:
         self._runs = SortedRuns()
 
     def open(self, reader: StateReader) -> None:
-        """Take up what is stored; what was only in memory comes again from the log."""
+        """Index the stored runs; sums that were only in memory come again from the log."""
         self._runs = SortedRuns.load(reader)
         self._buffer.clear()
         self._rows = 0
@@ -44,22 +44,27 @@ class PartialSums:
         }
 
     def add(self, place: Place, part: Part) -> None:
-        """Take one frame's sums."""
+        """Take the sums of one frame.
+
+        Args:
+            place: window and micro-batch.
+            part: as decoded; its totals are 0, since barriers bring them.
+        """
         self._buffer[place].append(part)
         self._rows += len(part.key)
 
     def add_totals(self, ordinal: int, totals: I64) -> None:
-        """Take what a barrier brings of one trigger's totals."""
+        """Add the totals of one barrier to those of its trigger."""
         if len(totals):
             self._totals[ordinal] = self._totals.get(ordinal, np.zeros_like(totals)) + totals
 
     @property
     def full(self) -> bool:
-        """Whether more is in memory than should be."""
+        """Whether more than `SPILL` rows are in memory."""
         return self._rows > SPILL
 
     def spill(self, rows: Changes, leave: Place | None = None) -> None:
-        """Put everything that is in memory into ``rows``, but for one micro-batch."""
+        """Move all sums from memory into ``rows``, except those of the micro-batch ``leave``."""
         for place in [p for p in self._buffer if p != leave]:
             rows.update(self._runs.add(place, merge(self._buffer.pop(place))))
         self._recount()
@@ -83,7 +88,7 @@ class PartialSums:
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
     def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
-        """The last key of about ``limit`` spilled rows after ``begun``; None: there are no more."""
+        """The last key of about ``limit`` spilled rows after ``begun``; None if fewer are left."""
         return self._runs.end(place, begun, limit)
 
     def totals(self, ordinal: int) -> I64:
@@ -91,7 +96,7 @@ class PartialSums:
         return self._totals.get(ordinal, np.zeros(self._mechanism.totals, np.int64))
 
     def drop(self, place: Place, ordinal: int, rows: Changes) -> None:
-        """The end of a micro-batch: all of it is in key rows now."""
+        """Delete a micro-batch whose sums are all in key rows now."""
         rows.update(self._runs.drop(place))
         self._buffer.pop(place, None)
         self._recount()
@@ -99,7 +104,7 @@ class PartialSums:
             rows[trigger_total(ordinal)] = None
 
     def forget(self, floor: int, rows: Changes) -> int:
-        """Delete what is left of windows before ``floor``; how many micro-batches were stored."""
+        """Delete the rest of windows before ``floor``; return the number of their micro-batches."""
         places = self._runs.below(floor)
         for place in places:
             rows.update(self._runs.drop(place))

@@ -29,7 +29,13 @@ from ..step import Out
 
 
 class Writer:
-    """Records of one trigger of one pipeline at one aggregate shard."""
+    """Records of one trigger of one pipeline at one aggregate shard.
+
+    Args:
+        pipeline: whose releases.
+        trigger: of the releases; every record carries its scheduled time, in milliseconds.
+        shard: number of the aggregate shard.
+    """
 
     def __init__(self, pipeline: Pipeline, trigger: Trigger, shard: int) -> None:
         self._pipeline = pipeline
@@ -49,7 +55,12 @@ class Writer:
             yield self._out(self._record_key(key), encode(record), homes[row])
 
     def manifest(self, public: dict[str, I64], nonce: bytes) -> Out:
-        """Everything that all rows of this shard and trigger have in common."""
+        """The manifest: everything that all rows of this shard and trigger have in common.
+
+        Args:
+            public: public columns of the release by name, such as thresholds.
+            nonce: the one in force at this trigger, 16 bytes.
+        """
         body = self._common | {
             "schema": "hush.manifest/1",
             "shard": self._shard,

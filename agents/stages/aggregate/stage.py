@@ -10,8 +10,8 @@ steps, each a transaction of its own:
 3. **publish**: at a public time the held rows go out, in transactions whose number and size are a
    function of what is released. Only they wait for that time, and nothing else travels with them.
 
-So whoever sees a value sees one that was committed before, with the nonce of its noise: see
-`nonces`. The marker never passes a frame that is not in the state.
+So every visible value was computed from committed content under a committed nonce: see `nonces`.
+The marker never passes a frame that is not in the state.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class AggregateStage:
         partition: of the cells topic.
         names: of all topics.
         secret: the root key; noise is derived from it.
-        upstreams: shards that send partial sums and barriers here.
+        upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
         opening: called at every opening; where nonces come from.
 
@@ -82,7 +82,7 @@ class AggregateStage:
         self.position = -1
 
     def open(self, reader: StateReader, marker: Marker) -> None:
-        """Take up committed state; what was only in memory comes again from the log."""
+        """Take up committed state; sums that were only in memory come again from the log."""
         self._nonce = self._opening(self._pipeline.name, self._partition)
         self._sums.open(reader)
         self._expiry.reopen()
@@ -134,7 +134,7 @@ class AggregateStage:
         """Take one frame; returns the trigger that it closes, if any."""
         if isinstance(frame, CellsFrame):
             self._check(frame.part.key)
-            # Sums may still have been on their way when their window was refused.
+            # A window may be refused while sums of it are still on their way.
             if not self._expiry.past(frame.window):
                 self._sums.add((frame.window, frame.batch), frame.part)
             return None
@@ -143,7 +143,7 @@ class AggregateStage:
         return self._barrier(frame, marker)
 
     def _check(self, keys: Keys) -> None:
-        """Every key must belong here: added partitions would split a key's sum."""
+        """Refuse keys of other partitions: after a repartitioning a key's sum would be split."""
         if (route(keys, self._pipeline.cells_partitions) != self._partition).any():
             raise EngineError(
                 f"a key of pipeline {self._pipeline.name!r} is on the wrong cells partition: "
@@ -173,7 +173,7 @@ class AggregateStage:
     # -- a release: close, compute, publish ---------------------------------------------------
 
     def _close(self, reader: StateReader, marker: Marker, trigger: Trigger) -> Step:
-        """A micro-batch is complete: release it in this step, or begin to."""
+        """Close a complete micro-batch; release it in this step, or begin to."""
         step = Step(self._marker(marker), more=True)
         nonces = close(reader, trigger, self._nonce(trigger), step.rows)
         chosen = self._computation.whole(reader, trigger, self._sums, nonces)
@@ -224,7 +224,7 @@ class AggregateStage:
         return step
 
     def _finish(self, marker: Marker, trigger: Trigger, manifest: Out, step: Step) -> None:
-        """The manifest closes a release."""
+        """End a release with its manifest."""
         step.out.append(manifest)
         if self._pipeline.mechanism.feedback:
             topic = self._names.selected(self._pipeline.name)

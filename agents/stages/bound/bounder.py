@@ -28,7 +28,7 @@ class Bounder:
         pipeline: whose bound.
         names: of the topics that partial sums go to.
         origin: number of this shard among those that send to the same cells topic.
-        statuses: what was released of each key, for mechanisms that adapt to it.
+        statuses: public status of keys, for mechanisms that adapt to it.
     """
 
     def __init__(
@@ -45,7 +45,13 @@ class Bounder:
         self._counted = pipeline.config["mechanism"]["kind"] != "privhp"
 
     def absorb(self, reader: StateReader, events: Iterable[EventSlice], step: Step) -> None:
-        """Bound a run of slices in log order; frames and rows go into ``step``."""
+        """Bound a run of slices, in log order.
+
+        Args:
+            reader: committed rows.
+            events: slices of this pipeline.
+            step: takes frames of partial sums, changed unit rows and counts.
+        """
         for one in events:
             part = self._absorb(reader, one, step.rows)
             self._send(one.window, one.batch, part, step)
@@ -105,7 +111,17 @@ class Bounder:
             step.out.append(Out(self._cells, partition, None, frame))
 
     def forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
-        """Delete up to ``limit`` unit rows of epochs before window ``floor``; True if any."""
+        """Delete unit rows of epochs that are over.
+
+        Args:
+            reader: committed rows.
+            floor: every window below this one is over.
+            step: takes the deletions; its ``more`` is set where rows may be left.
+            limit: rows to delete at most.
+
+        Returns:
+            Whether there were any.
+        """
         number = self.pipeline.number
         ranges = [
             below(units_of(number), self.pipeline.windows.epoch(floor)),

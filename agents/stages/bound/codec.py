@@ -14,7 +14,7 @@ from ....mechanisms.contract import Mechanism
 
 
 class UnitCodec:
-    """Unit rows as bytes: what is left, then (hash, used per lane) of each pair."""
+    """Unit rows as bytes: the rest of the bound, then (hash, used per lane) of each pair."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         bound = int(mechanism.init_units(1).left[0])
@@ -27,7 +27,7 @@ class UnitCodec:
         self._pair = np.dtype([("pair", "<u4"), ("used", self._used, (mechanism.lanes,))])
 
     def decode(self, rows: Sequence[bytes | None]) -> Units:
-        """Units from their stored rows; None is a unit never seen.
+        """Units from their stored rows, in the same order; None stands for a new unit.
 
         Raises:
             EngineError: a row has a length that no unit's row has.

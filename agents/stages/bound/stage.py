@@ -1,7 +1,7 @@
 """The bound stage of a re-partitioned pipeline: a units topic to a cells topic.
 
-Under a direct pipeline the ingest stage does the same on its own partition, with the same
-`Bounder`; then there is no units topic and no shard of this stage.
+A direct pipeline has neither a units topic nor this stage: its ingest stage bounds on its own
+partition, with the same `Bounder`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BoundStage:
         pipeline: a re-partitioned one.
         partition: of the units topic.
         names: of all topics.
-        upstreams: ingest shards that send events and barriers here.
+        upstreams: number of ingest shards that send events and barriers here.
         clock: the clock log, for windows that it has refused.
         feedback: by pipeline; frames wait until the feedback that they need has been read.
 
@@ -87,7 +87,7 @@ class BoundStage:
         return self._expiry.swept(reader, marker, step)
 
     def _usable(self, frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
-        """Frames up to the first whose bound depends on a release that was not read yet."""
+        """Frames before the first one whose bound depends on a release that was not read yet."""
         if self._feedback is None:
             return frames
         for place, frame in enumerate(frames):
@@ -119,7 +119,7 @@ class BoundStage:
     def _barrier(
         self, reader: StateReader, barrier: Barrier, upstream: list[int], closed: int, step: Step
     ) -> int:
-        """Note a barrier of one upstream; the last one to come closes the micro-batch here."""
+        """Note the barrier of one upstream; the last of all upstreams closes the micro-batch."""
         trigger = barrier.trigger
         if trigger.ordinal != upstream[barrier.origin] + 1:
             raise EngineError(f"pipeline {self._pipeline.name!r}: a barrier is missing")
@@ -130,7 +130,7 @@ class BoundStage:
         return trigger.ordinal
 
     def _check(self, events: EventsFrame) -> None:
-        """Every unit must belong here: added partitions would give it a second bound."""
+        """Refuse units of other partitions: a unit that moved would get a second bound."""
         homes = route_units(events.slice.unit, self._pipeline.units_partitions)
         if (homes != self._partition).any():
             raise EngineError(

@@ -20,6 +20,11 @@ def dead_letters(
     """Send each bad record to the pipeline's dead-letter topic, with KIP-1034 headers.
 
     Args:
+        pipeline: decides topic, payload and whether to stop.
+        place: raw topic and partition of the records.
+        records: a fetched list.
+        bad: reason by position in ``records``.
+        step: takes copies and counts.
         key: 32 secret bytes of the deployment, for hashes.
 
     Raises:
@@ -46,7 +51,16 @@ def late_records(
     step: Step,
     key: bytes,
 ) -> None:
-    """Keep late and far-future records on a topic of their own."""
+    """Send late and far-future records to a topic of their own.
+
+    Args:
+        pipeline: one with a ``late_topic``.
+        place: raw topic and partition of the records.
+        records: those to copy.
+        outcome: the reason in the headers.
+        step: takes the copies.
+        key: 32 secret bytes of the deployment, for hashes.
+    """
     for record in records:
         headers = failure_headers(place, record, outcome)
         step.out.append(copy(pipeline, pipeline.late_topic or "", record, headers, key))
@@ -79,7 +93,8 @@ def copy(
 ) -> Out:
     """A copy by the payload policy; a record too large to copy is replaced by its hash."""
     policy = pipeline.dlq_payload
-    # Some clients see a name up to its first NUL only: all copies are made so.
+    # Some clients read a header's name only up to its first NUL. Every copy is cut there, so that
+    # it is the same for all of them.
     kept = tuple((name.partition("\0")[0], value) for name, value in record.headers)
     size = len(record.key or b"") + len(record.value or b"")
     size += sum(len(name) + len(value or b"") for name, value in kept)
@@ -96,8 +111,8 @@ def copy(
 def digest(record: RawRecord, secret: bytes) -> bytes:
     """A keyed hash of key and value.
 
-    Records hold little that nobody could guess: whoever may read a plain hash could try every
-    likely record. With a secret key equal records can still be recognised, and nothing else.
+    Most records can be guessed: a reader of plain hashes could try every likely record. A keyed
+    hash shows which records are equal, and nothing else.
     """
     state = hashlib.blake2b(digest_size=32, key=secret)
     for part in (record.key, record.value):

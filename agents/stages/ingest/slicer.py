@@ -1,8 +1,8 @@
 """Raw records and the clock log to slices of micro-batches, or straight to their bounds.
 
 A record may be used only once a clock entry has passed it; the first entry that does decides
-its micro-batch, and that entry's time decides what is in the far future. Never the wall clock
-of this process: the same two logs always give the same slices.
+its micro-batch, and that entry's time decides what is in the far future. The wall clock of this
+process decides nothing, so the same two logs always give the same slices.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Slicer:
         partition: of the raw topic.
         names: of the topics that slices or partial sums go to.
         unit_key: 32 secret bytes, for digests of units.
-        statuses: what was released of each key, for direct pipelines that adapt to it.
+        statuses: public status of keys, for direct pipelines that adapt to it.
     """
 
     def __init__(
@@ -86,13 +86,19 @@ class Slicer:
         fetched: int,
         entries: Sequence[Entry],
     ) -> Step:
-        """Use what the clock allows.
+        """Use the records and clock entries that the clock allows.
 
         Args:
+            reader: committed rows.
+            marker: the last committed one.
             timelines: as of ``marker.clock``; advanced in place with the entries handled.
             records: those at or above ``marker.applied``, in order.
             fetched: offset before which ``records`` is complete.
             entries: clock log from ``marker.clock`` on.
+
+        Raises:
+            EngineError: the clock log names another configuration, or the input is configured to
+                stop at a bad record.
         """
         segments, times, applied, clock = self._plan(marker, records, fetched, entries)
         used = segments[-1].high if segments else 0

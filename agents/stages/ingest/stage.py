@@ -1,7 +1,7 @@
 """The ingest stage: a raw topic and the clock log to a units topic, or straight to a cells topic.
 
-The gate stands here: a record is used once a clock record has passed it, and a clock record once
-everything that was to be released before it is known.
+The gate stands here. A record waits until a clock record has passed it. A clock record waits until
+every release that it depends on has been read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENTRIES = 2_000  # clock records looked at in one go
 
 
 class IngestStage:
-    """The ingest stage of one raw partition: what the clock allows, as far as feedback is there.
+    """The ingest stage of one raw partition; it waits for the clock, and for feedback.
 
     Args:
         source: the input.
@@ -70,7 +70,7 @@ class IngestStage:
     def step(
         self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
-        """Use what the clock allows; None if that is nothing.
+        """Use the records that the clock allows; None if there are none.
 
         Args:
             reader: committed rows.
@@ -87,7 +87,7 @@ class IngestStage:
         while True:
             before = self._skip
             step = self._step(reader, marker, records, fetched)
-            # Entries are taken some at a time: that these move nothing says nothing of the rest.
+            # Entries are taken some at a time. These may move nothing while later ones do.
             if step is not None or self._skip == before:
                 return step
 
@@ -114,7 +114,7 @@ class IngestStage:
     def _gated(self, entries: list[Entry]) -> list[Entry]:
         """Entries up to the first trigger whose feedback is still missing.
 
-        That trigger may have been handled by an earlier step, so open windows are looked at too.
+        An earlier step may have handled that trigger already, so open windows are checked too.
         Re-partitioned pipelines wait as well: a frame sent too early would stand in the units log
         before the barrier that its own feedback waits for, and nothing would ever move again.
         """
@@ -133,5 +133,5 @@ class IngestStage:
         return entries
 
     def _complete(self, pipeline: str, window: int, done: int) -> bool:
-        """Whether what the next micro-batch needs to know has been released and read."""
+        """Whether this worker has read every release that the next micro-batch depends on."""
         return self._feedback[pipeline].complete(window, done - self._delays[pipeline])

@@ -1,4 +1,4 @@
-"""Privacy units as the first stage meets them: numbered, with keyed digests and proper homes."""
+"""Privacy units at the first stage: their numbers, keyed digests and home partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class UnitDigests(dict[Any, int]):
     """Numbers of the units that a shard met lately; a cache of bounded size, not state.
 
     Args:
-        key: of the digests.
+        key: 32 secret bytes for the digests.
         partitioner: that the input declares; "none" lets a unit be anywhere.
         partitions: of the input.
         partition: the one of this shard.

@@ -18,8 +18,8 @@ def placed(
     """(n,) windows of records, and (n,) which are in the far future.
 
     By arrival a record belongs to the first window that is not closed where it stands in the log.
-    That is a function of the clock log and of the record's place alone: whatever time a record
-    bears, it is neither late nor early.
+    That window is a function of the clock log and the record's place alone, so such a record is
+    never late or early, whatever its own time.
 
     Args:
         timeline: where the pipeline stood when the records were covered.
@@ -41,9 +41,9 @@ def by_window(
 ) -> Iterator[NDArray[np.intp]]:
     """Rows of one window each, such that every unit meets its own records in log order.
 
-    Windows that share an epoch share a unit's bound. Which of its records use it up may depend
-    on the log alone, not on where a step happened to end: a unit that goes back and forth
-    between windows is taken in rounds.
+    Windows that share an epoch share a unit's bound. The records that use it up must depend on
+    the log alone, and not on where a step ended. So a unit that goes back and forth between
+    windows is taken in rounds.
     """
     rows = np.flatnonzero(wanted)
     place = windows[rows]
