@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ...errors import ConfigError, HushError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config, load
 from ...topics.config.secret import noise_key, write_new_key
+from ..deployment.cautions import cautions
 from ..deployment.compile import compile_config
 from ..kafka.cluster import Cluster
 from ..worker.admission import prepare, warnings
@@ -55,6 +57,8 @@ def check(
     config = read_config(path, bootstrap, settings)
     findings: list[Finding] = []
     code = (_offline if offline else _online)(config, findings)
+    if not code:
+        findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
     if as_json:
         emit({"ok": not code, "findings": [{"level": a, "text": b} for a, b in findings]})
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.table import Table
 from ...mechanisms.parts.stated_bound import plain
 from ...topics.config.values import format_duration
 from ..deployment import statement
+from ..deployment.cautions import cautions
 from ..deployment.compile import compile_config
 from ..deployment.model import Pipeline
 from ..offline.simulate import SimulationReport, read_file
@@ -75,6 +77,8 @@ def plan(
         for p, body in zip(deployment.pipelines, bodies, strict=True):
             console.print(_table(p, body))
         _together(console, config.input, deployment.pipelines)
+        for text in cautions(config, int(time.time() * 1e6)):
+            console.print(f"warning: {text}", soft_wrap=True, markup=False)
     advised = advice(config, deployment, asked, as_json)
     if as_json:
         emit({"pipelines": [b | {"advice": advised.get(b["pipeline"])} for b in bodies]})

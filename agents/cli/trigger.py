@@ -98,6 +98,12 @@ class Asked:
                 "--at is more than a day ahead: the clock ignores such requests, since each would "
                 "charge for every epoch to come; ask when the time has come"
             )
+        early = [p.name for p in config.pipeline if request.at < p.window.origin]
+        if not request.cancel and (before := set(early) & set(request.pipelines or external)):
+            raise ConfigError(
+                f"pipeline {min(before)!r}: the request is for a time before window.origin, when "
+                "the first window begins: nothing is scheduled before it"
+            )
         self._config = config
         self._request = request
         self._cluster = Cluster(config.kafka)

@@ -19,7 +19,13 @@ from .options import config_options, read_config
 
 @click.command()
 @config_options
-@click.option("--processes", default=1, show_default=True, help="Workers on this machine.")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Workers on this machine.",
+)
 @click.option(
     "--member", default="", help="Stable name of this worker, which makes a restart cheap."
 )

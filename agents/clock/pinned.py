@@ -117,10 +117,17 @@ def _verify_placement(declared: Mapping[str, Any], source: Input, p: Pipeline) -
 def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name: str) -> None:
     pinned = declared["partitions"]
     for topic in sorted({*wanted, *pinned}):
-        if wanted.get(topic, 0) != pinned.get(topic, 0):
+        if (topic in wanted) != (topic in pinned):
+            here, there = ("needs", "lacks") if topic in wanted else ("does not need", "pinned")
             raise EngineError(
-                f"pipeline {name!r}: topic {topic} would have {wanted.get(topic, 0)} partitions "
-                f"by this configuration, the ledger pinned {pinned.get(topic, 0)}: partitions of "
+                f"pipeline {name!r}: this configuration {here} topic {topic}, which the ledger "
+                f"{there}: the input's partitioner and the mechanism decide which topics there "
+                "are; restore them, or begin a new deployment (another deployment.name)"
+            )
+        if wanted.get(topic) != pinned.get(topic):
+            raise EngineError(
+                f"pipeline {name!r}: topic {topic} would have {wanted[topic]} partitions "
+                f"by this configuration, the ledger pinned {pinned[topic]}: partitions of "
                 "inputs, units_partitions and cells_partitions cannot change; restore them, or "
                 "begin a new deployment (another deployment.name)"
             )

@@ -19,6 +19,7 @@ from ...mechanisms.keys import Keys
 from ...topics.config.aggregates import COUNT
 from ...topics.config.load import Config
 from ...topics.events.decode import Decoder, RawRecord
+from ...topics.events.types import paths_of
 from ...topics.names import Names
 from ...topics.records import Beat, ClockRecord, Start, Trigger
 from ...topics.schedule import Due
@@ -118,6 +119,19 @@ def _window_of(p: Pipeline, manifest: bytes) -> int:
     return p.windows.window((start - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1))
 
 
+def _check_columns(source: Input, rows: list[dict[str, Any]]) -> None:
+    """Refuse rows of which none has a field that is read of each record."""
+    found = {name for row in rows for name in row}
+    signs = {p.fields.sign for p in source.pipelines}
+    paths = set(paths_of(source.fields, [p.fields for p in source.pipelines])) - signs
+    missing = sorted(path for path in paths if path.split(".")[0] not in found)
+    if rows and missing:
+        raise ConfigError(
+            f"no record has the field {missing[0]!r}, which input {source.name!r} or one of its "
+            f"pipelines reads; there is {', '.join(sorted(found)) or 'none'}"
+        )
+
+
 def _run(
     source: Input,
     deployment: Deployment,
@@ -125,6 +139,7 @@ def _run(
     secret: bytes,
     progress: Callable[[int], None] | None,
 ) -> tuple[dict[str, SimulationReport], OfflineEngine]:
+    _check_columns(source, rows)
     records = [RawRecord(i, 0, None, _json(row)) for i, row in enumerate(rows)]
     decoder = Decoder(
         source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]

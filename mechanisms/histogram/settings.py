@@ -33,7 +33,7 @@ _TOO_WIDE = (
     f"2^{RECORDS.bit_length() - 1} records fits into 63 bits: choose a coarser grid or a "
     "narrower interval"
 )
-_NO_DELTA = (
+NO_DELTA = (
     "cannot hide a key that only one unit has: set budget.delta above 0, usually below "
     "1 / (number of units), or list the keys in public_keys and set it for the noise alone"
 )
@@ -151,11 +151,14 @@ def _check(parameters: HistogramParameters, setting: Setting) -> None:
     positive("epsilon", setting.epsilon)
     between("delta", setting.delta, 0, 1)
     if setting.delta == 0:
-        raise ParameterError("delta", 0, _NO_DELTA if setting.keys is None else _NO_GAUSS)
+        raise ParameterError("delta", 0, NO_DELTA if setting.keys is None else _NO_GAUSS)
     between("threshold_delta_share", parameters.threshold_delta_share, 0.001, 0.999)
     between("last_share", parameters.last_share, 0.001, 0.999)
     between("count_share", parameters.count_share, 0.001, 0.999)
-    if setting.keys is not None and (parameters.min_users > 1 or parameters.aggregate == "keys"):
+    if setting.keys is not None and parameters.min_users > 1:
+        rule = "has no effect with public_keys, whose keys are all released: leave one of them out"
+        raise ParameterError("min_users", parameters.min_users, rule)
+    if setting.keys is not None and parameters.aggregate == "keys":
         raise ParameterError("keys", "a public list", "leaves nothing to select")
     if parameters.debias and (setting.keys is not None or parameters.aggregate == "keys"):
         raise ParameterError("debias", True, "needs unknown keys and released values")

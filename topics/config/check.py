@@ -184,6 +184,14 @@ def _budget(budget: BudgetSettings) -> Iterator[tuple[str, str]]:
 
 def _keys(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     by_key = find(pipeline.mechanism.kind).grouped
+    if by_key and not pipeline.budget.delta and pipeline.public_keys is None:
+        yield (
+            "budget.delta",
+            (
+                "is 0, which cannot hide a key that only one unit has: set it, usually below "
+                "1 / (number of units), or list the keys in public_keys"
+            ),
+        )
     if by_key and not pipeline.key and not pipeline.inputs:
         yield "", "needs key (columns to group by), or a mechanism with its own inputs"
     if pipeline.key and pipeline.inputs:

@@ -160,6 +160,9 @@ class Reader:
         raise self.fail(path, f"{_shown(raw)} must be one of {_listed(allowed)}{hint}")
 
     def _tuple(self, members: tuple[Any, ...], raw: Any, path: Path) -> Any:
+        if isinstance(raw, dict) and len(path) == 1:
+            name = path[0]
+            raise self.fail(path, f"must be a list of tables: write [[{name}]], not [{name}]")
         if not isinstance(raw, list | tuple):
             raise self.fail(path, f"{_shown(raw)} must be a list")
         if members[-1] is not Ellipsis and len(raw) != len(members):

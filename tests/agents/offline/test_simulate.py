@@ -100,7 +100,7 @@ def test_bad_records_are_counted_and_the_rest_is_used():
 def test_there_must_be_an_input_and_a_time():
     with pytest.raises(ConfigError, match="expected one of events"):
         simulate(config(), rows(3), "other", SECRET)
-    for data in ([], [{"user": "u"}]):
+    for data in ([], [{"user": "u", "page": "p", "t": None}]):
         with pytest.raises(ConfigError, match="no record of the file has a time"):
             simulate(config(), data, "events", SECRET)
 

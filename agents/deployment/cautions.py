@@ -1,0 +1,57 @@
+"""What is allowed and yet means little: said in plain words by `hush plan` and `hush check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ...topics.config.load import Config
+from ...topics.config.pipeline import PipelineSettings
+from ...topics.events.decode import utc
+from ...topics.schedule import Schedule
+from .compile import parameters_of
+
+LARGE_EPSILON = Fraction(20)
+LARGE_DELTA = Fraction(1, 10**4)
+
+
+def cautions(config: Config, now: int) -> Iterator[str]:
+    """One sentence for each setting that is valid and probably not meant.
+
+    Args:
+        config: the configuration.
+        now: the present, in microseconds since 1970.
+    """
+    for p in config.pipeline:
+        for words in (*_budget(p), *_domain(p), *_origin(p, now)):
+            yield f"pipeline {p.name!r}: {words}"
+
+
+def _budget(p: PipelineSettings) -> Iterator[str]:
+    epsilon, delta = Fraction(p.budget.epsilon), Fraction(p.budget.delta)
+    if epsilon > LARGE_EPSILON:
+        yield (
+            f"epsilon = {float(epsilon):g} protects nobody: an observer may become "
+            f"e^{float(epsilon):g} times as sure that somebody is in the data; usual values lie "
+            "below 10"
+        )
+    if delta > LARGE_DELTA:
+        yield (
+            f"delta = {float(delta):g} allows a release to expose one unit in {round(1 / delta):,} "
+            "outright: it should be well below 1 / (number of units)"
+        )
+
+
+def _domain(p: PipelineSettings) -> Iterator[str]:
+    default = getattr(type(p.mechanism.parameters)(), "domain", None)
+    if default is not None and getattr(parameters_of(p), "domain", None) == default:
+        yield (
+            "mechanism.domain is not given, so the unit square 0 to 1 is planned: points outside "
+            "are dropped; set the domain of your coordinates"
+        )
+
+
+def _origin(p: PipelineSettings, now: int) -> Iterator[str]:
+    if p.window.origin > now:
+        begins = utc(Schedule.of(p).start(0))
+        yield f"window.origin lies in the future: windows count from {begins}"

@@ -1,0 +1,113 @@
+"""Settings that are valid and probably not meant, and mistakes whose message says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hushstream.agents.cli.plan import plan
+from hushstream.agents.cli.trigger import trigger
+from hushstream.agents.cli.worker import worker
+from hushstream.agents.clock.pinned import _verify_layout
+from hushstream.agents.deployment.cautions import cautions
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.offline.simulate import simulate
+from hushstream.errors import ConfigError, EngineError
+from hushstream.topics.config.load import Config, loads
+
+from ...support import INPUT, ORIGIN, PIPELINE
+
+TEXT = INPUT.format(units=1, cells=1, partitioner="none", format="json") + PIPELINE.format(
+    name="p", mechanism="", more=""
+)
+SPATIAL = ('kind = "histogram", budget = 4', 'kind = "privhp"'), ('key = ["page"]', "")
+
+
+def text(*swap: tuple[str, str]) -> str:
+    made = TEXT
+    for old, new in swap:
+        assert old in made
+        made = made.replace(old, new)
+    return made
+
+
+def said(*swap: tuple[str, str], now: int = ORIGIN + 1) -> list[str]:
+    return list(cautions(loads(text(*swap), environ={}), now))
+
+
+def test_usual_settings_need_no_caution() -> None:
+    assert said() == []
+
+
+def test_an_epsilon_and_a_delta_that_mean_nothing_are_said_to() -> None:
+    (one,) = said(("epsilon = 8.0", "epsilon = 21.0"))
+    assert "epsilon = 21 protects nobody" in one
+    (one,) = said(("delta = 1e-4", "delta = 1e-3"))
+    assert "one unit in 1,000" in one
+
+
+def test_an_origin_in_the_future_is_said_with_its_time() -> None:
+    (one,) = said(("2019-03-01T00:00:00Z", "2099-01-01T00:00:00Z"))
+    assert "window.origin lies in the future: windows count from 2099-01-01" in one
+
+
+def test_the_unit_square_is_not_planned_without_a_word() -> None:
+    (one,) = said(*SPATIAL)
+    assert "mechanism.domain is not given, so the unit square" in one
+
+
+def test_plan_prints_its_cautions(tmp_path: Path) -> None:
+    file = tmp_path / "hush.toml"
+    file.write_text(text(("delta = 1e-4", "delta = 1e-3")))
+    done = CliRunner().invoke(plan, ["-c", str(file)])
+    assert done.exit_code == 0
+    assert "warning: pipeline 'p': delta = 0.001 allows" in done.output
+
+
+def test_a_table_where_a_list_of_tables_belongs_names_the_brackets() -> None:
+    with pytest.raises(ConfigError, match=r"write \[\[pipeline\]\], not \[pipeline\]"):
+        loads(text(("[[pipeline]]", "[pipeline]")), environ={})
+
+
+def test_no_delta_for_unknown_keys_has_a_line_and_a_hint() -> None:
+    with pytest.raises(ConfigError, match=r"hush\.toml:\d+: .*delta.*public_keys"):
+        loads(text(("delta = 1e-4", "delta = 0")), environ={})
+
+
+def test_min_users_with_public_keys_names_min_users() -> None:
+    swap = ("budget = 4 }", 'budget = 4, min_users = 5 }\npublic_keys = [["a"]]')
+    with pytest.raises(ConfigError, match=r"min_users = 5: has no effect with public_keys"):
+        compile_config(loads(text(swap), environ={}))
+
+
+@pytest.mark.parametrize("processes", ["0", "-1"])
+def test_a_worker_of_no_process_is_refused(processes: str) -> None:
+    done = CliRunner().invoke(worker, ["--processes", processes])
+    assert done.exit_code == 2
+    assert "x>=1" in done.output
+
+
+def test_a_trigger_before_the_origin_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    file = tmp_path / "hush.toml"
+    file.write_text(TEXT)
+    done = CliRunner().invoke(trigger, ["-c", str(file), "--at", "2019-02-01T00:00Z"])
+    assert isinstance(done.exception, ConfigError)
+    assert "before window.origin" in str(done.exception)
+
+
+def config() -> Config:
+    return loads(TEXT, environ={})
+
+
+def test_rows_without_a_field_name_the_fields_that_there_are() -> None:
+    rows = [{"customer": "a", "page": "p", "t": ORIGIN}]
+    with pytest.raises(ConfigError, match=r"no record has the field 'user'.*customer, page, t"):
+        simulate(config(), rows, "events", bytes(32))
+
+
+def test_a_topic_that_one_side_lacks_is_not_called_a_topic_of_0_partitions() -> None:
+    for wanted, pinned in (({}, {"units": 2}), ({"units": 2}, {})):
+        with pytest.raises(EngineError, match=r"topic units.*partitioner") as caught:
+            _verify_layout(wanted, {"partitions": pinned}, "p")
+        assert "0 partitions" not in str(caught.value)
