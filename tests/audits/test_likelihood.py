@@ -194,7 +194,7 @@ def test_a_threshold_without_the_least_number_of_users_is_caught(
     assert low(hits) > LIBERAL
 
 
-def rounds_bound(mechanism: Rounds, n: int = 80) -> float:
+def rounds_bound(mechanism: Rounds, n: int = 200) -> float:
     """ε proved by how many keys appear, of as many as the unit counts in; others meet the bar."""
     C, crowd = mechanism.bounds("u")["budget"], [Record(1, ())] * 4
     near = replace(mechanism, threshold=(4 * STEPS,) * mechanism.horizon)
