@@ -19,7 +19,7 @@ Option = Literal["sample", "shape", "records", "tail-scale"]
 
 
 class Question(NamedTuple):
-    """A pipeline, and what was asked about it."""
+    """A question about a pipeline's settings."""
 
     name: str  # of the pipeline
     parameters: Any
@@ -54,7 +54,7 @@ class Advisor(Protocol):
 
     @property
     def options(self) -> frozenset[Option]:
-        """Options of `hush plan` that it has a use for."""
+        """Options of `hush plan` that it uses."""
         ...
 
     @property
@@ -71,12 +71,12 @@ class Advisor(Protocol):
         ...
 
     def table(self, name: str, body: dict[str, Any]) -> AdviceTable:
-        """The same for people; ``name`` is that of the pipeline."""
+        """The same advice as a table for people; ``name`` is the pipeline's."""
         ...
 
 
 def toml(kind: str, settings: dict[str, Any]) -> str:
-    """The line of a configuration that says it.
+    """The line of a configuration with these settings.
 
     >>> toml("pak", {"warmup": 2, "counter": "tree"})
     'mechanism = { kind = "pak", warmup = 2, counter = "tree" }'

@@ -33,7 +33,7 @@ class Cost(NamedTuple):
     """Privacy loss per unit and epoch under add/remove of the unit.
 
     The Gaussian parts are mu²-GDP-like and add in ``mu2``; ``epsilon`` is the pure part and
-    ``delta`` what thresholds, samplers and other couplings add.
+    ``delta`` the part that thresholds, samplers and other couplings add.
     """
 
     mu2: Fraction = Fraction(0)
@@ -65,7 +65,7 @@ class Noise(Protocol):
 
     ``first`` is the trigger (1, 2, …) at which each draw covers content for the first time: one
     per index, (len(index),), or one per key, (len(key), 1). The draw's label holds the nonce that
-    is in force there, and what the draw covers must be complete at that trigger: then no draw
+    is in force there, and the covered content must be complete at that trigger: then no draw
     ever covers two contents, even if a cluster is rewound (docs/decisions/keyed-noise.md).
     """
 
@@ -172,7 +172,7 @@ class Mechanism(Protocol):
         ...
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """The same as rows of a table for people."""
+        """The same fields as rows of a table for people."""
         ...
 
 

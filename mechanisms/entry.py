@@ -34,10 +34,10 @@ class Entry(NamedTuple):
         mechanisms: every class that ``build`` may return; each has all members of `Mechanism`.
         grouped: whether pipelines group records by ``key``; otherwise they have inputs.
         build: the mechanism; raises `ParameterError` if parameters and setting clash.
-        framed: the parameters with what the pipeline says put in (`as_given`: nothing); raises
+        framed: completes the parameters from the pipeline (`as_given`: from nothing); raises
             `ParameterError`.
         objections: settings that were given and would not be used (`no_objection`).
-        advisor: what `hush plan` asks for better settings; None where there is nothing to ask.
+        advisor: finds better settings for `hush plan`; None where there is none.
     """
 
     name: str

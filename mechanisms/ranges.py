@@ -1,9 +1,9 @@
-"""The noise that releases can ask for, at its largest: refused before a stream begins, not in it.
+"""Limits of noise: a configuration that exceeds them is refused before its stream begins.
 
-Draws are exact up to `LARGEST_VARIANCE` and `LARGEST_SCALE`, and what is computed from them must
-stay within 64 bits, or within the integers that doubles hold. Which noise a mechanism needs follows
-from its configuration alone. So every mechanism states it (`Mechanism.draws`), and `check` refuses
-a configuration whose release would fail, or would be wrong, at some later trigger.
+Draws are exact up to `LARGEST_VARIANCE` and `LARGEST_SCALE`, and results computed from them must
+stay within 64 bits, or within the integers that doubles hold. A mechanism's noise follows from its
+configuration alone. So every mechanism states it (`Mechanism.draws`), and `check` refuses a
+configuration whose release would fail, or would be wrong, at some later trigger.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Draws(NamedTuple):
     """One kind of draw that releases ask for, at the largest parameter it can ever have.
 
     Attributes:
-        of: what the noise blurs: the name of a value column, or "count".
+        of: the blurred quantity: the name of a value column, or "count".
         kind: the distribution.
         parameter: largest variance (gauss) or scale (laplace), on the grid of the draws.
-        largest: what the arithmetic behind the draw takes; the sampler's own limit holds as well.
+        largest: limit of the arithmetic behind the draw; the sampler's own limit holds as well.
     """
 
     of: str

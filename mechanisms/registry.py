@@ -1,8 +1,8 @@
-"""The mechanisms that configuration, commands, contract tests and benchmarks know of.
+"""The registry of mechanisms, for configuration, commands, contract tests and benchmarks.
 
-Six come with the product. A package that is installed beside it adds its own through the entry
-point group ``hushstream.mechanisms``, of which each names an `Entry`. Every one of them is checked
-against the contract before anything else may use it.
+Six come with the product. Another installed package adds its own through the entry point group
+``hushstream.mechanisms``; each entry point names an `Entry`. Every mechanism is checked against the
+contract before anything else may use it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def entries() -> Mapping[str, Entry]:
 
 
 def find(name: str) -> Entry:
-    """The entry called ``name``; raises `ParameterError` naming what there is."""
+    """The entry called ``name``; raises `ParameterError`, which lists all names."""
     if name not in entries():
         known = ", ".join(sorted(entries()))
         raise ParameterError("mechanism.kind", name, f"must be one of {known}")
@@ -70,7 +70,7 @@ def check(entry: Any) -> None:
     """Refuse an entry, or a class of mechanisms, that lacks a member of the contract.
 
     Raises:
-        ContractError: names the mechanism and what is missing.
+        ContractError: names the mechanism and the missing member.
     """
     if not isinstance(entry, Entry):
         raise ContractError(f"{entry!r} is not a mechanism: an entry point must name an Entry")

@@ -1,7 +1,7 @@
-"""A stated shape as a workload: what somebody knows of a stream who has no sample of it.
+"""A stated shape as a workload, for a stream of which no sample exists.
 
-Draws come from an expanded hash, so a shape is the same records on every machine. Nothing here is
-private or protects anything.
+Draws come from an expanded hash, so a shape gives the same records on every machine. Nothing here
+is private or protects anything.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class RowTable:
         return rows
 
     def store(self, rows: Rows) -> None:
-        """Write back what a release returned."""
+        """Write back the rows that a release returned."""
         for row, key in enumerate(rows.key):
             self.cells[key] = rows.cell[row].copy()
             self.due[key] = int(rows.due[row])
@@ -122,9 +122,9 @@ class Memory:
     Args:
         mechanism: any `Mechanism`.
         noise: its only randomness.
-        bound_shards, aggregate_shards: how many of each; results never depend on them.
+        bound_shards, aggregate_shards: number of each; results never depend on them.
         delay: d; a record of micro-batch j sees statuses as of trigger j-1-d.
-        scan: load every row at every trigger instead of what is due (same result, slower).
+        scan: load every row at every trigger instead of due ones (same result, slower).
         renewals: triggers at which the nonce of the noise changes; all rows are loaded there.
     """
 

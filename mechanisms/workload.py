@@ -1,4 +1,4 @@
-"""Public or synthetic records as numbered columns: what settings of a mechanism are tried on."""
+"""Public or synthetic records as numbered columns, for trying settings of a mechanism."""
 
 from __future__ import annotations
 

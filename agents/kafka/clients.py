@@ -83,7 +83,7 @@ async def reached(
         if not behind:
             return ends
         if time.monotonic() > until:
-            # No offset: in a raw topic it is an exact count.
+            # Never log the offset: in a raw topic it is an exact count.
             places = ", ".join(sorted(behind))
             raise RewoundError(f"{places} ends before what this worker has read of it")
         await asyncio.sleep(0.2)

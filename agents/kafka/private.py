@@ -238,7 +238,12 @@ async def fetch(
 def take(
     consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int
 ) -> Iterator[Interval]:
-    """Take the fetched records of ``active`` as intervals; raise errors of the broker."""
+    """Take the fetched records of ``active`` as intervals; arguments as for `fetch`.
+
+    Raises:
+        EngineError: a position that an open shard wants is gone.
+        KafkaError: the broker reported another error.
+    """
     fetcher = consumer._fetcher
     for tp in list(fetcher._records):
         name = TP(tp.topic, tp.partition)

@@ -99,7 +99,13 @@ class ReleaseCheck:
             self._expected[name(out.key, out.value)] = _digest(_of_out(out))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
-        """Take a record of the topic; all expected records have been given before."""
+        """Take a record of the release topic; `expect` has been given all records before.
+
+        Args:
+            partition: of the record.
+            record: as read.
+            committed: False for a copy that only a reader of uncommitted data sees.
+        """
         if self._takes(record.key):
             one = name(record.key, record.value)
             wrong = _digest(_of_raw(partition, record)) != self._expected.get(one)
@@ -208,7 +214,14 @@ def _text(one: Name) -> str:
 def compare_dead_letters(
     topic: str, outs: Sequence[Out], log: PartitionLog, outcome: ReplayOutcome
 ) -> None:
-    """Compare a topic of bad, late or far-future records; it may have been trimmed."""
+    """Compare a topic of bad, late or far-future records.
+
+    Args:
+        topic: its name, for problems.
+        outs: recomputed records.
+        log: records of the topic; it may have been trimmed.
+        outcome: takes the result.
+    """
     expected = Counter(_of_out(o) for o in outs)
     seen = Counter(_of_raw(0, record) for record in log.records)
     reached: dict[Any, int] = defaultdict(int)

@@ -170,6 +170,12 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
 
     The default slot is the event time in whole seconds. Rows that lack a field, or whose value is
     not finite, stay as they are and count as bad records.
+
+    Args:
+        source: the input that the rows go through.
+        pipeline: a survey of that input.
+        rows: decoded records.
+        secret: the devices' randomness is derived from it.
     """
     survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
     raw = [
@@ -220,7 +226,7 @@ def at(row: Any, path: str) -> Any:
 
 
 def put(row: Row, path: str, value: Any) -> None:
-    """Set a path of a record, or empty it with None; parents are copied, not changed."""
+    """Set the value at a dotted path of ``row``, in place; nested objects are copied first."""
     *parents, leaf = path.split(".")
     for step in parents:
         row[step] = dict(row[step]) if isinstance(row.get(step), dict) else {}

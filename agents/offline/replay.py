@@ -91,7 +91,18 @@ def recompute(
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
 ) -> ReplayOutcome:
-    """Run the engine over the logs, raw ones as they are read, and compare."""
+    """Run the engine over the logs, raw ones as they are read, and compare.
+
+    Args:
+        plan: a worker's setup, with names, key and connection.
+        deployment: the pipelines to recompute.
+        logs: by `read_logs`.
+        windows: numbers of windows to compare; all of them if None.
+        report: called with progress.
+
+    Raises:
+        EngineError: a log cannot be read, or lacks what is needed.
+    """
     total, used = logs.size * max(len(deployment.pipelines), 1), 0
 
     def progress(more: int) -> None:
@@ -196,7 +207,11 @@ class _Streams:
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
-    """The same deployment with only some of its pipelines."""
+    """The same deployment with only some of its pipelines; all of them if none is named.
+
+    Raises:
+        ConfigError: a pipeline is unknown.
+    """
     known = [p.name for p in deployment.pipelines]
     if strange := sorted(set(pipelines) - set(known)):
         raise ConfigError(f"pipeline {strange[0]!r} is unknown; expected one of {', '.join(known)}")
@@ -210,7 +225,16 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
 
 
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
-    """Read releases before the clock, so that every release that was read has its trigger."""
+    """Read the logs of a deployment; releases before the clock, so that each has its trigger.
+
+    Args:
+        plan: a worker's setup, with names and connection.
+        deployment: the pipelines to recompute.
+        report: called with progress.
+
+    Raises:
+        EngineError: a log cannot be read, or lacks what is needed.
+    """
     kafka, names = plan.config.kafka, plan.names
     reader = _Reader(kafka, report)
     logs = Logs()

@@ -79,7 +79,16 @@ class Expiry:
         return found
 
     def swept(self, reader: StateReader, marker: Marker, step: Step | None) -> Step | None:
-        """A step with some deletions; they make a step of their own if there is nothing else."""
+        """Add deletions to a step.
+
+        Args:
+            reader: committed rows.
+            marker: the last committed one.
+            step: the step just computed; None where the stage had nothing to do.
+
+        Returns:
+            ``step``, or a step of more deletions alone, or None if there are none.
+        """
         if step is not None:
             self.sweep(reader, step)
             return step

@@ -72,7 +72,11 @@ class Feedback:
         self._floor: int | None = None  # what came before it has been dropped
 
     def apply(self, value: bytes) -> None:
-        """Take one record of the selected topic."""
+        """Take one record of the selected topic.
+
+        Raises:
+            EngineError: ``value`` is not such a record.
+        """
         record = decode_selected(value)
         if self._floor is not None and record.window < self._floor:
             return

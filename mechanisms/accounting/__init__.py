@@ -1,4 +1,4 @@
-"""Exact privacy accounting: what releases cost, and the noise that a budget affords.
+"""Exact privacy accounting: costs of releases, and the noise that a budget affords.
 
 It states costs as rationals, rounded to the safe side. It never sees data or noise.
 """

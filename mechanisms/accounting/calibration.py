@@ -17,14 +17,14 @@ MEANINGLESS = "beyond about 20 it protects nobody"
 
 
 class Need(NamedTuple):
-    """One process: what a unit can do to it, and its share of μ²."""
+    """One process: the effect that a unit can have on it, and its share of μ²."""
 
     shift2: Fraction  # bound of Σ d², in squared steps of the noise grid
     share: Fraction  # of μ²; all shares together at most 1
 
 
 class Fitted(NamedTuple):
-    """Noise variances in the order of the needs, and what everything costs."""
+    """Noise variances in the order of the needs, and the cost of the whole."""
 
     variance: tuple[Fraction, ...]
     loss: Cost
@@ -84,7 +84,7 @@ def too_small(delta: Fraction, inexact: Fraction) -> str:
 
     Args:
         delta: the budget's.
-        inexact: what draws need.
+        inexact: the part that draws need.
     """
     if delta == 0:
         return (

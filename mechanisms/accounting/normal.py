@@ -54,8 +54,8 @@ def widen(value: Decimal, digits: int, weight: Decimal | int = 1) -> Bounds:
     """Bounds around ``value`` of relative width weight·10^(12-digits).
 
     With at most 10^5 correctly rounded operations of relative error ½·10^(1-digits) on positive
-    terms the accumulated error is below 10^(6-digits); ``weight`` is what an error of the
-    argument is amplified by.
+    terms the accumulated error is below 10^(6-digits); ``weight`` is the factor that
+    amplifies an error of the argument.
     """
     width = abs(value) * Decimal(10) ** (12 - digits) * weight
     return Bounds(value - width, value + width)

@@ -1,10 +1,10 @@
 """Matrix factorisations of prefix sums, A = BC: the noise of a whole stream of releases at once.
 
-With x_t what arrives in micro-batch t, y = Cx + z is private and S + Bz = B·y is what is
-released: A x blurred by correlated noise, post-processing of y (Denisov, McMahan, Rush, Smith &
+Let x_t be the arrivals of micro-batch t. Then y = Cx + z is private, and the release is
+S + Bz = B·y: A x blurred by correlated noise, post-processing of y (Denisov, McMahan, Rush, Smith &
 Thakurta 2022). C is a matrix of integers on a dyadic grid, in units of 2^-bits, and so is z; hence
-y lies on that grid and discrete Gaussian noise hides it. B = AC⁻¹ is exactly what that integer
-matrix implies; the doubles in `Factorization.B` approximate it with a proved error.
+y lies on that grid and discrete Gaussian noise hides it. That integer matrix determines B = AC⁻¹
+exactly; the doubles in `Factorization.B` approximate it with a proved error.
 
 =================  ======================================================================
 ``tree``           binary tree, plain popcount estimator (Chan, Shi & Song 2011)
@@ -101,7 +101,7 @@ class Factorization:
         return len(self.C)
 
     def errors(self) -> F64:
-        """(T,) row norms at unit sensitivity: what factorisations are compared by."""
+        """(T,) row norms at unit sensitivity, by which factorisations are compared."""
         column: float = float(self.sensitivity2) ** 0.5
         return self.row_norms * column
 

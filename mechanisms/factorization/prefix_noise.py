@@ -1,4 +1,4 @@
-"""One noisy prefix sum per key: where a factorisation, a variance and noise labels meet."""
+"""Noisy prefix sums by key, from a factorisation, a variance and noise labels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Process:
     """Correlated noise of one quantity and lane, for every key of a window.
 
     Attributes:
-        purpose: what the noise is for; part of every label.
+        purpose: use of the noise, such as selection; part of every label.
         name: factorisation.
         horizon: triggers per window.
         variance: of each discrete Gaussian, in squared steps of the factorisation's grid.
@@ -57,8 +57,8 @@ class Process:
     def first(self) -> I64:
         """(m,) step, from 1 on, at which each coordinate of the noise is used for the first time.
 
-        (Cx)_i is complete there: C has zeros in the columns of later steps, hence z_i covers
-        what came up to that step and nothing else, wherever it is used again.
+        (Cx)_i is complete there: C has zeros in the columns of later steps. Hence z_i covers
+        the data up to that step and nothing else, wherever it is used again.
         """
         width = self.factor.width
         return np.searchsorted(width, np.arange(width[-1]), side="right").astype(np.int64) + 1

@@ -14,7 +14,8 @@ normalised afterwards, so sensitivity does not depend on the quality of v.
 *The same C everywhere.* The matrix square root comes from an eigendecomposition, whose last bits
 differ between machines. One Newton step with an exactly computed residual, for the square root and
 for the triangular factor each, brings the error to about 10^-15 of the last grid step, so that all
-machines round to the same integers. The digest of a `Factorization` guards what remains.
+machines round to the same integers. The digest of a `Factorization` guards against the remaining
+chance.
 """
 
 from __future__ import annotations

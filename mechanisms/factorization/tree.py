@@ -3,7 +3,8 @@
 Node (i, j) covers steps j·2^i+1 … (j+1)·2^i. Nodes beyond the horizon are never released and do not
 exist, so a step lies in at most H(T) = T.bit_length() nodes, and the first one in exactly so many
 (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011). Noise coordinates are sorted by the
-step at which their node is complete, then by height: what trigger t needs is a prefix.
+step at which their node is complete, then by height, so the coordinates that trigger t needs are a
+prefix.
 """
 
 from __future__ import annotations

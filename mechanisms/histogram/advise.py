@@ -4,8 +4,8 @@ The guess is a sample that is public or synthetic: never the protected stream, w
 private. Every candidate is calibrated to the same (ε, δ) and played over the sample with the
 mechanism itself; the one with the least error is proposed.
 
-The error of one output is the l1 distance of what is public from the exact figures as a share of
-their own l1 norm; the score of a candidate is its mean over outputs, windows and noise keys.
+The error of one output is the l1 distance of public from exact figures, as a share of the l1 norm
+of the exact ones; the score of a candidate is its mean over outputs, windows and noise keys.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The best parameters, what was given, and what every candidate did."""
+    """The best parameters, the given ones, and the outcome of every candidate."""
 
     parameters: HistogramParameters
     given: HistogramParameters
@@ -119,7 +119,7 @@ def plays(parameters: HistogramParameters, setting: Setting, repeats: int = 1) -
 
 
 def resolved(parameters: HistogramParameters, setting: Setting) -> HistogramParameters:
-    """The parameters with what their defaults stand for."""
+    """The parameters with every default resolved to its value."""
     rounds = parameters.selection == "rounds"
     name = "honaker" if rounds else chosen("auto", setting.horizon)
     if parameters.factorization != "auto":
@@ -239,7 +239,7 @@ class _Search:
         return replace(one, budget=float(round(budget)) if whole else budget)
 
     def play(self, p: HistogramParameters, times: int = 1) -> bool:
-        """Note the outcome of ``p``; False if it contradicts what is given."""
+        """Note the outcome of ``p``; False if it contradicts the given settings."""
         errors, wanted = self.errors.get(p, []), times * self.repeats * sum(map(len, self.epochs))
         if len(errors) >= wanted:
             return True

@@ -40,7 +40,7 @@ class HistogramAdvisor:
         return plays(question.parameters, question.setting, repeats_of(sample_of(question)))
 
     def advise(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """Settings of least error on the sample, and what every candidate did."""
+        """Settings of least error on the sample, and the outcome of every candidate."""
         sample = sample_of(question)
         found = propose(
             question.parameters, question.setting, sample.epochs, _noises(question.name),

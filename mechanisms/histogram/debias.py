@@ -1,4 +1,4 @@
-"""Estimate what the contribution bound cuts off, and scale it back.
+"""Estimate the share of records that the contribution bound cuts off, and scale values back.
 
 Four counters run over all keys: records that arrived and records that were accepted, each split by
 whether their key was public already (V) or not (S). They are released through the same

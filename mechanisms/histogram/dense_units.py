@@ -1,7 +1,7 @@
 """Tables of units and keys that are numbered 0…n-1: the in-memory runner for tens of millions.
 
-They keep the contract of the tables of `hushstream.mechanisms.testing`; what a step costs follows
-what it touches, not how much there is.
+They keep the contract of the tables of `hushstream.mechanisms.testing`. The cost of a step grows
+with the rows that it touches, and not with the size of the tables.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DenseRows:
         return rows if self.shared is None else joined(self.shared, rows)
 
     def store(self, rows: Rows) -> None:
-        """Write back what a release returned."""
+        """Write back the rows that a release returned."""
         if len(rows.key) and rows.key[0] == b"":
             self.shared = Rows(rows.key[:1], rows.cell[:1], rows.due[:1])
             rows = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])

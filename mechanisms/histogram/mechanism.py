@@ -1,14 +1,14 @@
-"""Counts and sums per key of an unbounded stream, for keys that nobody needs to know beforehand.
+"""Counts and sums per key of an unbounded stream, for keys that need not be known beforehand.
 
 One noise process per key serves selection and value (`parts.key_selection` says when
 a key becomes public); a public key is released at every later trigger, with or without data.
 
-Model: x_k(t) is what accepted records add to key k in micro-batch t. Each process releases the
-prefix sums of x as B(Cx + z), z discrete Gaussian on a fine grid, A = BC the prefix sums
-(`factorization.prefix_noise`). With adaptive weights a key has two processes: S takes its
-records while it is not yet public, V those after, with a weight w < 1 in the contribution bound
-and noise 1/w times as large: a unit can then spend most of its bound on keys that still have to
-be found. The weight of a record depends on what earlier triggers released and on nothing else.
+Model: x_k(t) is the sum that accepted records add to key k in micro-batch t. Each process releases
+the prefix sums of x as B(Cx + z), z discrete Gaussian on a fine grid, A = BC the prefix sums
+(`factorization.prefix_noise`). With adaptive weights a key has two processes: S takes its records
+while it is not yet public, V those after, with a weight w < 1 in the contribution bound and noise
+1/w times as large: a unit can then spend most of its bound on keys that still have to be found. The
+weight of a record depends on earlier releases and on nothing else.
 
 *No draw covers two contents.* Coordinate i of z covers (Cx)_i, which is complete at the first
 trigger whose release uses it; the nonce in force there is part of its label
@@ -17,7 +17,7 @@ nonce in force now; the first release under another one is given all rows and pr
 
 Guarantee (add or remove all records of one unit, all triggers and windows of an epoch): the bound
 holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
-from the past, hence the whole is μ-GDP with μ = √Q/σ, up to what the noise grid adds
+from the past, hence the whole is μ-GDP with μ = √Q/σ, up to the cost of the noise grid
 (`accounting.gaussian_cost`); selection adds its δ. `Histogram.cost` is that sum.
 """
 
@@ -76,7 +76,7 @@ class Histogram:
         min_units: a key with fewer distinct units stays hidden (1: no such rule).
         show: "keys", or "values" for count and sums; ``count`` False hides the count itself.
         delay: d; a record of micro-batch j sees the keys released up to trigger j-1-d.
-        debias: counters that estimate what the bound cuts off, or None. A release then needs
+        debias: counters that estimate the share cut off by the bound, or None. A release then needs
             the row `debias.SHARED` beside those of its keys.
         loss: its cost per unit and epoch.
     """

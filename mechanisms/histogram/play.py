@@ -36,8 +36,8 @@ class Errors(NamedTuple):
 class Run:
     """One mechanism over one window, trigger by trigger, by the product's own functions.
 
-    After each `step`, ``values`` (keys, outputs) is what the public sees and ``seconds`` the time
-    of the last release. Windows of one epoch share ``units``.
+    After each `step`, ``values`` (keys, outputs) holds the public figures and ``seconds`` the
+    time of the last release. Windows of one epoch share ``units``.
     """
 
     mechanism: Histogram | Rounds

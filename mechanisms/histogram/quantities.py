@@ -1,4 +1,4 @@
-"""The values of a histogram: columns that are summed, and the noise of what is released."""
+"""The values of a histogram: summed columns, and the noise of their releases."""
 
 from __future__ import annotations
 

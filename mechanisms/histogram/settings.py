@@ -1,4 +1,4 @@
-"""Public parameters of the histogram, their calibration, and what they will achieve.
+"""Public parameters of the histogram, their calibration, and the accuracy to expect.
 
 Nothing here looks at data: thresholds, noise and chances to appear follow from the configuration.
 """

@@ -1,6 +1,6 @@
 """Keyed exact noise, the only source of randomness: equal labels give equal draws.
 
-It knows labels and distributions. It never knows what a draw is added to.
+It knows labels and distributions. It never sees the value that a draw is added to.
 """
 
 from .keyed import (

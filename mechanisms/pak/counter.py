@@ -155,7 +155,7 @@ class HierarchyPrefix:
         return [self._upto(noise, theta, int(end)) for end in ends]
 
     def _upto(self, noise: Noise, theta: int, end: int) -> int:
-        """Noise of what was released when each chunk was left, and of the open one."""
+        """Noise of the totals released when chunks were left, and of the open chunk."""
         left = [origin for origin in self.chunks.origins[1:] if origin < end]
         total = 0
         for stop in (*left, end):

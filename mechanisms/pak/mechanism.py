@@ -77,7 +77,7 @@ class Pak(SlotStream):
         chooser: how τ is chosen; None takes B, which costs nothing.
         counter: noise of the prefix sums after the warm-up.
         sum_epsilon: ε2 of one record for the warm-up's sum; None keeps that sum back.
-        loss: what `cost` states.
+        loss: the result of `cost`.
     """
 
     chooser: SmoothQuantile | RankQuantile | None

@@ -88,7 +88,7 @@ def draws(slots: Slots) -> int:
 def advise(
     parameters: PakParameters, setting: Setting, slots: Slots, counter: PrefixCounter
 ) -> Choice:
-    """The optimiser's choice for this warm-up; says whether a threshold is better than B."""
+    """The optimiser's choice for this warm-up, and whether a threshold is better than B."""
     problem = problem_of(parameters, setting, slots, counter)
     return optimise(problem, [parameters.expected * slots.warmup_slots])
 

@@ -1,10 +1,10 @@
-"""Contribution bounds: what one privacy unit may add to all keys, triggers and windows together.
+"""Contribution bounds: limits on one privacy unit over all keys, triggers and windows together.
 
-A bound is sequential in meaning: records are taken in log order, and each is accepted or refused
-by what the unit has left. It is computed for a whole slice at once. Two facts make that exact:
-the n-th record of a (unit, key) pair has a price that only grows with n, and what a unit has left
-never grows; so a pair that was refused once stays refused, and the price of every record can be
-written down beforehand as if all earlier records of its pair had been accepted.
+A bound is sequential in meaning: records are taken in log order, and each is accepted if the rest
+of its unit's bound can pay for it. It is computed for a whole slice at once. Two facts make that
+exact: the price of the n-th record of a (unit, key) pair only grows with n, and the rest of a
+unit's bound never grows. So a pair that was refused once stays refused, and the price of every
+record can be written down beforehand as if all earlier records of its pair had been accepted.
 
 Guarantee, for neighbours that differ by all records of one unit: with m_kl the accepted records
 of the unit in key k and lane l, ``Σ weight_l·m_kl² ≤ Bound.left`` for `quadratic`; at most

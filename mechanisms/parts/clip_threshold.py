@@ -3,7 +3,7 @@
 Candidates are the public thresholds θ_0 < … < θ_{c-1} = B; the private input is the number of
 warm-up records in each bucket ``(θ_{i-1}, θ_i]``. Two scores serve two purposes:
 
-* `exceedance_scores` weighs what clipping cuts off against the noise that θ brings (ToPS: Wang,
+* `exceedance_scores` weighs the loss by clipping against the noise that θ brings (ToPS: Wang,
   Chen, Zhang, Su, Cheng, Li, Li, Jha, *Continuous Release of Data Streams under both Centralized
   and Local Differential Privacy*, CCS 2021). All scores move the same way when records come or go,
   and by at most one a record, hence the noisy maximum costs ε with noise DLap(1/ε).

@@ -52,7 +52,7 @@ class WideTree(Protocol):
         ...
 
     def draws(self, of: str, theta: int, slots: int) -> Draws:
-        """Its noise for the largest threshold and so many slots."""
+        """Its noise for the largest threshold and a number of slots."""
         ...
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:

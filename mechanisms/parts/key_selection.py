@@ -1,4 +1,4 @@
-"""Key selection with a sound threshold: when may a key that nobody knew become public?
+"""Key selection with a sound threshold: when an unknown key may become public.
 
 S is the exact count of a key: accepted records, deletions negative; with a least number of units
 μ > 1, distinct units. W_t is the noise of trigger t. A key passes the *gate* while S ≥ μ (μ = 1
@@ -26,7 +26,7 @@ whole is (ε, δ_G + δ), without a factor e^ε. Because a released key stays pu
 trigger may use it. (The guarantee needs the union over all triggers: a threshold that holds at each
 trigger on its own fails up to T times as often.)
 
-*A least number of units* is not a privacy guarantee but k-anonymity.
+*A least number of units* gives k-anonymity, which is not a privacy guarantee.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Estimates inside a block from the blocks that were released before it: post-processing only.
 
-A block of w slots gets its noisy total when it ends. Until then every slot is given the same
-prediction, and the last slot what is left, so that the outputs of a block sum to its total
+A block of w slots gets its noisy total when it ends. Until then every slot gets the same
+prediction, and the last slot the rest, so that the outputs of a block sum to its total
 (CCS 2021, Section 5.4). Predictors:
 
 * ``recent``: the total of the last block.

@@ -23,7 +23,7 @@ that very trigger, under the nonce in force there; counters see `node_counters`.
 Kumar, Strohmer & Vershynin, *An Algorithm for Streaming Differentially Private Data* (2024),
 Algorithms 3 to 6, but their score is the sum of released counts and net changes,
 which may be negative and grow downwards: its loss has no bound in terms of ε. Here deletions
-reach the score only through what was released.
+reach the score only through released counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from .tree import (
 
 @dataclass(frozen=True)
 class ReleasedSelection:
-    """Split what released counts say is worth splitting: post-processing, at no cost.
+    """Split nodes by released counts alone: post-processing, at no cost.
 
     A node splits if its estimate exceeds θ plus ``resolution`` standard deviations of a counter
     that was active at every trigger so far, rounded up to whole records.

@@ -144,7 +144,7 @@ class LiveTree(NamedTuple):
         return slice(self.start[depth], self.start[depth + 1])
 
     def fold(self, leaf: Bool) -> None:
-        """Let leaves take over what was counted below them, in place; G stays what it is."""
+        """Let leaves take over the counts below them, in place; G does not change."""
         cell = self.cell
         cell["out"][leaf] += cell["below"][leaf]
         cell["carried"][leaf] += cell["spread"][leaf].astype(np.float32)
@@ -221,7 +221,7 @@ def hand_down(shape: ExtensionRules, inherited: I64, own: I64, child: Child = No
 def project(total: I64, raw: I64, child: Child = None) -> I64:
     """Closest non-negative integers to ``raw`` (s, β) whose rows sum to ``total`` (s,) ≥ 0.
 
-    Euclidean projection on the simplex (Held, Wolfe & Crowder 1974), rounded down, what is left
+    Euclidean projection on the simplex (Held, Wolfe & Crowder 1974), rounded down, the rest
     going to the largest child; absent children stay at 0. No child ever exceeds its total.
 
     >>> project(np.array([10]), np.array([[-2, 5]])).tolist()
@@ -298,6 +298,6 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
 
 
 def shared_variance(spread: F64, children: int, child: Child) -> F64:
-    """(c,) variance of each child's equal share of what has variance ``spread`` (s,)."""
+    """(c,) variance of each child's equal share of a count with variance ``spread`` (s,)."""
     count = children // len(spread) if child is None else child.sum(axis=1)
     return np.repeat(spread / count**2, count)

@@ -54,7 +54,7 @@ class _System:
     prior: F64  # (p,)
 
     def sums(self, differences: F64) -> F64:
-        """(cells,) what the differences add to the sums."""
+        """(cells,) effect of the differences on the sums."""
         flat = (self.sign * differences).reshape(-1)
         added: F64 = np.bincount(self.place.reshape(-1), flat, self.cells).astype(np.float64)
         return added
@@ -91,7 +91,7 @@ def decode(sketch: Sketch, sums: I64, parents: Parents, variance: float) -> I64:
         sketch: shape and hash functions.
         sums: (j·w,) noisy sums.
         parents: refined nodes of the level above.
-        variance: of one sum around what the refined nodes explain.
+        variance: of one sum around the part that the refined nodes explain.
     """
     hashed = [sketch.hash(parents.children(), row) for row in range(sketch.rows)]
     half = parents.records / 2.0

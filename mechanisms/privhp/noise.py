@@ -8,10 +8,10 @@ the nodes that the binary digits of t select. A trigger lies in at most H = ⌊l
 nodes, one per height, so H and not log2 T nodes pay. One trigger (T = 1) is the one-pass form.
 
 Nothing is stored: draws are functions of their labels, for sums without a record as well, since
-a sum that is exactly zero would tell that nobody is there.
+a sum that is exactly zero would reveal that nobody is there.
 
-*No draw covers two contents.* A node is first used at its last trigger, when all that it covers
-is there; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that
+*No draw covers two contents.* A node is first used at its last trigger, when its content is
+complete; a coordinate of a factorisation likewise (`Process.first`). The nonce in force at that
 trigger is in the label.
 """
 

@@ -1,4 +1,4 @@
-"""Synthetic points from a released tree: a pure function of what is public.
+"""Synthetic points from a released tree: a pure function of public figures.
 
 The bits come from SHAKE-256 of the released leaves and a public seed, so sampling costs no
 privacy however often it is repeated, and the same release gives the same points everywhere.

@@ -1,4 +1,4 @@
-"""Values in event-time slots: what the mechanisms over streams of values have in common.
+"""Values in event-time slots: the common part of the mechanisms over streams of values.
 
 A record is a time and a value. Its slot depends on its own time alone, its value is clipped to
 ``[0, B]`` on a public integer grid, and its *bucket* is the first public threshold that is not
@@ -8,7 +8,7 @@ values. A threshold θ that is chosen later is one of the public thresholds, so 
 
 Time runs in triggers; each closes ``per_trigger`` slots permanently. The first ``warmup`` triggers
 close theirs together, at the last of them. A record that comes after its slot was closed counts in
-the first open slot; one that comes early waits in a row of its own. Both rules look at nothing but
+the first open slot; one that comes early waits in a row of its own. Both rules look only at
 the record's own slot and micro-batch, so adding or removing a record moves no other.
 
 Every unit contributes at most ``bound`` records per epoch, the first ones in log order.

@@ -1,8 +1,8 @@
 """Synthetic points and range counts from a released tree: functions of what is public.
 
-Whatever is computed from released leaves costs no privacy, however often. The bits for sampling
-come from SHAKE-256 of the released leaves and a public seed: the same release gives the same
-points everywhere, and no raw record can have a say.
+Computing from released leaves costs no privacy, however often it is done. The bits for sampling
+come from SHAKE-256 of the released leaves and a public seed, so the same release gives the same
+points everywhere, and raw records have no influence.
 """
 
 from __future__ import annotations

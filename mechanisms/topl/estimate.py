@@ -48,8 +48,9 @@ def unpack(key: Keys, reports: I64) -> Buckets:
 def counted(seen: Buckets, theta: int) -> Buckets:
     """The buckets that count: the range group's, and those of values clipped to ``theta``.
 
-    Another threshold is another question: a value clipped lower would pull the mean down, and with
-    the weight of its smaller variance, so that whoever chooses theta chooses his own weight.
+    Reports under another threshold answer another question. A value clipped lower would pull the
+    mean down, with the larger weight of its smaller variance, so a liar who chooses theta would
+    choose his own weight.
     """
     return seen.where((seen.group == RANGE) | (seen.theta == theta))
 
@@ -74,7 +75,7 @@ def density(survey: Survey, seen: Buckets, smooth: bool) -> F64:
 
 
 def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
-    """Step of the threshold for the density ``exact``, which the range group's reports gave.
+    """Step of the threshold for the density ``exact``, estimated from the range group's reports.
 
     It is the whole range where there is no report.
     """
@@ -107,7 +108,7 @@ def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
 
 
 def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:
-    """Sum of what reports say, each as a fraction of its own range."""
+    """Sum of the reported values, each as a fraction of its own range."""
     reports = int(seen.reports.sum())
     if group == RANGE:
         wave = survey.square_wave

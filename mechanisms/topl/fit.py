@@ -64,7 +64,7 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
         survey: the public parameters.
         value: (n,) raw values in the user's own units, none of them NaN.
         group: (n,) `RANGE` or `VALUE`.
-        theta: threshold step that the value group was told.
+        theta: threshold step that the value group learns.
         words: (n, 3) uniform words, the only randomness.
 
     Returns:

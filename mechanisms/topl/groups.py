@@ -1,4 +1,4 @@
-"""The group of each privacy unit: whoever answers about the other group is not believed."""
+"""The group of each privacy unit; reports that claim the other group are not believed."""
 
 from __future__ import annotations
 

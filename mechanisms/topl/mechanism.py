@@ -4,12 +4,12 @@ Devices run `hushstream.client`. A public salted hash puts each user into one of
 groups. The *range* group reports by Square Wave; at the public trigger ``warmup`` expectation
 maximisation turns its reports into a distribution, and that into a threshold theta, which is
 released. The *value* group is told theta and reports by Hybrid within [0, theta]. Means and sums
-combine both groups by inverse variance. Nothing is noised here: whatever this mechanism computes
-is post-processing of reports.
+combine both groups by inverse variance. Nothing is noised here: every result of this mechanism is
+post-processing of reports.
 
-Anybody can send a report, so what a report says of itself is not believed: its group must be the
-one that the salted hash gives its unit, and its theta the one that was published for its window
-before it came. Two reports of one group therefore always weigh the same.
+Anybody can send a report, so claims in a report are not believed: its group must be the one that
+the salted hash gives its unit, and its theta the one that was published for its window before it
+came. Two reports of one group therefore always weigh the same.
 
 Paper: Wang, Chen, Zhang, Su, Cheng, Li, Li, Jha ("Continuous Release of Data Streams under both
 Centralized and Local Differential Privacy", CCS 2021), section 5.
@@ -89,11 +89,11 @@ class ToPL:
 
     Guarantee: *local* differential privacy, ``survey.epsilon`` per report and ``survey.reports``
     times that per unit, against everybody, this aggregator included. Neighbours are two values
-    of a report: that a unit reported at all, and how many reports there are, is not hidden, so
+    of a report. The facts that a unit reported and how many reports it sent are not hidden, so
     the central relation that it implies is "replace a value", not "add or remove a unit".
 
-    A unit's second report about one slot is ignored (a retry), so is what exceeds its reports, a
-    report of the other group, and a value report whose theta is not the window's published one.
+    Ignored are a unit's second report about one slot (a retry), reports beyond its number, a report
+    of the other group, and a value report whose theta is not the window's published one.
 
     Attributes:
         survey: the public parameters that devices share.
@@ -170,7 +170,7 @@ class ToPL:
     # Aggregate shard
 
     def init_rows(self, key: Keys) -> Rows:
-        """Buckets that nobody has reported."""
+        """Buckets without a report."""
         return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:

@@ -150,7 +150,7 @@ def _log_below(k: F64, decay: float) -> F64:
 
 
 def _squares(made: Tops, load: int, excess: Fraction) -> F64:
-    """(c,) mean squared error of a range at each threshold: noise and what clipping takes."""
+    """(c,) mean squared error of a range at each threshold: noise and the loss by clipping."""
     span = made.slots.slots - made.slots.warmup_slots
     if isinstance(made.tree, Chunks):
         span = min(span, made.tree.blocks * made.width)

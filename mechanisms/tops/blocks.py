@@ -132,7 +132,7 @@ class Blocks:
         return {block - 1 - age: factor * float(weight) for age, weight in enumerate(weights)}
 
     def _last(self, theta: int, block: int) -> float:
-        """Variance of the last slot of a block: its total less what the others were given."""
+        """Variance of the last slot of a block: its total less the estimates of the others."""
         given = -(self.width - 1) / self.width
         if block == 0 or self.width == 1:
             return self.tree.variance(theta, block, block + 1)

@@ -69,7 +69,7 @@ class Tops(SlotStream):
         steps: output steps per grid step; a multiple of every block width.
         warmup: how to publish the warm-up as well, or None.
         expected: records expected per slot; only shapes the first prediction.
-        sampling: what the distance of drawn from exact noise adds to δ.
+        sampling: δ that the distance of drawn from exact noise adds.
     """
 
     distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"

@@ -53,6 +53,12 @@ def load(reader: StateReader, window: int) -> Nonces:
 def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) -> Nonces:
     """Put the nonce of a trigger that is being closed into a step; return all segments.
 
+    Args:
+        reader: committed rows.
+        trigger: the one that is being closed.
+        nonce: of this opening, 16 bytes.
+        rows: changes of the step.
+
     Raises:
         EngineError: the nonces of earlier triggers are missing.
     """

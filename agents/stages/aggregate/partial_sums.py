@@ -77,14 +77,14 @@ class PartialSums:
         return held <= most and not self._runs.rows(place)
 
     def whole(self, reader: StateReader, place: Place) -> Part:
-        """All sums of a micro-batch, merged; its totals are still 0."""
+        """All sums of a micro-batch, merged; its totals are 0."""
         parts = [*self._buffer.get(place, ()), *self._runs.parts(reader, place)]
         return merge([self._empty, *parts])
 
     def chunk(
         self, reader: StateReader, place: Place, begun: bytes | None, end: bytes | None
     ) -> Part:
-        """Spilled sums of the keys in (begun, end], merged; their totals are still 0."""
+        """Spilled sums of the keys in (begun, end], merged; their totals are 0."""
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
     def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:

@@ -44,6 +44,12 @@ def by_window(
     Windows that share an epoch share a unit's bound. The records that use it up must depend on
     the log alone, and not on where a step ended. So a unit that goes back and forth between
     windows is taken in rounds.
+
+    Args:
+        pipeline: with the schedule of its epochs.
+        windows: (n,) window of each record.
+        units: (n, 16) digests.
+        wanted: (n,) which records to take.
     """
     rows = np.flatnonzero(wanted)
     place = windows[rows]
