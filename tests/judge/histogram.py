@@ -4,28 +4,26 @@ From raw log, clock log, public configuration and noise key it works out, one re
 each micro-batch holds after the contribution bound, the noise, and every row that must be released.
 It shares no line with the product: plain Python, integers and fractions; AES alone comes from a
 library. `rules` and `numbers` have what follows from the configuration, `noise` draws, `records`
-reads JSON, `logs` reads topics.
+reads JSON, `rows` writes values, `rounds` has the other way to find keys, `logs` reads topics.
 
 It covers counts, sums, means and keys alone; keys unknown or public; every bound, adaptive weights,
 `min_users`, deletions, debiasing; windows of event time and of arrival; epochs of several windows;
-the factorisations terminal, final, toeplitz, tree and honaker. It does not cover
-`selection = "rounds"`, the factorisation `blt`, inputs of frames, and the texts of manifests.
+the factorisations terminal, final, toeplitz, tree and honaker. It does not cover the factorisation
+`blt`, dead letters, and most texts of manifests.
 """
 
 import hashlib
 import json
-import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from .noise import Noise, Nonces
 from .numbers import BITS, STEPS
 from .records import Event
+from .rows import shown, utc
 from .rules import COUNTERS, Rules, S, V
 
 Clock = Mapping[str, Any]  # one record of the clock log
@@ -240,12 +238,17 @@ class Judge:
             return
         unit.left -= price
         used[lane] += 1
+        self.add(self.content[one.window, one.batch], one.event, lane)
+
+    def add(self, content: dict[bytes, list[list[int]]], event: Event, lane: int) -> None:
+        """Add an accepted record to the sums of its micro-batch."""
+        rules = self.rules
         blank = [[0] * (1 + len(rules.columns)) for _ in rules.weights]
-        sums = self.content[one.window, one.batch].setdefault(key, blank)[lane]
-        sums[0] += one.event.sign
-        for n, value in enumerate(one.event.values):
+        sums = content.setdefault(event.key, blank)[lane]
+        sums[0] += event.sign
+        for n, value in enumerate(event.values):
             low, high = rules.limits[n]
-            sums[1 + n] += one.event.sign * (min(max(value, low), high) - rules.middle[n])
+            sums[1 + n] += event.sign * (min(max(value, low), high) - rules.middle[n])
 
     def release(self, trigger: Clock) -> Release:
         """Add the closed micro-batch, find keys, and make the row of every public one."""
@@ -281,19 +284,26 @@ class Judge:
 
         What is ``shared`` by all keys of a shard is drawn for the empty key.
         """
-        t, factors, variance = trigger["index"], self.rules.matrix, self.rules.variance[purpose]
-        if since >= t:
-            return 0, Fraction(0)
         shard, drawn_for = self.nonces.shard(key), b"" if shared else key
         z = window.drawn.setdefault((purpose, drawn_for, shard), [])
-        for first in range(1, t + 1):
+        return self.noisy(z, trigger, purpose, drawn_for, shard, trigger["index"], since)
+
+    def noisy(
+        self, z: list[int], trigger: Clock, purpose: str, key: bytes, shard: int, step: int,
+        since: int = 0, when: Callable[[int], int] = int,
+    ) -> tuple[int, Fraction]:  # fmt: skip
+        """Noise at a step; ``when`` says at which trigger a draw of some step covers data first."""
+        factors, variance = self.rules.matrix, self.rules.variance[purpose]
+        if since >= step:
+            return 0, Fraction(0)
+        for first in range(1, step + 1):
             for index in range(max(len(z), factors.width[first - 1]), factors.width[first]):
-                label = self.noise.label(purpose, variance, trigger, shard, first)
-                z.append(self.noise.draw(label, drawn_for, index, variance))
+                label = self.noise.label(purpose, variance, trigger, shard, when(first))
+                z.append(self.noise.draw(label, key, index, variance))
         known = factors.width[since]  # what was complete before there could be data
-        row, common = factors.row(t)
+        row, common = factors.row(step)
         total = sum(b * one for b, one in zip(row[known:], z[known:], strict=False))
-        return total * STEPS // (common << BITS), factors.norm2(t, known) * variance / 4**BITS
+        return total * STEPS // (common << BITS), factors.norm2(step, known) * variance / 4**BITS
 
     def scales(self, window: Window, trigger: Clock, key: bytes) -> list[float]:
         """Debiasing: records that arrived / were accepted, per lane, where that can be told."""
@@ -309,7 +319,7 @@ class Judge:
 
     def row(self, window: Window, trigger: Clock, key: bytes) -> dict[str, Any]:
         """The record of one public key."""
-        rules, t, config = self.rules, trigger["index"], self.rules.config
+        rules = self.rules
         scale = self.scales(window, trigger, key) if rules.parameters["debias"] else None
         sums = window.sums.get(key, [[0] * (1 + len(rules.columns)) for _ in rules.weights])
         names = ["count"] * rules.counted + [f"sum:{c.path}" for c in rules.columns]
@@ -326,6 +336,13 @@ class Judge:
             else:
                 value[name] = round(sum((s + 0.5) / STEPS * f for s, f in zip(steps, scale)))  # noqa: B905
                 variance[name] = sum(float(v) * f**2 for (_, v), f in zip(noise, scale))  # noqa: B905
+        return self.body(trigger, key, value, variance)
+
+    def body(
+        self, trigger: Clock, key: bytes, value: dict[str, int], variance: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The record of a key with noisy totals of centred columns."""
+        rules, t, config = self.rules, trigger["index"], self.rules.config
         for c, middle in zip(rules.columns, rules.middle, strict=True):
             if rules.counted:
                 value[f"sum:{c.path}"] += middle * value["count"]
@@ -345,45 +362,3 @@ class Judge:
             "key": dict(zip(config["key"], json.loads(key), strict=True)),
             "values": shown(rules, value, variance),
         }
-
-
-def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with error bars under the names that the configuration gives them."""
-    release, out = rules.config["release"], {}
-    reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
-
-    def body(exact: Fraction, deviation: float) -> dict[str, Any]:
-        rounded = six(deviation)
-        half = Fraction(repr(six(reach * rounded)))
-        said = exact.numerator if exact.denominator == 1 else float(exact)
-        one = {"value": said, "stddev": rounded,
-               "low": float(exact - half), "high": float(exact + half)}  # fmt: skip
-        return one | ({} if release["display"] == "raw" else {"display_value": max(said, 0)})
-
-    grids = {"count": Fraction(1)} | {f"sum:{c.path}": c.grid for c in rules.columns}
-    every = {name: body(value[name] * grids[name], math.sqrt(variance[name]) * float(grids[name]))
-             for name in value}  # fmt: skip
-    for a in rules.config["aggregate"]:
-        label = a["name"] or (a["kind"] if a["kind"] == "count"
-                              else f"{a['kind']}_{a['field'].replace('.', '_')}")  # fmt: skip
-        if a["kind"] != "mean":
-            out[label] = every["count" if a["kind"] == "count" else f"sum:{a['field']}"]
-            continue
-        count, total = every["count"], every[f"sum:{a['field']}"]
-        out[label] = None
-        if count["value"] > 0:
-            mean = total["value"] / count["value"]
-            spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
-            out[label] = body(Fraction(mean).limit_denominator(1_000_000), spread)
-    return out
-
-
-def six(value: float) -> float:
-    """Six significant digits."""
-    return float(f"{value:.6g}")
-
-
-def utc(microseconds: int) -> str:
-    """ISO text of a time."""
-    text = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).isoformat()
-    return text.replace("+00:00", "Z")

@@ -9,8 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .histogram import Clock, Judge, Objection, Order, Release, utc
+from .histogram import Clock, Judge, Objection, Order, Release
 from .records import Event, home, read
+from .rounds import RoundsJudge
+from .rows import utc
 from .rules import Rules
 
 Published = tuple[bytes, bytes]  # record key and value
@@ -89,7 +91,8 @@ def judged(
         order: see `Judge`.
     """
     rules = Rules(pipeline.config, pipeline.listed)
-    judge = Judge(rules, secret, Nonces(rules, published), order)
+    kind = RoundsJudge if rules.rounds else Judge
+    judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
 
 

@@ -31,31 +31,37 @@ class Rules:
         self.columns = columns(config)
         self.limits = [(round(c.low / c.grid), round(c.high / c.grid)) for c in self.columns]
         self.middle = [(low + high) // 2 * self.counted for low, high in self.limits]
+        self.rounds = self.parameters["selection"] == "rounds"
         self._bound()
         self._noise()
 
     def _bound(self) -> None:
         """Prices: the record that raises a unit's count in a key from m costs weight·(2m + 1)."""
         p, unknown = self.parameters, self.listed is None
-        budget = written(p["budget"] if p["budget"] is not None else 12 if unknown else 4)
-        self.quadratic = p["bound"] == "quadratic"
-        default = Fraction(3, 10) if budget >= 3 else 1
-        weight = default if p["adaptive_weight"] is None else written(p["adaptive_weight"] or 1)
+        default = 32 if self.rounds else 12 if unknown else 4
+        budget = written(default if p["budget"] is None else p["budget"])
+        self.quadratic = p["bound"] == "quadratic" and not self.rounds
+        weight = written(p["adaptive_weight"] or 1)
+        if p["adaptive_weight"] is None and budget >= 3:
+            weight = Fraction(3, 10)
         two = unknown and self.quadratic and not self.keys_only and (weight < 1 or self.least > 1)
         self.weights = [weight.denominator**2, weight.numerator**2] if two else [1]
         self.caps = [1 if self.least > 1 and self.quadratic else MOST, MOST]
         self.per_key = p["per_key"] or MOST
         self.budget = int(budget * self.weights[S])
-        self.adaptive = unknown and (two or self.keys_only)
+        self.adaptive = unknown and (two or self.keys_only or self.rounds)
 
     def _noise(self) -> None:
         """Every noise process, from purpose to variance in squared steps; and thresholds."""
         p, config = self.parameters, self.config
-        self.matrix = matrix(p["factorization"], self.horizon)
+        automatic = self.rounds and p["factorization"] == "auto"
+        self.matrix = matrix("honaker" if automatic else p["factorization"], self.horizon)
         most = min(self.per_key, self.budget)
         full, rest = divmod(self.budget, most)
         moved = Fraction(self.budget, self.weights[S])  # the largest Σ m² of a unit
-        if not self.quadratic:
+        if self.rounds:
+            moved = Fraction(self.budget**2)
+        elif not self.quadratic:
             moved = Fraction(full * most**2 + rest**2)
         names = ["count"] * self.counted + [f"sum:{c.path}" for c in self.columns]
         reach = [max(high - middle, middle - low, 1)
@@ -65,8 +71,12 @@ class Rules:
         shares = [share] * self.counted + [each] * len(self.columns)
         unit, kept = self.matrix.sensitivity2 * 4**BITS, Fraction(100 - p["debias"], 100)
         sizes = [1] * self.counted + reach
+        if self.rounds:  # half of it selects, where a unit moves a count by one per record
+            names, sizes = ["select", *names], [0, *sizes]
+            shares = [Fraction(1, 2), *[Fraction(1, 2 * len(reach) + 2)] * (1 + len(reach))]
         needs = [
-            (moved * unit * size**2, kept * part) for size, part in zip(sizes, shares, strict=True)
+            ((moved * size**2 or self.budget) * unit, kept * part)
+            for size, part in zip(sizes, shares, strict=True)
         ]
         records = max(1, self.budget // min(self.weights))
         touched = records * self.horizon
@@ -83,6 +93,8 @@ class Rules:
             for name, variance in zip(names, found, strict=False)
             for lane, weight in zip("SV", self.weights, strict=False)
         }
+        if self.rounds:
+            self.variance["select"] = self.variance.pop("select/S")
         for place, name in enumerate(COUNTERS if p["debias"] else ()):
             self.variance[f"debias/{name}"] = found[place // 2 - 2]
         self.thresholds: list[int] = []
@@ -91,10 +103,13 @@ class Rules:
             beta = [selecting * (1 - last) / (T - 1)] * (T - 1) if T > 1 else []
             beta.append(selecting * last if T > 1 else selecting)
             alone = math.isqrt(self.budget // self.weights[S]) if self.quadratic else most
+            exposure = (moved, min(alone, self.caps[S]))
+            if self.rounds:
+                exposure = (Fraction(self.budget), 1)
+            name = "select" if self.rounds else "count/S"
             self.thresholds = thresholds(
-                self.matrix, self.variance["count/S"], beta, (moved, min(alone, self.caps[S])),
-                self.least,
-            )  # fmt: skip
+                self.matrix, self.variance[name], beta, exposure, self.least
+            )
 
     def start(self, window: int) -> int:
         """First microsecond of a window."""

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
 
 HERE = Path(__file__).parent
-JUDGE = ("histogram", "rules", "numbers", "noise", "records", "logs")
+JUDGE = ("histogram", "rounds", "rows", "rules", "numbers", "noise", "records", "logs")
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow"}
 
 SUM = '{ kind = "sum", field = "spent", low = -5, high = 50, grid = "0.5" }'
 MEAN = '{ kind = "mean", field = "spent", low = -5, high = 50, grid = "0.5" }'
 COUNT = '{ kind = "count" }'
 KEYS = 'public_keys = ["p0", "p1", "p3", "nobody"]'
+SIZES = ((30, 5), (120, 10), (400, 10), (600, 100))  # events and users
 FACTORS = ("auto", "final", "toeplitz", "tree", "honaker")
 
 
@@ -42,9 +43,13 @@ def test_the_judge_imports_nothing_of_the_product():
 
 
 @st.composite
-def mechanisms(draw: st.DrawFn, public: bool, keys_only: bool) -> str:
+def mechanisms(draw: st.DrawFn, public: bool, keys_only: bool, rounds: bool) -> str:
     """Settings of a histogram."""
     made = {"factorization": f'"{draw(st.sampled_from(FACTORS))}"'}
+    if rounds and draw(st.integers(0, 2)) == 0:
+        made |= {"selection": '"rounds"', "budget": str(draw(st.sampled_from([1, 5, 20])))}
+        made["min_users"] = str(draw(st.integers(1, 2)))
+        return "".join(f", {name} = {value}" for name, value in made.items())
     bound = draw(st.sampled_from(["quadratic", "quadratic", "records", "per-key"]))
     made["bound"] = f'"{bound}"'
     made["budget"] = str(draw(st.sampled_from([1, 2, 4, 12])))
@@ -80,7 +85,7 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     return PIPELINE.format(
         name=name, window=HORIZONS[horizon], more="\n".join(more),
         epsilon=draw(st.sampled_from([1, 8])), delta=draw(st.sampled_from(["1e-4", "0.01"])),
-        mechanism=draw(mechanisms(public, not shown)),
+        mechanism=draw(mechanisms(public, not shown, not public and shown not in ([], [SUM]))),
     )  # fmt: skip
 
 
@@ -97,10 +102,10 @@ def configurations(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=40)
-@given(configurations(), st.integers(1, 2), st.integers(0, 2**32), st.sampled_from([30, 120, 400]))
-def test_random_configurations_and_logs_release_what_the_judge_says(text, partitions, seed, events):
+@given(configurations(), st.integers(1, 2), st.integers(0, 2**32), st.sampled_from(SIZES))
+def test_random_configurations_and_logs_release_what_the_judge_says(text, partitions, seed, size):
     made = compile_config(loads(text, environ={}), {"events": partitions})
-    one = world(made, Random(seed), events)
+    one = world(made, Random(seed), events=size[0], users=size[1])
     found, rows = verdict(made, one.logs, one.clock)
     assert found == []
     assume(rows)

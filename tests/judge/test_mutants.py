@@ -72,6 +72,12 @@ MUTANTS = [
            "(steps.sum(axis=0) + (STEPS + len(steps)) // 2)", "steps.sum(axis=0)"),
     Mutant("keys are found by their exact counts", "_select",
            "(count * STEPS, ahead, bar)", "(count * STEPS, ahead * 0, bar)"),
+    Mutant("a unit counts twice in a round", "_newly_counted", "place + round_ > before",
+           "place + round_ >= before"),
+    Mutant("a chain outlives its nonce", "_continued", 'cell["chain"] < closed.renewed',
+           'cell["chain"] < 0'),
+    Mutant("the buffer is released twice", "release",
+           'cell["buffer"][now], cell["units"][now] = 0, 0', 'cell["units"][now] = 0'),
     Mutant("a sum may move by more than its noise is for", "reach",
            "max(self.high - self.middle, self.middle - self.low, 1)", "1"),
     Mutant("deletions are added", "_part",
@@ -90,6 +96,7 @@ TEXT = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + "".jo
     for name, shown, more, mechanism in (
         ("found", [COUNT, SUM], 'epoch = "2d"', ", min_users = 2"),
         ("listed", [COUNT, MEAN], KEYS + '\nsign = "gone"', ", budget = 5"),
+        ("rounds", [COUNT], 'sign = "gone"', ', selection = "rounds", budget = 5'),
     )
 )
 
