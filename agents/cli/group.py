@@ -11,7 +11,7 @@ import traceback
 import click
 
 from ...errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
-from ..worker import redaction
+from ..worker import log_lines, redaction
 
 COMMANDS = {  # in the order of the help
     "init": "init",
@@ -52,14 +52,19 @@ class Group(click.Group):
     is_flag=True,
     help="Log more, including full error texts, which may quote records.",
 )
-def hush(verbose: bool) -> None:
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How lines of the log are written.",
+)
+def hush(verbose: bool, log_format: str) -> None:
     """Differentially private releases from Kafka streams, under one guarantee.
 
     Start with `hush demo`, or with `hush init` for your own deployment.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(redaction.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S"))
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
+    log_lines.set_up(logging.INFO if verbose else logging.WARNING, log_format == "json")
     logging.getLogger("hushstream").setLevel(logging.DEBUG if verbose else logging.NOTSET)
 
 

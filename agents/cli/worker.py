@@ -12,6 +12,7 @@ import time
 
 import click
 
+from ..worker.log_lines import name_lines
 from ..worker.redaction import quoting
 from ..worker.startup import run_worker
 from .options import config_options, read_config
@@ -38,6 +39,7 @@ def worker(
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
     for chatty in ("faust", "mode", "aiokafka"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
+    name_lines(member)
     if processes > 1:
         sys.exit(_supervise(processes, member))
     run_worker(config, member)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from faust.types import TP
 
@@ -15,6 +15,16 @@ from ...topics.config.model import Kafka
 log = logging.getLogger("hushstream.trim")
 
 PATIENCE_SECONDS = 10.0
+AWAY = {  # the broker is: others say so
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+}
 
 
 class Trimmer:
@@ -55,11 +65,16 @@ class Trimmer:
                 answer.result(PATIENCE_SECONDS)
                 tp = TP(place.topic, place.partition)
                 self._cut[tp] = due[tp]
-            except (KafkaException, TimeoutError) as error:  # costs disk space only
-                refused[_text(error)] = place.topic
+            except TimeoutError:
+                continue  # only disk: the next round tries again
+            except KafkaException as error:
+                if error.args[0].code() not in AWAY:
+                    refused[_text(error)] = place.topic
         for reason, topic in refused.items():
-            log.warning("%s is not trimmed: %s (needs DELETE on the topic)", topic, reason)
+            log.warning("%s is not trimmed: %s", topic, reason)
 
 
-def _text(error: Exception) -> str:
-    return str(error.args[0].str()) if isinstance(error, KafkaException) else "no answer"
+def _text(error: KafkaException) -> str:
+    denied = error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    more = " (workers need DELETE on the topic)" if denied else ""
+    return f"{error.args[0].str()}{more}"

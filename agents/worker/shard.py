@@ -284,13 +284,6 @@ class Shard:
         for pipeline in [p for p, what in step.counts if what == "manifests"]:
             late = max(time.time() - step.not_before / 1e6, 0.0)
             metrics.delay.labels(pipeline=pipeline).observe(late)
-            if not step.counts[pipeline, "released"]:
-                log.info(
-                    "%s: shard %d released no key at this trigger; `hush plan` says how many "
-                    "units a key needs",
-                    pipeline,
-                    self.tp.partition,
-                )
 
     async def measure(self) -> None:
         """Size of the local state, for the operator; what is held goes to disk."""

@@ -57,7 +57,14 @@ def test_a_topic_that_cannot_be_trimmed_is_only_reported(broker, topic, caplog):
     for _ in range(2):
         trimmer.round({missing: 3, TP(topic, 0): 5})
     assert begins(broker, topic) == [5, 0]
-    assert "no-such-topic is not trimmed" in caplog.text
+    assert "no-such-topic is not trimmed" in caplog.text and "DELETE" not in caplog.text
+
+
+def test_an_outage_is_not_a_missing_right(caplog):
+    trimmer = Trimmer(Kafka(bootstrap="127.0.0.1:9"))
+    for _ in range(2):
+        trimmer.round({TP("t", 0): 3})
+    assert caplog.text == ""
 
 
 def test_a_fetch_from_before_a_trim_is_no_loss_if_the_shard_stands_beyond_it():

@@ -1,0 +1,82 @@
+"""Lines of the log: one a minute for each cause, with the worker's name, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from datetime import UTC, datetime
+
+from .redaction import Formatter, quoting
+
+EVERY_SECONDS = 60.0
+MOST = 1000  # causes that are remembered
+TEXT = "%(asctime)s %(levelname)-7s %(who)s%(message)s%(more)s"
+
+
+class Lines(logging.Filter):
+    """Lets one warning or error of each cause through in a minute; the next tells how many more.
+
+    A cause is the text of a line before its values are filled in. At level debug all lines pass.
+
+    Attributes:
+        who: name of the worker, on every line; empty: it has none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.who = ""
+        self._since: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written; it learns its worker and how many like it were not."""
+        record.who = f"[{self.who}] " if self.who else ""
+        record.more = ""
+        if record.levelno < logging.WARNING or quoting():
+            return True
+        text = str(record.msg)
+        cause = record.name, record.getMessage() if text == "%s" else text
+        now = time.monotonic()
+        since, held = self._since.get(cause, (-EVERY_SECONDS, 0))
+        if now - since < EVERY_SECONDS:
+            self._since[cause] = since, held + 1
+            return False
+        if len(self._since) >= MOST:
+            self._since.clear()
+        self._since[cause] = now, 0
+        record.more = f" (and {held} more like it since the last such line)" if held else ""
+        return True
+
+
+class JsonFormatter(Formatter):
+    """One JSON object a line: time, level, logger, worker, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Text of a record."""
+        body = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": super().format(record),
+        }
+        if who := getattr(record, "who", "").strip(" []"):
+            body["worker"] = who
+        return json.dumps(body)
+
+
+def set_up(level: int, as_json: bool) -> None:
+    """Write the log of this process to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Lines())
+    formatter = JsonFormatter("%(message)s%(more)s") if as_json else Formatter(TEXT, "%H:%M:%S")
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+def name_lines(who: str) -> None:
+    """Have every line of this process name its worker."""
+    for handler in logging.getLogger().handlers:
+        for one in handler.filters:
+            if isinstance(one, Lines):
+                one.who = who
