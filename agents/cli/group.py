@@ -99,10 +99,23 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, HushError):
         click.echo(f"hush: {error}", err=True)
         return exit_code(error)
+    if (said := _of_broker(error)) is not None:
+        click.echo(f"hush: Kafka did not answer as it should ({said}); try again", err=True)
+        return 4
     if redaction.quoting():
         traceback.print_exception(error)
     click.echo(f"hush: {redaction.told(error)}", err=True)
     return 1
+
+
+def _of_broker(error: BaseException) -> str | None:
+    """What a Kafka client says of a broker that is slow, away or refuses; it quotes no record."""
+    from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
+    from confluent_kafka import KafkaException
+
+    if isinstance(error, KafkaException):
+        return str(error.args[0].str())
+    return type(error).__name__ if isinstance(error, KafkaError) else None
 
 
 def _interrupted(error: BaseException | None) -> bool:

@@ -163,6 +163,10 @@ class Show:
         if site.keep:
             say("\nRecompute every release from the logs and compare it byte for byte with:")
             say(f"  hush replay -c {site.config_path}", soft_wrap=True, highlight=False)
+            public, operator = site.scraped
+            say("\nScrape metrics and health of the first worker at:")
+            say(f"  http://127.0.0.1:{public}/metrics (and /live, /ready)", soft_wrap=True)
+            say(f"  http://127.0.0.1:{operator}/internal/metrics", soft_wrap=True)
             say("\nEverything keeps running. Stop it and remove its folder with:")
             say(f"  hush demo --stop {site.folder}", soft_wrap=True, highlight=False)
         say(f"\nDone in {seconds:.0f} s.")

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from ...deploy.broker import Broker
 from ...deploy.process import KERNEL, Child, end_process
+from ...deploy.settings import free_port
 from ...errors import EngineError
 from ...topics.config.load import Config, load
 from ...topics.config.model import Kafka
@@ -42,11 +43,15 @@ class Site:
         folder: a new folder for configuration, key, tables and logs.
         bootstrap: an existing cluster; by default one is started here.
         keep: leave everything running when this process ends.
+
+    Attributes:
+        scraped: ports of public and operator metrics of the first worker, where it is kept.
     """
 
     def __init__(self, folder: Path, bootstrap: str | None, keep: bool) -> None:
         self.folder = folder
         self.keep = keep
+        self.scraped = (0, 0)
         self.bootstrap = bootstrap or ""
         self._broker: Broker | None = None
         self._workers: list[Child] = []
@@ -102,6 +107,10 @@ class Site:
         for place in range(number):
             command = [sys.executable, "-m", "hushstream", "worker"]
             command += ["-c", str(self.config_path), "--member", f"worker-{place + 1}"]
+            if self.keep and place == 0:  # the others' figures differ in what they own alone
+                self.scraped = free_port(), free_port()
+                for name, port in zip(("public", "operator"), self.scraped, strict=True):
+                    command += ["--set", f"engine.{name}_port={port}"]
             log = self.folder / f"worker-{place + 1}.log"
             self._workers.append(Child(command, log, kernel=KERNEL and not self.keep))
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import gc
 import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
+from ...errors import EngineError
 from ...topics.config.load import Config
 from .admission import prepare
 from .health.http import health_page, metrics_page, serve
 from .health.systemd import Notifier
 from .redaction import on_loop_error
+from .setup import WorkerSetup
 from .worker import Worker
 
 log = logging.getLogger("hushstream")
@@ -27,10 +33,12 @@ def run_worker(config: Config, member: str = "") -> None:
     _collect_rarely()
     stopping = threading.Timer(LEAVE_SECONDS, _leave)
     stopping.daemon = True
+    before = signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
     try:
         asyncio.run(_run(config, member, stopping))
     finally:
         stopping.cancel()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _leave() -> None:
@@ -52,8 +60,35 @@ def _collect_rarely() -> None:
 
 
 async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
-    signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
     plan = prepare(config, member)
+    with lock_folder(plan.data_dir):
+        await _serve(plan, stopping)
+
+
+@contextlib.contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold a worker's folder; the lock ends with the process, however that ends.
+
+    Before anything else: a second worker on the same folder would fence the first one's shards, and
+    only then fail on their tables.
+
+    Raises:
+        EngineError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise EngineError(
+                f"another worker uses the folder {folder}: give each worker a name of its own "
+                "(--member), or another engine.data_dir"
+            ) from None
+        yield
+
+
+async def _serve(plan: WorkerSetup, stopping: threading.Timer) -> None:
+    config, member = plan.config, plan.member
     worker = Worker(plan)
     engine = config.engine
     servers = []

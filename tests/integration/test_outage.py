@@ -126,3 +126,22 @@ def test_a_signal_while_a_worker_starts_ends_it_in_order(tmp_path):
     assert child.returncode is None, (tmp_path / "log").read_text()
     child.send(signal.SIGTERM)
     assert child.wait(30) and child.returncode == 0, (tmp_path / "log").read_text()
+
+
+def test_a_second_worker_on_a_folder_stops_before_it_touches_the_first(tmp_path):
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
+    ):
+        run.start("w")
+        run.wait_ready(["w"])
+        first, mark = run.workers.pop("w"), run.log("w").stat().st_size
+        second = run.start("w")
+        assert second.wait(60) and second.returncode == 4
+        assert "another worker uses the folder" in run.log("w").read_text()[mark:]
+        run.workers["w"] = first
+        publish(run, 0)
+        run.trigger(ORIGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(1))
+        assert "Fenced" not in run.log("w").read_text()
+        assert run.stop("w") == 0

@@ -17,7 +17,9 @@ from typing import Any
 import click
 import pytest
 import yaml
+from aiokafka.errors import RequestTimedOutError
 from click.testing import CliRunner
+from confluent_kafka import KafkaError, KafkaException
 from hushstream.agents.cli import group as cli
 from hushstream.agents.cli.group import exit_code, hush, main
 from hushstream.agents.cli.options import moment
@@ -336,3 +338,20 @@ def test_an_interrupt_inside_a_library_or_a_clean_up_is_an_interrupt(monkeypatch
     with pytest.raises(SystemExit) as ended:
         cli.main([])
     assert ended.value.code == 130 and capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KafkaException(KafkaError(KafkaError._TIMED_OUT)), RequestTimedOutError()],
+    ids=["librdkafka", "aiokafka"],
+)
+def test_a_slow_broker_is_not_an_unexpected_error(error, capsys, monkeypatch):
+    def slow(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("hushstream.agents.cli.init.code_version", slow)
+    with pytest.raises(SystemExit) as left:
+        main(["version"])
+    said = capsys.readouterr().err
+    assert left.value.code == 4
+    assert "Kafka did not answer as it should" in said and "unexpected" not in said
