@@ -117,6 +117,40 @@ def test_prediction_is_the_noise_that_is_used_later() -> None:
         np.testing.assert_array_equal(ahead[:, t - 2], process.at(keyed(), keys, t, since))
 
 
+class Loud:
+    """Noise that carries every count over any threshold: only the gate hides anything then."""
+
+    guarantee = "none"
+
+    def gauss(self, purpose: str, key: Keys, index: Any, variance: Any, first: Any) -> Any:
+        return np.full((len(key), len(index)), 1 << 40)
+
+    laplace = bits = gauss
+
+
+@pytest.mark.parametrize("gate", [1, 2, 5])
+def test_no_noise_opens_the_gate(gate: int) -> None:
+    mechanism = made(3, budget=12, adaptive_weight=0, factorization="tree", min_users=gate)
+    memory = Memory(mechanism, Loud())
+    rows = [(1, unit, 0) for unit in range(gate)] + [(1, unit, 1) for unit in range(gate - 1)]
+    memory.absorb(trace(rows, CODES[:2]))
+    lowered = trace([(1, 50, 2), (1, 50, 2)], CODES[:3])  # a key that was there and is gone
+    memory.absorb(lowered._replace(sign=np.array([1, -1], np.int8)))
+    assert memory.trigger().key.tolist() == CODES[:1].tolist()
+
+
+def test_one_unit_is_one_unit_where_keys_need_several() -> None:
+    mechanism = made(3, budget=40, adaptive_weight=0.5, min_users=3)
+    batch = Batch(
+        CODES[:1], np.zeros(9, np.intp), np.zeros(9, np.intp), np.zeros((9, 0), np.int64),
+        np.ones(9, np.int8), np.zeros(1, np.int32),
+    )  # fmt: skip
+    units, part = mechanism.absorb(mechanism.init_units(1), batch)
+    assert part.sums.tolist() == [[1]]
+    _, part = mechanism.absorb(units, batch)
+    assert part.sums.tolist() == []
+
+
 def test_a_key_appears_later_without_any_new_data() -> None:
     """Empty-key prediction: some keys cross at triggers at which nothing arrives."""
     mechanism = made(6, budget=1)
