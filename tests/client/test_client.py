@@ -506,3 +506,9 @@ def test_the_client_runs_alone_on_the_standard_library() -> None:
     payload, foreign = done.stdout.splitlines()
     assert foreign == "[]"
     assert parse(payload.encode(), SURVEY).user == "a"
+
+
+def test_a_commit_waits_until_it_is_on_disk(tmp_path):
+    """EXTRA: the file and its directory entry; a device may lose power after any report."""
+    with ReportStore(tmp_path / "reports", Budget(Fraction(1))) as store:
+        assert store._db.execute("PRAGMA synchronous").fetchone() == (3,)

@@ -244,3 +244,25 @@ def test_the_weights_do_not_depend_on_a_mathematical_library() -> None:
     with localcontext(normal.precision(30)):
         weight = float((-Decimal(1) / 3).exp())
     assert smooth_bound(runs, Fraction(1, 3)) >= 5 * weight
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 4), Fraction(1, 2), Fraction(1)])
+def test_a_draw_of_one_scale_moves_the_threshold_by_the_scale_of_the_proof(
+    epsilon: Fraction,
+) -> None:
+    """κ·S·2/ε for each unit of noise, above a centre that is raised by G of these."""
+    every = tuple(range(1, 4001))
+    rule = SmoothQuantile(epsilon, Fraction(1, 1000), 400, every, beta=Fraction(1, 4))
+    histogram = np.zeros(len(every), np.int64)
+    histogram[9:49] = 20
+
+    class Planted:
+        def laplace(self, purpose, key, index, scale, first):
+            return np.full((1, 1), scale.numerator * drawn // scale.denominator)
+
+    place, bound = rule.sensitivity(histogram)
+    for drawn in (0, 1, 2):
+        moved = rule.kappa * bound * 2 / epsilon * (drawn + rule.offset)
+        assert 0 < moved < 1000
+        chosen = every[rule.choose(histogram, Planted(), 1)]
+        assert chosen == pytest.approx(float(place + moved), abs=1.01)

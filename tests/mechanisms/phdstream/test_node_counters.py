@@ -194,3 +194,19 @@ def test_bad_parameters_are_named() -> None:
         with pytest.raises(ParameterError) as error:
             make()
         assert error.value.name == name
+
+
+class Asked(ZeroNoise):
+    """Zero noise that keeps the labels of all draws."""
+
+    def laplace(self, purpose, key, index, scale, first):
+        self.labels.extend((purpose, name, i) for name in key for i in index.tolist())
+        return super().laplace(purpose, key, index, scale, first)
+
+
+def test_trees_of_one_node_share_no_draw() -> None:
+    """Five trees of two steps: each step ends one leaf, each tree one sum of two."""
+    noise = Asked()
+    object.__setattr__(noise, "labels", [])
+    outputs(TreeCounter(HALF, 2), np.ones((1, 10), np.int64), noise)
+    assert len(noise.labels) == len(set(noise.labels)) == 10
