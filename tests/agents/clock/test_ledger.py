@@ -7,7 +7,16 @@ from fractions import Fraction
 
 import msgspec
 import pytest
-from hushstream.agents.clock.ledger import ZERO, Ledger, Record, charge_body, number, text, totals
+from hushstream.agents.clock.ledger import (
+    ZERO,
+    Ledger,
+    Record,
+    charge_body,
+    limits,
+    number,
+    text,
+    totals,
+)
 from hushstream.errors import LedgerError
 
 from ...support import deployment
@@ -97,3 +106,18 @@ def test_totals_add_exactly():
     sums = totals(Ledger.read(written(0, 1, 2)), ["p"])
     assert sums["p"] == (3 * P.epsilon, 3 * P.delta, 3)
     assert number(text(Fraction(1, 3))) == Fraction(1, 3) and text(Fraction(4)) == "4"
+
+
+def test_pipelines_do_not_spend_for_each_other():
+    ledger = Ledger()
+    ledger.take(ledger.next("genesis", 1, {}).encode())
+    for name in ("a", "a", "z"):
+        body = {"pipeline": name, "epoch": len(ledger.records)}
+        ledger.take(ledger.next("charge", 1, body).encode())
+    assert [ledger.epochs(name) for name in ("a", "b", "z")] == [2, 0, 1]
+
+
+def test_limits_are_stated_where_there_are_any():
+    some = replace(P, limit_epsilon=Fraction(1, 3), limit_delta=None)
+    assert limits(some) == ("1/3", "")
+    assert limits(replace(P, limit_epsilon=None, limit_delta=Fraction(2))) == ("", "2")

@@ -282,3 +282,23 @@ def test_parameters_are_checked() -> None:
     ):
         with pytest.raises(ParameterError):
             call()
+
+
+def test_pure_parts_beside_a_gaussian_one_count_by_their_squares() -> None:
+    """Bun & Steinke 2016: ε-DP is ε²/2-zCDP, and zCDP adds up."""
+    parts = [Cost(mu2=Fraction(1, 100)), *[accounting.pure_cost(Fraction(1, 20))] * 400]
+    rho = (Fraction(1, 100) + 400 * Fraction(1, 400)) / 2
+    assert total(parts, Fraction(1, 10**6))[0] == accounting.zcdp_epsilon(rho, Fraction(1, 10**6))
+
+
+def test_the_pure_part_of_rounding_grows_with_the_releases() -> None:
+    few, many = (accounting.gaussian_cost(Fraction(9), Fraction(100), n).epsilon for n in (5, 50))
+    assert many - few > 4 * 45 / (24 * Fraction(100))
+
+
+def test_what_leaves_nothing_is_refused() -> None:
+    for delta in (1, Fraction(3, 2)):
+        with pytest.raises(ParameterError):
+            total([accounting.pure_cost(1)], delta)
+    with pytest.raises(ParameterError, match="too coarse"):
+        accounting.sum_tail(Fraction(1, 10), 1, 1, 1, 13)

@@ -96,6 +96,16 @@ def test_noise_has_the_stated_variance_at_every_trigger(factorization: str) -> N
         np.testing.assert_allclose(mechanism.error(t) ** 2, out.variance[0])
 
 
+@pytest.mark.parametrize("t", [1, 4, 6])
+def test_noise_passes_its_quantile_as_often_as_it_should(t: int) -> None:
+    """Thresholds rest on it; within four standard errors, and not far below."""
+    process = made(6, budget=100, factorization="toeplitz").selector
+    keys = Keys.of_codes(np.arange(9000, dtype=np.uint64))
+    noise = process.at(keyed(f"quantile {t}"), keys, t, np.zeros(9000, np.int64)) / 256
+    passed = float((noise >= float(process.quantile(t, Fraction(1, 10)))).mean())
+    assert passed == pytest.approx(0.1, abs=0.013)
+
+
 def test_a_process_without_data_so_far_adds_no_noise_that_is_known() -> None:
     mechanism = made(6, adaptive_weight=0.5, budget=100)
     lane = mechanism.quantities[0].lanes[1]

@@ -212,6 +212,8 @@ def test_arguments_are_not_changed() -> None:
         lambda: Bound("quadratic", 5, (0,)),
         lambda: Bound("records", 5, (1,), MOST + 1),
         lambda: Bound("quadratic", MOST**2 + 1),
+        lambda: Bound("quadratic", 5, (1,), caps=(0,)),
+        lambda: Bound("records", 5, (1,), np.iinfo(np.uint16).max + 1),  # `Units.used` is 16 bits
     ],
 )
 def test_bad_bounds_are_refused(make: object) -> None:

@@ -1,0 +1,45 @@
+"""A few mutants with each run of the suite: another choice each day, the same for all of a day."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from ..tree import ROOT
+from .catalogue import load
+
+
+def _run(*options: str) -> subprocess.CompletedProcess[str]:
+    """The runner on one core; the named tests are part of this suite, so they are not run first."""
+    command = [sys.executable, "-m", "tests.mutants", "--trust", "--workers", "1", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+
+
+@pytest.mark.slow
+def test_the_mutants_of_the_day_are_killed() -> None:
+    """Repeat a failure by the seed that is printed: ``make mutants ARGS="--quick --seed ..."``."""
+    done = _run("--quick")
+    assert done.returncode == 0, done.stdout
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["survived"] == 0
+    assert said["killed"] == said["mutants"] > 5
+
+
+@pytest.mark.slow
+def test_a_mutant_that_no_test_finds_is_told(tmp_path) -> None:
+    """With tests of another subject instead of its own, a mutant survives, and the run fails."""
+    one = load()[0]
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    text = (
+        f'[[mutant]]\nname = "blind"\nfile = "{one.file}"\nold = {json.dumps(one.old)}\n'
+        f'new = {json.dumps(one.new)}\nwhy = "."\ntests = ["tests/topics/test_names.py"]\n'
+    )
+    (lists / "blind.toml").write_text(text, "utf-8")
+    done = _run("--lists", str(lists))
+    assert done.returncode == 1
+    assert json.loads(done.stdout.splitlines()[-1]) == {"mutants": 1, "killed": 0, "survived": 1}
+    assert "survived: blind" in done.stdout
