@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from hushstream.agents.clock.genesis import read_ledger
@@ -86,6 +87,10 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
     (folder,) = tmp_path.glob("hush-demo-*")
     try:
         assert f"hush demo --stop {folder}" in done.stdout
+        (page,) = re.findall(r"(http://127\.0\.0\.1:\d+)/metrics", done.stdout)
+        with urlopen(f"{page}/metrics", timeout=10) as answer:
+            assert b"hush_ready 1.0" in answer.read()
+        assert urlopen(f"{page}/live", timeout=10).status == 200
         config = load(folder / "hush.toml", environ={})
         ledger = read_ledger(Cluster(config.kafka), "demo")
         spent = totals(ledger, ["zones", "boroughs", "clicks"])
