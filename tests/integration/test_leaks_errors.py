@@ -18,7 +18,7 @@ from unittest.mock import Mock
 import pytest
 from hushstream.agents.cli.group import main
 from hushstream.agents.worker import redaction
-from hushstream.agents.worker.metrics import PublicMetrics
+from hushstream.agents.worker.health.state import Health
 from hushstream.agents.worker.worker import Worker
 from hushstream.errors import HushError
 from hushstream.mechanisms.keys import Keys
@@ -65,7 +65,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], io.String
 
 def bare_worker() -> Worker:
     worker = Worker.__new__(Worker)
-    worker.error, worker.stopped, worker.public = None, asyncio.Event(), PublicMetrics()
+    worker.error, worker.stopped, worker.health = None, asyncio.Event(), Health(list, 60)
     return worker
 
 
