@@ -99,7 +99,8 @@ def judged(
 def objections(releases: Iterable[Release], published: Iterable[Published]) -> list[str]:
     """What is wrong with the records of a release topic; nothing if the list is empty.
 
-    Rows and manifests of a trigger must all be there once some shard has published a later one.
+    Rows and manifests of a trigger must all be there once their shard has published a later one;
+    rows are compared where all shards have published their manifests.
     """
     rows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     manifests: dict[Any, list[dict[str, Any]]] = defaultdict(list)
@@ -114,23 +115,23 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
         else:
             rows[place].append(body | {"record key": rest, "record name": name.decode()})
     found: list[str] = []
-    seen = set()
     try:
         expected = {name_of(release): release for release in releases}
     except Objection as wrong:
         return [str(wrong)]
-    last = max((n for n, place in enumerate(expected) if place in manifests), default=-1)
+    reached: dict[int, int] = {}  # the last trigger of each shard: it publishes them in order
+    for n, place in enumerate(expected):
+        reached |= {body["shard"]: n for body in manifests[place]}
     for n, (place, release) in enumerate(expected.items()):
-        seen.add(place)
         told = Counter(body["shard"] for body in manifests[place])
         complete = set(told) == set(range(shards))
-        if not complete and n < last - 1:
-            found.append(f"{place}: the shards {sorted(told)} of {shards} have released it")
+        found += [f"{place}: shard {s} has not released it, but a later one"
+                  for s, end in reached.items() if n < end and s not in told]  # fmt: skip
         found += [f"{place}: shard {s} has released it {m} times" for s, m in told.items() if m > 1]
         found += [wrong for body in manifests[place] for wrong in about(place, release, body)]
         if complete:
             found += differences(place, release, rows[place])
-    found += [f"{place}: released without a trigger" for place in {*rows, *manifests} - seen
+    found += [f"{place}: released without a trigger" for place in {*rows, *manifests} - {*expected}
               if rows[place] or manifests[place]]  # fmt: skip
     return found
 

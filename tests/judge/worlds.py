@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -16,8 +16,8 @@ from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
 
 from ..support import DAY, NAMES, ORIGIN, SECRET, start, trigger
-from . import logs as plain_logs
-from .logs import Pipeline, judged, objections
+from .histogram import Release
+from .logs import Pipeline, Published, judged, objections
 from .records import home
 
 
@@ -46,28 +46,35 @@ def restless(pipeline: str, shard: int) -> Callable[[Trigger], bytes]:
     return nonce
 
 
-def verdict(
-    made: Deployment, logs: Sequence[Sequence[Any]], records: Sequence[Any]
-) -> tuple[list[str], int]:
-    """Run the product on a raw log of each partition and a clock log; what the judge objects to.
+def outcome(
+    made: Deployment, logs: Sequence[Sequence[RawRecord]], records: Sequence[ClockRecord]
+) -> Iterator[tuple[list[Release], list[Published]]]:
+    """Of each pipeline what must be released, and what the product releases in memory.
 
-    Returns:
-        the objections, and the number of rows that were compared.
+    Args:
+        made: the deployment.
+        logs: raw log of each partition.
+        records: the clock log.
     """
     places = {("events", n): list(log) for n, log in enumerate(logs)}
     run = OfflineEngine(made, NAMES, SECRET, places, list(enumerate(records)), opening=restless)
     run.run()
-    raw: list[list[plain_logs.Raw]] = [
-        [(r.offset, r.timestamp, r.value) for r in log] for log in logs
-    ]
-    found, rows = [], 0
+    raw = [[(r.offset, r.timestamp, r.value) for r in log] for log in logs]
     for source in made.inputs:
         for pipeline in source.pipelines:
             published = [(o.key or b"", o.value or b"") for o in run.outs[pipeline.release_topic]]
             known = public(source, pipeline)
-            releases = list(judged(known, SECRET, plain(records), raw, published))
-            rows += sum(len(release.rows) for release in releases)
-            found += objections(releases, published)
+            yield list(judged(known, SECRET, plain(records), raw, published)), published
+
+
+def verdict(
+    made: Deployment, logs: Sequence[Sequence[RawRecord]], records: Sequence[ClockRecord]
+) -> tuple[list[str], int]:
+    """The judge's objections to what the product makes of the logs, and the number of rows."""
+    found, rows = [], 0
+    for releases, published in outcome(made, logs, records):
+        rows += sum(len(release.rows) for release in releases)
+        found += objections(releases, published)
     return found, rows
 
 
