@@ -328,5 +328,5 @@ def test_a_wrong_noise_key_is_not_shown(folder, capsys):
     with pytest.raises(SystemExit) as left:
         main(["check", "--offline"])
     printed = capsys.readouterr()
-    assert left.value.code == 4
+    assert left.value.code == 2
     assert leaks(printed.out + printed.err) == [] and "FAIL" in printed.out
