@@ -28,13 +28,12 @@ class WallClock:
 
     def reach(self, moment: int) -> None:
         """Learn that it is at least so late, microseconds: the clock log says so."""
+        self._tick_on()  # or the time since the last look would be added to the moment
         self._wall = max(self._wall, moment / 1e6)
 
     def now(self) -> int:
         """Microseconds since 1970."""
-        tick = time.monotonic()
-        self._wall += tick - self._tick
-        self._tick = tick
+        self._tick_on()
         ahead = time.time() - self._wall
         if 0 < ahead < JUMP_SECONDS:
             self._wall += ahead * 0.1
@@ -46,6 +45,11 @@ class WallClock:
             )
         self._warned = back
         return int(self._wall * 1e6)
+
+    def _tick_on(self) -> None:
+        tick = time.monotonic()
+        self._wall += tick - self._tick
+        self._tick = tick
 
 
 class ClockLead:

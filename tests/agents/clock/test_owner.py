@@ -193,6 +193,19 @@ def test_the_wall_clock_neither_jumps_nor_goes_back(monkeypatch):
     assert WallClock(floor=9_999_000_000).now() == 9_999_000_000  # never behind the clock log
 
 
+def test_a_moment_of_the_clock_log_is_the_time_and_not_the_time_since_the_last_look(monkeypatch):
+    """Else a shard that was idle would publish before the public time."""
+    tick = [50.0]
+    monkeypatch.setattr(clock_module.time, "time", lambda: 950.0 + tick[0])
+    monkeypatch.setattr(clock_module.time, "monotonic", lambda: tick[0])
+    clock = WallClock()
+    tick[0] += 40  # nobody looked for forty seconds
+    clock.reach(1040_000_000)
+    assert clock.now() == 1040_000_000
+    clock.reach(1050_000_000)
+    assert clock.now() == 1050_000_000  # a wall clock that was set back is not followed
+
+
 def test_a_timeline_refuses_gaps():
     for records in ([trigger(P, 2, [0], index=2)], [trigger(P, 1, [0]), trigger(P, 3, [0])]):
         with pytest.raises(EngineError, match="gap"):
