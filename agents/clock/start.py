@@ -13,7 +13,7 @@ from ...topics.events.decode import RawRecord
 from ...topics.names import Names
 from ..deployment.model import Deployment
 from ..kafka.cluster import Cluster
-from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
+from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
 from .genesis import read_ledger
 from .ledger import Ledger
 from .log import ALL, entries_of
@@ -78,7 +78,7 @@ def committed_lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
     client = consumer(kafka, committed=True)
     try:
         place = TopicPartition(topic, 0)
-        begin, _ = client.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
+        begin, _ = watermarks(client, place)
         client.assign([TopicPartition(topic, 0, begin)])
         ended, heard = False, time.monotonic()
         while not ended:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...errors import EngineError
 from ...topics.config.clients import librdkafka_options
@@ -16,6 +17,7 @@ from ...topics.events.decode import RawRecord
 
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
+_LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 # For a name that is not UTF-8 the extension both returns a broken list and sets an error. The
 # interpreter does not check for that error after a specialised call; after this one it always does.
@@ -59,7 +61,7 @@ def read_topic(
     client = consumer(kafka, committed)
     try:
         places = [TopicPartition(topic, n, 0) for n in range(partitions)]
-        begins = [client.get_watermark_offsets(p, timeout=PATIENCE_SECONDS)[0] for p in places]
+        begins = [watermarks(client, place)[0] for place in places]
         client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
         found: list[list[RawRecord]] = [[] for _ in places]
         open_ = set(range(partitions))
@@ -76,6 +78,25 @@ def read_topic(
         return [PartitionLog(b, records) for b, records in zip(begins, found, strict=True)]
     finally:
         client.close()
+
+
+def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """First and end offset of a partition, of whoever leads it.
+
+    A broker that has just started may not lead its partitions yet: it is asked again.
+
+    Raises:
+        EngineError: the broker is silent, or nobody leads the partition for a while.
+    """
+    until = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            begin, end = client.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
+            return begin, end
+        except KafkaException as error:
+            if time.monotonic() > until or error.args[0].code() not in _LEADERLESS:
+                raise EngineError(f"{place.topic} cannot be read: {error.args[0].str()}") from error
+        time.sleep(0.2)
 
 
 def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = None) -> Consumer:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import ClockRecord, decode_clock
-from ..kafka.logs import PATIENCE_SECONDS, consumer, raw
+from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
 from ..stages.step import LogFrame
 
 BUFFER_KB = 4096  # fetched ahead of each partition
@@ -33,7 +33,7 @@ def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
         found = []
         for n in range(partitions):
             place = TopicPartition(topic, n)
-            found.append(Span(topic, n, *client.get_watermark_offsets(place, PATIENCE_SECONDS)))
+            found.append(Span(topic, n, *watermarks(client, place)))
         return found
     finally:
         client.close()

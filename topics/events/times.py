@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from ...mechanisms.columns import I64
 
 LATEST = 253_402_300_800_000_000  # microseconds: the year 10000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FACTORS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "record": 1_000}
 
 
@@ -31,7 +32,8 @@ def iso(zone: tzinfo) -> Callable[[Any], int]:
         moment = parse(value)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)
-        return round(moment.timestamp() * 1_000_000)
+        since = moment - EPOCH  # in integers: a double has no microseconds of later centuries
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
     return convert
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.phdstream.entry import ENTRY
 from hushstream.mechanisms.phdstream.mechanism import PHDStream, ReleasedSelection
-from hushstream.mechanisms.phdstream.settings import ENTRY, budget, build
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
+from hushstream.mechanisms.phdstream.settings import budget, build
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.privtree import Selection
 
