@@ -16,7 +16,6 @@ from hushstream.deploy.broker import Broker
 from hushstream.mechanisms import registry
 from hushstream.topics.config.load import loads
 
-from ..mechanisms.cases import noisy_total
 from .local import local
 
 ROOT = Path(__file__).parents[2]
@@ -53,8 +52,10 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     info = site / "noisy_total-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy-total\nVersion: 1.0\n")
-    target = f"noisy-total = {noisy_total.__name__}:ENTRY\n"
+    # The name from the root of the checkout: the folder of the checkout may have any name.
+    target = "noisy-total = tests.mechanisms.cases.noisy_total:ENTRY\n"
     (info / "entry_points.txt").write_text(f"[{registry.GROUP}]\n{target}")
+    monkeypatch.syspath_prepend(ROOT)
     monkeypatch.syspath_prepend(site)
     # Workers are processes of their own: they find it as any installed package is found.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(ROOT)]))
