@@ -86,7 +86,7 @@ def _online(config: Config, found: list[Finding]) -> int:
     """The conditions for a worker to start, and recommendations for production clusters."""
     try:
         plan = prepare(config, patience=5, told=lambda text: found.append(("ok", text)))
-        advice = warnings(Cluster(config.kafka), (plan.names.ledger, plan.names.clock))
+        advice = warnings(Cluster(config.kafka), plan.deployment, plan.names)
     except HushError as error:
         return _refused(error, found)
     found.extend(("warn", text) for text in advice)

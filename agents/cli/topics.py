@@ -36,12 +36,18 @@ def topics(
     now, secret = int(time.time() * 1e6), noise_key(config)
     created = begin(cluster, deployment, replication, now, secret)
     genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
+    names = Names(deployment.name, genesis)
+    changed, refused = cluster.resize(internal_topics(deployment, names))
     if as_json:
-        emit({"genesis": genesis, "created": created})
+        emit({"genesis": genesis, "created": created, "changed": changed, "refused": refused})
         return
     click.echo(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
     for name in created:
         click.echo(f"  {name}")
+    for name in changed:
+        click.echo(f"  {name}: segments and compaction set as they should be")
+    for name in refused:
+        click.echo(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
 
 
 def _show(config: Config, as_json: bool) -> None:
@@ -69,7 +75,8 @@ def _show(config: Config, as_json: bool) -> None:
         f"above; WRITE on all topics above but {OWNERS}; DELETE on cells topics (to trim them); "
         f"READ on group {names.group}; DESCRIBE and WRITE on transactional ids with prefix "
         f"{names.base}.; IDEMPOTENT_WRITE on the cluster. `hush topics` needs the noise key, WRITE "
-        f"on {OWNERS}, and the transactional id {genesis_id(deployment.name)} besides."
+        f"on {OWNERS}, and the transactional id {genesis_id(deployment.name)} besides; with "
+        "ALTER_CONFIGS it also sets the segments of internal topics that exist."
     )
 
 

@@ -14,9 +14,17 @@ ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
 KEPT = FOREVER | ANY_TIME
 # Public records carry scheduled times. The broker's own times would reveal load.
 PUBLIC = KEPT | {"message.timestamp.type": "CreateTime"}
+# A broker deletes and compacts whole segments, and never the one that it writes. Segments of a
+# gigabyte or a week would keep what was trimmed or overwritten for as long. Managed clusters accept
+# these, and hardly less.
+SEGMENTS = {"segment.bytes": str(64 << 20), "segment.ms": str(4 * 3_600_000)}
+COMPACTION = {"min.cleanable.dirty.ratio": "0.3", "max.compaction.lag.ms": str(6 * 3_600_000)}
+TRIMMED = KEPT | SEGMENTS
 # The clock's owner compares its own time with the broker's before it commits a trigger.
-CLOCK = KEPT | {"message.timestamp.type": "LogAppendTime"}
-COMPACTED = ANY_TIME | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.3"}
+CLOCK = TRIMMED | {"message.timestamp.type": "LogAppendTime"}
+COMPACTED = ANY_TIME | {"cleanup.policy": "compact"} | SEGMENTS | COMPACTION
+SIZED = (*SEGMENTS, *COMPACTION)
+"""Settings that decide when space comes back, and nothing else: `hush topics` may change them."""
 
 
 class TopicSpec(NamedTuple):
@@ -27,6 +35,11 @@ class TopicSpec(NamedTuple):
     config: Mapping[str, str]
     internal: bool
     purpose: str
+
+
+def sized(spec: TopicSpec) -> dict[str, str]:
+    """The settings of a topic that decide when space comes back."""
+    return {name: spec.config[name] for name in SIZED if name in spec.config}
 
 
 def public_topics(deployment: Deployment) -> list[TopicSpec]:
@@ -50,7 +63,7 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
     """Topics of one genesis."""
     specs = [
         TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers"),
-        TopicSpec(names.requests, 1, KEPT, True, "external triggers"),
+        TopicSpec(names.requests, 1, TRIMMED, True, "external triggers"),
         TopicSpec(names.begins, 1, KEPT, True, "where inputs began: exact counts"),
     ]
     for source in deployment.inputs:
@@ -64,16 +77,16 @@ def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
 def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
     cells = p.cells_partitions
     specs = [
-        TopicSpec(names.cells(p.name), cells, KEPT, True, "partial sums"),
+        TopicSpec(names.cells(p.name), cells, TRIMMED, True, "partial sums"),
         TopicSpec(names.changelog("aggregate", p.name), cells, COMPACTED, True, "state"),
     ]
     if not p.direct:
         units = p.units_partitions
-        specs.append(TopicSpec(names.units(p.name), units, KEPT, True, "events by unit"))
+        specs.append(TopicSpec(names.units(p.name), units, TRIMMED, True, "events by unit"))
         log_name = names.changelog("bound", p.name)
         specs.append(TopicSpec(log_name, units, COMPACTED, True, "state"))
     if p.mechanism.feedback:
-        specs.append(TopicSpec(names.selected(p.name), 1, KEPT, True, "what became public"))
+        specs.append(TopicSpec(names.selected(p.name), 1, TRIMMED, True, "what became public"))
     return specs
 
 

@@ -16,12 +16,20 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from ...errors import EngineError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
-from ..deployment.topic_specs import TopicSpec
+from ..deployment.topic_specs import TopicSpec, sized
 
 OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
 log = logging.getLogger("hushstream.kafka")
@@ -79,8 +87,6 @@ class Cluster:
 
     def begins(self, topic: str, partitions: int) -> list[int]:
         """First offset that each partition still has."""
-        from confluent_kafka.admin import OffsetSpec
-
         places = [TopicPartition(topic, n) for n in range(partitions)]
         found = self._admin.list_offsets({place: OffsetSpec.earliest() for place in places})
         return [found[place].result().offset for place in places]
@@ -91,8 +97,6 @@ class Cluster:
         Raises:
             EngineError: this user lacks the right DESCRIBE_CONFIGS.
         """
-        from confluent_kafka.admin import ConfigResource, ResourceType
-
         wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found: dict[str, dict[str, str]] = {}
         for resource, future in (self._admin.describe_configs(wanted) if wanted else {}).items():
@@ -149,6 +153,39 @@ class Cluster:
                 ) from None
         self._until_known([s.name for s in missing])
         return created
+
+    def resize(self, specs: Iterable[TopicSpec]) -> tuple[list[str], list[str]]:
+        """Give existing topics the settings of `SIZED` that their specifications have.
+
+        Args:
+            specs: topics that exist; others are passed over.
+
+        Returns:
+            Names of topics that were changed, and of those that this user may not change.
+        """
+        existing = self.topics()
+        wanted = {s.name: sized(s) for s in specs if s.name in existing and sized(s)}
+        found = self.settings(wanted)
+        changes = []
+        for topic, settings in wanted.items():
+            entries = [
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                for name, value in settings.items()
+                if found[topic].get(name) != value
+            ]
+            if entries:
+                changes.append(
+                    ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+                )
+        answers = self._admin.incremental_alter_configs(changes) if changes else {}
+        changed, refused = [], []
+        for resource, future in answers.items():
+            try:
+                future.result()
+                changed.append(resource.name)
+            except KafkaException:
+                refused.append(resource.name)
+        return sorted(changed), sorted(refused)
 
     def delete(self, topics: list[str]) -> None:
         """Delete topics."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -22,7 +22,7 @@ from ..clock.start import check_clock_log
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
-from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics
+from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.cluster import Cluster
 from .evidence import check_tables
 from .setup import WorkerSetup
@@ -163,10 +163,17 @@ def _wanted(spec: TopicSpec) -> dict[str, str]:
     return {name: config[name] for name in COMPARED if name in config}
 
 
-def warnings(cluster: Cluster, topics: Iterable[str]) -> list[str]:
+def warnings(cluster: Cluster, deployment: Deployment, names: Names) -> list[str]:
     """Settings that a production cluster should have, and that no worker insists on."""
     found = []
-    for topic, settings in cluster.settings(topics).items():
+    wanted = {spec.name: sized(spec) for spec in internal_topics(deployment, names)}
+    for topic, settings in cluster.settings(wanted).items():
+        if any(settings.get(name) != value for name, value in wanted[topic].items()):
+            found.append(
+                f"{topic}: {', '.join(wanted[topic])} differ from what `hush topics` sets: space "
+                "of what was trimmed or overwritten comes back late; run it again"
+            )
+    for topic, settings in cluster.settings((names.ledger, names.clock)).items():
         if int(settings.get("min.insync.replicas", "1")) < 2:
             found.append(f"{topic}: min.insync.replicas is below 2: one disk is all there is")
         if settings.get("unclean.leader.election.enable") == "true":

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import platform
 from collections import Counter as Counting
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -140,6 +141,23 @@ class OperatorMetrics:
             "hush_ledger_write_failures", "Lost transactions of the clock and ledger.", **given
         )
         self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
+
+    def forget(self, shard: str, store: str, partition: str, pipelines: Iterable[str]) -> None:
+        """End the series of a shard that is gone from here: its last figures would stay for ever.
+
+        Args:
+            shard: name of its input partition.
+            store: name of its table.
+            partition: number of its input partition.
+            pipelines: those whose watermark it reported.
+        """
+        ended: list[tuple[Gauge, tuple[str, ...]]] = [
+            (self.lag, (shard,)), (self.recovery, (store,)), (self.state, (store,))
+        ]  # fmt: skip
+        ended += [(self.watermark, (pipeline, partition)) for pipeline in pipelines]
+        for gauge, labels in ended:
+            with suppress(KeyError):  # it never had a figure
+                gauge.remove(*labels)
 
     def count(self, counts: Counting[tuple[str, str]]) -> None:
         """Add what one committed step did."""

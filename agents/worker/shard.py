@@ -110,6 +110,7 @@ class Shard:
         self._closing = False
         self._fetched = 0
         self._reached = 0
+        self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
 
@@ -278,6 +279,7 @@ class Shard:
         metrics = self._shared.metrics
         metrics.count(step.counts)
         metrics.lag.labels(store=self._name).set(max(self._fetched - self.marker.applied, 0))
+        self._watched.update(step.watermark)
         for pipeline, moment in step.watermark.items():
             labels = {"pipeline": pipeline, "partition": str(self.tp.partition)}
             metrics.watermark.labels(**labels).set(moment / 1e6)
@@ -288,6 +290,8 @@ class Shard:
     async def measure(self) -> None:
         """Size of the local state, for the operator; what is held goes to disk."""
         size = await self._in_thread(self._state.size)
+        if self._closing:
+            return  # its series have ended
         self._shared.metrics.state.labels(store=self._state.name).set(size)
 
     async def _reopen(self, error: BaseException) -> None:
@@ -319,6 +323,8 @@ class Shard:
                 self._task.cancel()
                 await asyncio.wait([self._task], timeout=patience)
         await self._let_go()
+        partition = str(self.tp.partition)
+        self._shared.metrics.forget(self._name, self._state.name, partition, self._watched)
 
     async def _let_go(self) -> None:
         if self._producer is not None:

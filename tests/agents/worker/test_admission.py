@@ -171,3 +171,18 @@ def test_check_names_everything_it_has_found_before(made):
     assert code == 0 and "FAIL" not in output
     for word in ("noise key", "cluster at", "input topics", "ledger: 0 charges", "warn "):
         assert word in output
+
+
+def test_topics_with_other_segments_are_reported_and_set_right(made):
+    """As a deployment of an earlier version has them: a gigabyte, or a week."""
+    common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
+    changelog = topic_of(made, "changelog")
+    alter(made, changelog, "segment.bytes", "1073741824")
+    code, said = typed("check", *common)
+    assert (code, f"{changelog}: segment.bytes" in said) == (0, True), said
+    code, said = typed("topics", *common)
+    assert code == 0 and f"{changelog}: segments and compaction set" in said
+    assert made.cluster.settings([changelog])[changelog]["segment.bytes"] == str(64 << 20)
+    code, said = typed("check", *common)
+    assert code == 0 and "segment.bytes" not in said
+    assert "set as they" not in typed("topics", *common)[1]

@@ -80,5 +80,17 @@ def test_operator_counters_add_up_over_steps(steps, bounded):
     assert letters == sum(s["invalid:null"] + s["invalid:malformed"] for s in steps)
 
 
+def test_series_of_a_shard_that_is_gone_end_and_those_of_others_stay():
+    metrics = OperatorMetrics()
+    for n in ("0", "1"):
+        metrics.lag.labels(store=f"raw-{n}").set(1)
+        metrics.state.labels(store=f"log-{n}").set(2)
+        metrics.watermark.labels(pipeline="p", partition=n).set(3)
+    metrics.forget("raw-0", "log-0", "0", {"p", "q"})
+    series = [s for m in metrics.registry.collect() for s in m.samples if s.labels]
+    left = {tuple(s.labels.values()) for s in series}
+    assert left == {("raw-1",), ("log-1",), ("p", "1")}
+
+
 def test_the_version_is_that_of_the_package():
     assert code_version()[0].isdigit()

@@ -235,6 +235,27 @@ def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
     assert bench.failures == []
 
 
+def test_a_shard_that_was_closed_leaves_no_series(bench):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 5))
+        await applied(shard, 5)
+        await shard.measure()
+
+        def series() -> set[str]:
+            found = shard._shared.metrics.registry.collect()
+            return {s.labels["store"] for m in found for s in m.samples if "store" in s.labels}
+
+        names = {f"{bench.name}-log-0", "in-0", f"{bench.name}-0"}
+        assert series() and series() <= names
+        await shard.close()
+        await shard.measure()  # upkeep may be about to
+        assert series() == set()
+
+    asyncio.run(run())
+
+
 def test_the_first_step_begins_where_the_input_did(bench):
     async def run() -> None:
         shard = bench.shard(begin=40)
