@@ -17,10 +17,12 @@ from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.frames import Barrier, CellsFrame, decode
 from hushstream.topics.records import Beat, ClockRecord, Marker, Skipped, Start, Trigger
 from hypothesis import given
 from hypothesis import strategies as st
@@ -296,3 +298,36 @@ def test_frames_of_a_refused_window_go_whenever_the_worker_learns_of_it(monkeypa
     late.knows(*records[5:])
     assert late.run(len(frames), random.Random(seed)) == []
     assert late.tags() == set()
+
+
+def test_frames_that_come_after_everything_was_swept_leave_nothing(monkeypatch):
+    """Nobody would sweep again: their rows would stay for ever."""
+    monkeypatch.setattr("hushstream.agents.stages.aggregate.partial_sums.SPILL", 3)
+    made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
+    frames = cells(made)
+    paid = 1 + max(n for n, frame in enumerate(frames) if isinstance(decode(frame.value), Barrier))
+    assert paid < len(frames)
+    shard = OneShard(made, frames)
+    shard.knows(*records_of(made))
+    assert shard.run(paid) and shard.tags() == set()
+    assert shard.run(len(frames)) == []
+    assert shard.tags() == set()
+
+
+def test_bound_drops_frames_of_a_refused_window():
+    """Else it would send sums, and keep units, of an epoch that nobody pays for."""
+    made = deployment(mechanism=", adaptive_weight = 0")
+    (p,) = made.pipelines
+    records = [start(p), *(trigger(p, n, [75 * n]) for n in range(1, 5)), beat([600])]
+    frames = list(run_of(made, log_of(2), records)._logs[NAMES.units("p"), 0].records)
+    clock = ClockLog({"p": p.mechanism.horizon}, enumerate(records_of(made)))
+    stage = BoundStage(p, 0, NAMES, 1, clock, {})
+    store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
+    sent: list[Any] = []
+    for place in range(len(frames)):
+        while step := stage.step(store, marker, frames[stage.position : place + 1], place + 1):
+            store.write(step.rows)
+            marker, sent = step.marker, sent + [decode(out.value) for out in step.out]
+    assert {f.window for f in sent if isinstance(f, CellsFrame)} == {0}
+    assert marker.applied == len(frames) and not list(_all(store, b"u"))

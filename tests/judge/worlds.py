@@ -12,6 +12,7 @@ from typing import Any
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
 from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.stages.aggregate.nonces import Opening
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
 
@@ -47,7 +48,10 @@ def restless(pipeline: str, shard: int) -> Callable[[Trigger], bytes]:
 
 
 def outcome(
-    made: Deployment, logs: Sequence[Sequence[RawRecord]], records: Sequence[ClockRecord]
+    made: Deployment,
+    logs: Sequence[Sequence[RawRecord]],
+    records: Sequence[ClockRecord],
+    opening: Opening = restless,
 ) -> Iterator[tuple[list[Release], list[Published]]]:
     """Of each pipeline what must be released, and what the product releases in memory.
 
@@ -55,9 +59,10 @@ def outcome(
         made: the deployment.
         logs: raw log of each partition.
         records: the clock log.
+        opening: where nonces come from.
     """
     places = {("events", n): list(log) for n, log in enumerate(logs)}
-    run = OfflineEngine(made, NAMES, SECRET, places, list(enumerate(records)), opening=restless)
+    run = OfflineEngine(made, NAMES, SECRET, places, list(enumerate(records)), opening=opening)
     run.run()
     raw = [[(r.offset, r.timestamp, r.value) for r in log] for log in logs]
     for source in made.inputs:
@@ -68,11 +73,14 @@ def outcome(
 
 
 def verdict(
-    made: Deployment, logs: Sequence[Sequence[RawRecord]], records: Sequence[ClockRecord]
+    made: Deployment,
+    logs: Sequence[Sequence[RawRecord]],
+    records: Sequence[ClockRecord],
+    opening: Opening = restless,
 ) -> tuple[list[str], int]:
     """The judge's objections to what the product makes of the logs, and the number of rows."""
     found, rows = [], 0
-    for releases, published in outcome(made, logs, records):
+    for releases, published in outcome(made, logs, records, opening):
         rows += sum(len(release.rows) for release in releases)
         found += objections(releases, published)
     return found, rows

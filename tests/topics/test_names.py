@@ -23,10 +23,12 @@ def internal(names: Names, pipeline: str) -> list[str]:
     return [
         names.clock,
         names.requests,
+        names.begins,
         names.units(pipeline),
         names.cells(pipeline),
         names.selected(pipeline),
         *(names.changelog(stage, pipeline) for stage in stages),
+        *(names.transactional_id(stage, pipeline, 0) for stage in stages),
     ]
 
 

@@ -1,6 +1,6 @@
 """The stages in memory: same logs, same bytes, whatever the sharding and the cuts of steps.
 
-Covers: agents/stages/aggregate/due_keys.py, agents/stages/expiry.py
+Covers: agents/stages/expiry.py
 Covers: agents/stages/step.py
 Covers: agents/stages/ingest/stage.py
 Covers: agents/stages/ingest/slicer.py

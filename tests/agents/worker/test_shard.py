@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.offline.replay_logs import spans
 from hushstream.agents.stages.step import Out, Step
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
@@ -38,6 +39,8 @@ from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker, encode
 from rocksdict import Cache
+
+GHOST = b"g"  # a row that only a forged table has
 
 
 class Tally:
@@ -109,9 +112,9 @@ class Bench:
 
     def rows(self, worker: str = "one") -> dict[bytes, bytes | None]:
         store = RocksStore(self.path(worker), None, 1 << 20)
-        found = store.get_many([b"n", MARKER])
+        found = store.get_many([b"n", GHOST, MARKER])
         store.close()
-        return dict(zip([b"n", MARKER], found, strict=True))
+        return dict(zip([b"n", GHOST, MARKER], found, strict=True))
 
     def published(self, committed: bool = True) -> list[bytes]:
         return [r.value or b"" for r in read_topic(self.kafka, self.out, 1, committed)[0].records]
@@ -358,10 +361,10 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
 
 
 def forged(bench: Bench, genesis: str, applied: int, age: float, offset: int) -> None:
-    """Put a table into a shard's folder."""
+    """Put a table into a shard's folder, with a row that its changelog does not have (any more)."""
     store = RocksStore(bench.path(), None, 1 << 20)
     position = json.dumps({"offset": offset, "time": time.time() - age}).encode()
-    rows = {b"n": b"777", MARKER: encode(Marker(genesis, applied)), POSITION: position}
+    rows = {b"n": b"777", GHOST: b"1", MARKER: encode(Marker(genesis, applied)), POSITION: position}
     store.write(rows)
     store.close()
 
@@ -375,19 +378,25 @@ async def stepped(bench: Bench, worker: str, to: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "genesis,age", [("another", 0.0), ("abcdef", STALE_SECONDS + 60)], ids=["another", "too old"]
+    "genesis,age",
+    [("another", 0.0), ("abcdef", STALE_SECONDS + 60), ("abcdef", -60.0)],
+    ids=["another", "too old", "of tomorrow"],
 )
-def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age):
+@pytest.mark.parametrize("behind", [True, False], ids=["behind", "at the end"])
+def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, behind):
+    """All of it: a row that the changelog has deleted since, or never had, would stay otherwise."""
+
     async def run() -> None:
         await stepped(bench, "two", 3)
-        forged(bench, genesis, 2, age, 0)
+        end = spans(bench.kafka, f"{bench.name}-log", 1)[0].end
+        forged(bench, genesis, 3, age, 0 if behind else end)
         shard = bench.shard()
         await shard.open()
         assert (shard.applied, shard._state.table.get_many([b"n"])) == (3, [b"3"])
         await shard.close()
 
     asyncio.run(run())
-    assert bench.rows()[b"n"] == b"3"
+    assert bench.rows()[b"n"] == b"3" and bench.rows()[GHOST] is None
 
 
 @pytest.mark.parametrize(
@@ -413,6 +422,27 @@ def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
                 await shard.close()
 
     asyncio.run(run())
+
+
+def test_a_step_that_the_product_itself_refuses_reaches_the_worker(bench, monkeypatch):
+    """It would be refused again for ever: a shard that only went quiet would look alive."""
+
+    async def refuses(*_: Any) -> int:
+        raise EngineError("a record is larger than the broker takes")
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        with monkeypatch.context() as broken:
+            broken.setattr(shard_module, "transact", refuses)
+            shard.deliver(interval(0, 1))
+            await until(lambda: bool(bench.failures))
+        assert shard.applied == 0
+        await shard.close()
+
+    asyncio.run(run())
+    (error,) = bench.failures
+    assert isinstance(error, EngineError) and "larger than the broker takes" in str(error)
 
 
 def test_whatever_a_stage_raises_reaches_the_worker(bench):
@@ -520,5 +550,19 @@ def test_a_start_with_a_slow_wall_clock_follows_the_clock_log(tmp_path):
         ahead = int(time.time() * 1e6) + 3_600_000_000
         shard._shared.wall.reach(ahead)  # a trigger of that time was read
         await asyncio.wait_for(shard._until(ahead), 5)
+
+    asyncio.run(run())
+
+
+def test_a_release_waits_for_its_public_time(tmp_path, monkeypatch):
+    """And no longer: the clock is looked at until it shows that time."""
+    monkeypatch.setattr(shard_module, "SLICE_SECONDS", 0.001)
+
+    async def run() -> None:
+        shard = unopened(tmp_path).shard()
+        moments = iter(range(100))
+        monkeypatch.setattr(shard._shared.wall, "now", lambda: next(moments))
+        await asyncio.wait_for(shard._until(7), 5)
+        assert next(moments) == 8
 
     asyncio.run(run())

@@ -1,0 +1,108 @@
+"""Which rows a release reads: those that are due appear, whether records of them come or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hushstream.agents.deployment.model import Deployment
+from hushstream.agents.stages.aggregate.due_keys import DueKeys
+from hushstream.agents.stages.aggregate.nonces import steady
+from hushstream.agents.state.layout import due_at
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.mechanisms.columns import Part, Rows
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.records import ClockRecord
+
+from ....judge.worlds import outcome, verdict
+from ....support import beat, deployment, event, start, trigger
+
+PAGES = 120
+
+
+def log() -> list[RawRecord]:
+    """Pages of very different size, all before the first trigger; nothing comes later."""
+    pairs = [(f"u{page} {n}", f"page {page}") for page in range(PAGES) for n in range(page // 2)]
+    return [event(n, user, page) for n, (user, page) in enumerate(pairs)]
+
+
+def clock(made: Deployment, end: int) -> list[ClockRecord]:
+    (p,) = made.pipelines
+    return [start(p), *(trigger(p, n, [end]) for n in range(1, 5)), beat([end])]
+
+
+@pytest.mark.parametrize("mechanism", [", adaptive_weight = 0", ', selection = "rounds"'])
+def test_keys_appear_without_new_records_as_the_judge_says(mechanism):
+    """An appearance would prove an arrival otherwise, and no noise covers that."""
+    made, raw = deployment(mechanism=mechanism, cells=2), log()
+    found, _ = verdict(made, [raw], clock(made, len(raw)), steady)
+    assert found == []
+    firsts = set(appearances(made, raw))
+    assert {1, 2, 3, 4} <= firsts if "weight" in mechanism else firsts
+
+
+def appearances(made: Deployment, raw: list[RawRecord]) -> Iterator[int]:
+    """The trigger at which each key appears first."""
+    ((_, published),) = outcome(made, [raw], clock(made, len(raw)), steady)
+    first: dict[str, int] = {}
+    for _, value in published:
+        body = json.loads(value)
+        if "key" in body:
+            first.setdefault(body["key"]["page"], body["trigger"])
+    yield from first.values()
+
+
+# -- the index ------------------------------------------------------------------------------------
+
+
+def indexed(*entries: tuple[int, bytes]) -> MemoryStore:
+    """An index of trigger and key, in window 0; -1 means every trigger."""
+    store = MemoryStore()
+    store.write({due_at(0, due) + key: b"" for due, key in entries})
+    return store
+
+
+def chooser(**changes: str) -> DueKeys:
+    (p,) = deployment(**changes).pipelines
+    return DueKeys(p, 0)
+
+
+def test_keys_that_are_due_now_and_those_due_always_are_read_in_order():
+    (p,) = deployment().pipelines
+    store = indexed((2, b"c"), (-1, b"b"), (2, b"a"), (3, b"d"), (2, b"b"))
+    two = trigger(p, 2, [0])
+    assert chooser().due(store, two, None, 9, every=False) == [b"a", b"b", b"c"]
+    assert chooser().due(store, two, b"a", 9, every=False) == [b"b", b"c"]
+    found = chooser().keys(store, two, Keys.of([b"e"]), 9, every=False)
+    assert found is not None and found.tolist() == [b"a", b"b", b"c", b"e"]
+
+
+def test_more_due_keys_than_one_step_may_read_are_told():
+    (p,) = deployment().pipelines
+    store = indexed(*((1, b"%d" % n) for n in range(5)))
+    one = trigger(p, 1, [0])
+    assert chooser().keys(store, one, Keys.of([]), 4, every=False) is None
+    assert chooser().keys(store, one, Keys.of([]), 5, every=False) is not None
+
+
+def test_public_keys_are_read_once_without_an_index():
+    (p,) = deployment().pipelines
+    made = chooser(more='public_keys = ["x", "y"]')
+    assert made.seeds(trigger(p, 1, [0]), None) == [b'["x"]', b'["y"]']
+    assert made.seeds(trigger(p, 1, [0]), b'["x"]') == [b'["y"]']
+    assert made.seeds(trigger(p, 2, [0]), None) == []
+
+
+def test_a_stale_entry_of_the_index_is_skipped():
+    """A row whose due trigger has moved on: its old entry is still there."""
+    (p,) = deployment().pipelines
+    keys = Keys.of([b"a", b"b", b"c"])
+    fresh = p.mechanism.init_rows(keys)
+    rows = Rows(keys, fresh.cell, np.array([3, 2, -1], np.int32))
+    part = Part(Keys.of([]), np.zeros(0, np.uint8), np.zeros((0, 1), np.int64), np.zeros(0))
+    assert chooser().live(trigger(p, 2, [0]), rows, part).key.tolist() == [b"b", b"c"]
+    touched = part._replace(key=Keys.of([b"a"]))
+    assert len(chooser().live(trigger(p, 2, [0]), rows, touched).key) == 3
