@@ -46,7 +46,7 @@ class Expiry:
         self._moved = False  # the floor has moved in the step that is being computed
 
     def past(self, window: int) -> bool:
-        """Whether a window is over; records that still come for it are dropped."""
+        """Whether ``window`` is over; records that still come for it are dropped."""
         return self.floor is not None and window < self.floor
 
     def advance(self, floor: int) -> None:
@@ -60,6 +60,11 @@ class Expiry:
 
         Nothing of a refused window will ever be released, so it is over at once, wherever this
         stage stands.
+
+        Args:
+            over: windows of the pipeline that the clock log has ended.
+            marker: the last committed one.
+            pipeline: name of the pipeline.
         """
         closed = marker.closed.get(pipeline, 0)
         if (closed, over.version) == self._seen:
@@ -70,7 +75,16 @@ class Expiry:
             self.advance(floor)
 
     def sweep(self, reader: StateReader, step: Step, limit: int | None = None) -> bool:
-        """Delete up to ``limit`` rows with a step; True if there were any."""
+        """Put deletions of expired rows into a step.
+
+        Args:
+            reader: committed rows.
+            step: takes the deletions.
+            limit: rows to delete at most; None: `GARBAGE`.
+
+        Returns:
+            Whether there were any.
+        """
         if not self._left or self.floor is None:
             return False
         found = self._delete(reader, self.floor, step, GARBAGE if limit is None else limit)

@@ -54,7 +54,7 @@ def changed_statuses(
 
 
 def finished(topic: str, trigger: Trigger, shard: int) -> Out:
-    """The last record of a trigger and shard: all statuses have been sent."""
+    """Make the last record of a trigger and shard: all statuses have been sent."""
     return Out(topic, 0, None, encode(Selected(trigger.window, trigger.index, shard, [], [], True)))
 
 
@@ -94,11 +94,26 @@ class Feedback:
             known.setdefault(key, []).append((record.trigger, status))
 
     def complete(self, window: int, trigger: int) -> bool:
-        """Whether all shards have released this trigger (true for triggers before the first)."""
+        """Whether all shards have released a trigger.
+
+        Args:
+            window: of the trigger.
+            trigger: its index in the window, from 1; below 1 there is nothing to wait for.
+        """
         return trigger < 1 or len(self._done.get((window, trigger), ())) == self._shards
 
     def statuses(self, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
-        """(k,) public status of each key as of a trigger; 0 where there is none."""
+        """Look up the public status of keys.
+
+        Args:
+            window: of the keys.
+            keys: k of them.
+            as_of: index of the last trigger whose releases count; later ones are ignored, so that
+                the answer does not depend on how far this process has read.
+
+        Returns:
+            (k,) statuses; 0 where a key has none.
+        """
         known = self._status.get(window)
         out = np.zeros(len(keys), np.int32)
         if not known:
@@ -110,7 +125,7 @@ class Feedback:
         return out
 
     def forget(self, below: int) -> None:
-        """Drop statuses of windows before ``below``; later records of those are ignored."""
+        """Drop the statuses of windows before ``below``, and ignore later records of them."""
         if self._floor is not None and below <= self._floor:
             return
         self._floor = below
@@ -125,10 +140,14 @@ class Feedback:
         return floor
 
     def recall(self, fresh: Feedback, below: int) -> None:
-        """Fill in windows before ``below`` from one that has read the topic again.
+        """Fill in forgotten windows from feedback that has read the topic again.
 
         Shards run meanwhile, so windows from ``below`` on, which they may need, are not touched.
         Records that came since `reopen` may be in both.
+
+        Args:
+            fresh: feedback of the same topic, read from its beginning.
+            below: the answer of `reopen`.
         """
         for window in [w for w in fresh._status if w < below]:
             mine = self._status[window]
@@ -138,19 +157,19 @@ class Feedback:
             self._done[place] |= fresh._done[place]
 
     def blank(self) -> Feedback:
-        """An empty one for the same number of shards."""
+        """Make empty feedback for the same number of shards."""
         return Feedback(self._shards)
 
 
 def feedback_of(deployment: Deployment) -> dict[str, Feedback]:
-    """Empty feedback of every pipeline whose mechanism wants it, by name."""
+    """Make empty feedback for every pipeline whose mechanism wants it, by name."""
     return {
         p.name: Feedback(p.cells_partitions) for p in deployment.pipelines if p.mechanism.feedback
     }
 
 
 def lookup(feedback: Mapping[str, Feedback]) -> Statuses:
-    """A function that looks up statuses of any pipeline, as the bound stage asks for them."""
+    """Make the function with which the bound stage looks up statuses of any pipeline."""
 
     def statuses(pipeline: str, window: int, keys: Keys, as_of: int) -> NDArray[np.int32]:
         return feedback[pipeline].statuses(window, keys, as_of)

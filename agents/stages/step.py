@@ -65,7 +65,8 @@ class Stage(Protocol):
     """
 
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """The input offset that is wanted next."""
 
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Take up committed state.

@@ -67,15 +67,15 @@ class Topology:
         self._by_topic = {spec.topic: spec for spec in self.specs}
 
     def of(self, topic: str) -> StageSpec:
-        """The stage that reads a topic; `KeyError` if none does."""
+        """Look up the stage that reads ``topic``; `KeyError` if none does."""
         return self._by_topic[topic]
 
     def topics(self, stage: str) -> list[str]:
-        """Topics that all stages of one kind read."""
+        """List the topics that all stages of one kind read."""
         return [spec.topic for spec in self.specs if spec.stage == stage]
 
     def transactional_id(self, spec: StageSpec, partition: int) -> str:
-        """The id that fences every other owner of a shard."""
+        """Name the transactional id of a shard: whoever starts it fences every other owner."""
         return self._names.transactional_id(spec.stage, spec.topic, partition)
 
 
@@ -125,7 +125,7 @@ class StageFactory:
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
 
     def make(self, spec: StageSpec, partition: int) -> Stage:
-        """The stage of one shard."""
+        """Make the stage of one shard."""
         if spec.pipeline is None:
             return self.ingest(spec, partition)
         if spec.stage == BOUND:
@@ -143,7 +143,7 @@ class StageFactory:
         )
 
     def ingest(self, spec: StageSpec, partition: int) -> IngestStage:
-        """The ingest stage of one shard; its `clock_position` is its place in the clock log."""
+        """Make the ingest stage of one shard; the offline engine reads its `clock_position`."""
         return IngestStage(
             spec.source,
             partition,

@@ -1,1 +1,1 @@
-"""From partial sums to releases: add up, close, add noise, publish."""
+"""The last stage: partial sums become releases. Add up, close, add noise, publish."""

@@ -26,7 +26,7 @@ SHARED = b""  # the row that belongs to a whole shard
 
 
 class Chosen(NamedTuple):
-    """What one computation reads.
+    """The input of one computation.
 
     Attributes:
         keys: of the rows, in canonical order.
@@ -136,6 +136,9 @@ class Computation:
             chosen: by `whole` or `chunk`.
             nonces: segments of the window, that of this trigger included.
             step: takes changed rows and feedback.
+
+        Returns:
+            Released columns; their values are on the mechanism's public grid.
         """
         rows = self._rows.load(reader, trigger.window, chosen.keys)
         rows, seeded = self._due.seeded(trigger, rows)
@@ -148,6 +151,8 @@ class Computation:
         if self._mechanism.feedback:
             topic, shard = self._names.selected(self._pipeline.name), self._partition
             step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
+        # Index entries of this trigger have served. They are deleted as their rows are read: a
+        # chunk must leave those of later chunks, which find their own rows through them.
         passed = due_keys(reader, trigger.window, trigger.index, None, 10 * CHUNK)
         gone = set(chosen.keys.tolist())
         step.local |= due_entries(trigger.window, trigger.index, [k for k in passed if k in gone])

@@ -1,4 +1,4 @@
-"""Which key rows a release reads: touched keys, those that are due, and public ones at first."""
+"""The choice of key rows for a release: touched keys, those that are due, public ones at first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DueKeys:
     def keys(
         self, reader: StateReader, trigger: Trigger, touched: Keys, most: int, every: bool
     ) -> Keys | None:
-        """All keys that the release reads, in canonical order.
+        """Choose all keys that the release reads, in canonical order.
 
         Args:
             reader: committed rows.
@@ -55,7 +55,7 @@ class DueKeys:
     def due(
         self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int, every: bool
     ) -> list[bytes]:
-        """Keys above ``begun`` that are due, in canonical order.
+        """List keys above ``begun`` that are due, in canonical order.
 
         The result is longer than ``most`` exactly if more than ``most`` keys are due.
 
@@ -73,7 +73,12 @@ class DueKeys:
         return sorted({*always, *now})
 
     def seeds(self, trigger: Trigger, begun: bytes | None) -> list[bytes]:
-        """Public keys of this shard that have no row yet."""
+        """List public keys of this shard that have no row yet, in canonical order.
+
+        Args:
+            trigger: of the release; the list is empty but at the first one of a window.
+            begun: a key; only those above it. None: all.
+        """
         if trigger.index != 1 or self._pipeline.public_keys is None:
             return []
         keys = Keys.of(sorted(self._pipeline.public_keys))
@@ -82,16 +87,32 @@ class DueKeys:
         return [k for k in mine if begun is None or k > begun]
 
     def live(self, trigger: Trigger, rows: Rows, part: Part) -> Rows:
-        """Drop rows found through stale index entries."""
+        """Drop rows found through stale index entries.
+
+        Args:
+            trigger: of the release.
+            rows: as they were loaded.
+            part: sums of the micro-batch; a key that it holds is read in any case.
+        """
         if self._all:
             return rows
+        # The mechanism would release such a row before its time, so a hint is checked against the
+        # row itself.
         touched = set(part.key.tolist())
         due = np.isin(rows.due, (-1, trigger.index))
         keep = np.flatnonzero(due | np.fromiter((k in touched for k in rows.key), bool, len(due)))
         return Rows(rows.key.take(keep), rows.cell[keep], rows.due[keep])
 
     def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
-        """Rows with public ones due at every trigger, from the first on; and those alone."""
+        """Make public keys due at every trigger, whether or not there are records of them.
+
+        Args:
+            trigger: of the release.
+            rows: as they were loaded.
+
+        Returns:
+            All rows, and those of public keys alone, which must be stored.
+        """
         seeds = set(self.seeds(trigger, None))
         public = np.fromiter((k in seeds for k in rows.key), bool, len(rows.key))
         rows = rows._replace(due=np.where(public, -1, rows.due).astype(np.int32))

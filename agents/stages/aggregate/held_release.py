@@ -46,7 +46,12 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 def hold(releases: Releases, rows: Changes) -> None:
-    """Put computed rows into a step: each value on its grid, then its variance."""
+    """Put computed rows into a step.
+
+    Args:
+        releases: computed columns; values in grid steps, variances in squared grid steps.
+        rows: changes of the step.
+    """
     blobs = pack_held(releases.value, releases.variance)
     rows.update((HELD + key, blob) for key, blob in zip(releases.key, blobs, strict=True))
 
@@ -62,8 +67,8 @@ def held(reader: StateReader, done: bytes | None, limit: int) -> tuple[Releases,
     Returns:
         The next rows, and whether there are more after them.
     """
-    begin = HELD if done is None else HELD + done + b"\0"
-    found = list(islice(reader.scan(begin, after(HELD)), limit + 1))
+    begin = HELD if done is None else HELD + done + b"\0"  # the least key above `done`
+    found = list(islice(reader.scan(begin, after(HELD)), limit + 1))  # one more: are there more?
     taken = found[:limit]
     value, variance = unpack_held([row for _, row in taken])
     releases = Releases(
@@ -77,12 +82,12 @@ def held(reader: StateReader, done: bytes | None, limit: int) -> tuple[Releases,
 
 
 def published(releases: Releases, rows: Changes) -> None:
-    """Delete held rows that this step publishes."""
+    """Delete held rows in the step that publishes them."""
     rows.update((HELD + key, None) for key in releases.key.tolist())
 
 
 def kept_manifest(reader: StateReader) -> bytes:
-    """The manifest that was made when the last row was computed.
+    """Read the manifest that was made when the last row was computed.
 
     Raises:
         EngineError: it is not in the state.

@@ -24,7 +24,16 @@ class KeyRows:
         self._layout = key_row(mechanism.row_dtype)
 
     def load(self, reader: StateReader, window: int, keys: Keys) -> Rows:
-        """Rows of ``keys``; those not stored are fresh, with nothing due."""
+        """Read rows.
+
+        Args:
+            reader: committed rows.
+            window: of the rows.
+            keys: k of them, in canonical order.
+
+        Returns:
+            k rows; those that are not stored are fresh, with nothing due.
+        """
         prefix = rows_of(window)
         stored = reader.get_many([prefix + key for key in keys])
         rows = self._mechanism.init_rows(keys)
@@ -38,7 +47,13 @@ class KeyRows:
         return Rows(rows.key, cell, due)
 
     def store(self, window: int, rows: Rows, step: Step) -> None:
-        """Put rows and their index entries into a step."""
+        """Put rows and their index entries into a step.
+
+        Args:
+            window: of the rows.
+            rows: as the mechanism changed them.
+            step: takes the rows, and, as local changes, the entries.
+        """
         packed = self._packed(rows)
         # A row that equals a fresh one is deleted: `load` makes the same row without it.
         worth = (packed != self._packed(self._mechanism.init_rows(rows.key))).any(axis=1)
@@ -59,7 +74,7 @@ class KeyRows:
 
 
 def stored_keys(reader: StateReader, window: int, begun: bytes | None, limit: int) -> list[bytes]:
-    """Up to ``limit`` keys above ``begun`` that have a row, in canonical order."""
+    """List up to ``limit`` keys above ``begun`` (None: all) with a row, in canonical order."""
     prefix = rows_of(window)
     start = prefix if begun is None else prefix + begun + b"\0"
     return [key_of(row) for row, _ in islice(reader.scan(start, after(prefix)), limit)]
@@ -68,9 +83,16 @@ def stored_keys(reader: StateReader, window: int, begun: bytes | None, limit: in
 def due_keys(
     reader: StateReader, window: int, due: int, begun: bytes | None, limit: int
 ) -> list[bytes]:
-    """Up to ``limit`` keys above ``begun`` in the index of trigger ``due``, in canonical order.
+    """List keys in the index of a trigger, in canonical order.
 
     The index is a hint: the row of such a key may have become due at another trigger.
+
+    Args:
+        reader: committed rows.
+        window: of the rows.
+        due: index of the trigger; -1 stands for every trigger.
+        begun: a key; only those above it. None: all.
+        limit: keys to list at most.
     """
     prefix = due_at(window, due)
     start = prefix if begun is None else prefix + begun + b"\0"
@@ -83,6 +105,6 @@ def due_keys(
 
 
 def due_entries(window: int, due: int, keys: Sequence[bytes]) -> Changes:
-    """Deletions of index entries whose trigger has passed."""
+    """Delete the index entries of ``keys`` at trigger ``due``, which has passed."""
     prefix = due_at(window, due)
     return {prefix + key: None for key in keys}

@@ -26,11 +26,11 @@ Nonce = Callable[[Trigger], bytes]
 """The nonce with which one opening of a shard closes a trigger."""
 
 Opening = Callable[[str, int], Nonce]
-"""Called with pipeline and shard at every opening: where its nonces come from."""
+"""The source of nonces; called with pipeline and shard at every opening."""
 
 
 def drawn(random: Callable[[int], bytes]) -> Opening:
-    """A fresh nonce at every opening; ``random`` returns so many random bytes."""
+    """Draw a fresh nonce at every opening; ``random`` returns as many bytes as it is asked for."""
 
     def opening(pipeline: str, shard: int) -> Nonce:
         nonce = random(NONCE)
@@ -40,12 +40,12 @@ def drawn(random: Callable[[int], bytes]) -> Opening:
 
 
 def steady(pipeline: str, shard: int) -> Nonce:
-    """The same nonce for ever: for simulations, whose logs nobody can rewind."""
+    """Use the same nonce for ever: for simulations, whose logs nobody can rewind."""
     return lambda trigger: STEADY[0][1]
 
 
 def load(reader: StateReader, window: int) -> Nonces:
-    """Segments of a window as committed; none before its first trigger is closed."""
+    """Read the committed segments of a window; none before its first trigger is closed."""
     (row,) = reader.get_many([nonces_of(window)])
     return () if row is None else msgspec.msgpack.decode(row, type=Nonces)
 
@@ -69,6 +69,8 @@ def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) ->
             "it was written by another version: finish the epoch with that one"
         )
     if before and before[-1][1] == nonce:
+        # The same opening closed the trigger before: nothing can have been rewound in between, so
+        # the segment goes on, and predictions made under it stay true.
         return before
     segments = (*before, (trigger.index, nonce))
     rows[nonces_of(trigger.window)] = msgspec.msgpack.encode(segments)
@@ -76,5 +78,5 @@ def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) ->
 
 
 def renewals(segments: Nonces) -> tuple[int, ...]:
-    """Triggers at which the nonce changed."""
+    """List the triggers at which the nonce changed."""
     return tuple(begin for begin, _ in segments[1:])

@@ -54,7 +54,12 @@ class PartialSums:
         self._rows += len(part.key)
 
     def add_totals(self, ordinal: int, totals: I64) -> None:
-        """Add the totals of one barrier to those of its trigger."""
+        """Add the totals of one barrier to those of its trigger.
+
+        Args:
+            ordinal: of the trigger.
+            totals: (t,) shard-wide totals; empty where the mechanism has none.
+        """
         if len(totals):
             self._totals[ordinal] = self._totals.get(ordinal, np.zeros_like(totals)) + totals
 
@@ -72,31 +77,46 @@ class PartialSums:
             rows[trigger_total(ordinal)] = totals.tobytes()
 
     def small(self, place: Place, most: int) -> bool:
-        """Whether a micro-batch is in memory as a whole, in at most so many rows."""
+        """Whether all of a micro-batch is in memory, in at most ``most`` rows."""
         held = sum(len(p.key) for p in self._buffer.get(place, ()))
         return held <= most and not self._runs.rows(place)
 
     def whole(self, reader: StateReader, place: Place) -> Part:
-        """All sums of a micro-batch, merged; its totals are 0."""
+        """Merge all sums of a micro-batch; its totals are 0."""
         parts = [*self._buffer.get(place, ()), *self._runs.parts(reader, place)]
         return merge([self._empty, *parts])
 
     def chunk(
         self, reader: StateReader, place: Place, begun: bytes | None, end: bytes | None
     ) -> Part:
-        """Spilled sums of the keys in (begun, end], merged; their totals are 0."""
+        """Merge spilled sums of the keys in (begun, end]; their totals are 0."""
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
     def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
-        """The last key of about ``limit`` spilled rows after ``begun``; None if fewer are left."""
+        """Find the last key of about ``limit`` spilled rows above ``begun``.
+
+        Args:
+            place: window and micro-batch.
+            begun: the last key of the range before; None for the first range.
+            limit: rows.
+
+        Returns:
+            The key; None if fewer rows are left.
+        """
         return self._runs.end(place, begun, limit)
 
     def totals(self, ordinal: int) -> I64:
-        """The totals of one trigger."""
+        """Look up the (t,) totals of one trigger by its ordinal."""
         return self._totals.get(ordinal, np.zeros(self._mechanism.totals, np.int64))
 
     def drop(self, place: Place, ordinal: int, rows: Changes) -> None:
-        """Delete a micro-batch whose sums are all in key rows now."""
+        """Delete a micro-batch whose sums are all in key rows now.
+
+        Args:
+            place: window and micro-batch.
+            ordinal: of its trigger.
+            rows: changes of the step; takes the deletions.
+        """
         rows.update(self._runs.drop(place))
         self._buffer.pop(place, None)
         self._recount()

@@ -44,10 +44,12 @@ class Writer:
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
         start = pipeline.windows.start(trigger.window)
         self._window = {"start": utc(start), "end": utc(start + pipeline.windows.length)}
+        # The time of the record is the schedule's. The broker's time of arrival would show how long
+        # the release took, and so how many records there were.
         self._millis = trigger.scheduled // 1000
 
     def rows(self, releases: Releases) -> Iterator[Out]:
-        """One record per released key, in canonical key order."""
+        """Yield one record for each released key, in canonical key order."""
         homes = route(releases.key, self._pipeline.release_partitions).tolist()
         values, variances = releases.value.tolist(), releases.variance.tolist()
         for row, key in enumerate(releases.key.tolist()):
@@ -55,7 +57,7 @@ class Writer:
             yield self._out(self._record_key(key), encode(record), homes[row])
 
     def manifest(self, public: dict[str, I64], nonce: bytes) -> Out:
-        """The manifest: everything that all rows of this shard and trigger have in common.
+        """Make the manifest: everything that all rows of this shard and trigger have in common.
 
         Args:
             public: public columns of the release by name, such as thresholds.
@@ -71,7 +73,7 @@ class Writer:
         return self.kept_manifest(encode(body))
 
     def kept_manifest(self, value: bytes) -> Out:
-        """The record of a manifest that was made earlier."""
+        """Make the record of a manifest whose bytes were made earlier."""
         key = self._record_key(b"manifest:%d" % self._shard)
         return self._out(key, value, self._shard % self._pipeline.release_partitions)
 
@@ -152,7 +154,16 @@ class Writer:
 
 
 def release_id(trigger: Trigger, key: bytes) -> str:
-    """Deterministic name of one released row; it contains the charge that paid for it."""
+    """Name a released row: the same row has the same name in every replay.
+
+    Args:
+        trigger: of the release; its charge is in the name, so a row that was paid for twice would
+            have two.
+        key: of the row.
+
+    Returns:
+        32 hexadecimal digits.
+    """
     parts = (
         trigger.charge.encode(),
         trigger.pipeline.encode(),
@@ -160,5 +171,6 @@ def release_id(trigger: Trigger, key: bytes) -> str:
         str(trigger.index).encode(),
         key,
     )
+    # Each part carries its length, so no two lists of parts are joined to the same bytes.
     joined = b"".join(b"%d:%b" % (len(part), part) for part in parts)
     return hashlib.sha256(joined).hexdigest()[:32]

@@ -35,7 +35,7 @@ class SortedRuns:
 
     @classmethod
     def load(cls, reader: StateReader) -> SortedRuns:
-        """Index what is stored."""
+        """Index the runs that are stored."""
         runs = cls()
         for row, value in scan_prefix(reader, RUN):
             window, batch, run = run_of(row)
@@ -44,7 +44,15 @@ class SortedRuns:
         return runs
 
     def add(self, place: Place, part: Part) -> Changes:
-        """Rows of a new run; ``part`` is merged, so that it is in key order."""
+        """Make the rows of a new run.
+
+        Args:
+            place: window and micro-batch.
+            part: merged, so that it is in key order.
+
+        Returns:
+            Changes for the step: one row for each chunk.
+        """
         rows: Changes = {}
         prefix = run_prefix(*place, self._next)
         self._next += 1
@@ -55,27 +63,35 @@ class SortedRuns:
         return rows
 
     def drop(self, place: Place) -> Changes:
-        """Deletions of all runs of a micro-batch."""
+        """Delete all runs of a micro-batch; returns the changes for the step."""
         return {chunk.row: None for chunk in self._chunks.pop(place, [])}
 
     def below(self, floor: int) -> list[Place]:
-        """Micro-batches of windows before ``floor`` of which something is stored."""
+        """List micro-batches of windows before ``floor`` of which something is stored."""
         return [place for place, chunks in self._chunks.items() if chunks and place[0] < floor]
 
     def rows(self, place: Place) -> int:
-        """Rows stored for a micro-batch, keys of several runs counted several times."""
+        """Count the rows stored for a micro-batch; a key of several runs counts several times."""
         return sum(chunk.rows for chunk in self._chunks.get(place, ()))
 
     def parts(self, reader: StateReader, place: Place) -> list[Part]:
-        """All stored partial sums of a micro-batch."""
+        """Read all stored partial sums of a micro-batch."""
         return [_read(reader, chunk) for chunk in self._chunks.get(place, ())]
 
     def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
-        """The last key of a range after ``begun`` that reads about ``limit`` rows.
+        """Find where a range that reads about ``limit`` rows ends.
 
-        None if the range reaches the end of the micro-batch.
+        Args:
+            place: window and micro-batch.
+            begun: the last key of the range before; None for the first range.
+            limit: rows.
+
+        Returns:
+            The last key; None if the range reaches the end of the micro-batch.
         """
         ahead = [c for c in self._chunks.get(place, ()) if begun is None or c.last > begun]
+        # Ranges end at the end of a chunk, so most chunks are read once. The first such end is
+        # taken whatever its size: a range must get on.
         best: bytes | None = None
         for end in sorted(chunk.last for chunk in ahead):
             inside = sum(c.rows for c in ahead if c.first <= end)
@@ -87,7 +103,7 @@ class SortedRuns:
     def range(
         self, reader: StateReader, place: Place, begun: bytes | None, end: bytes | None
     ) -> Iterator[Part]:
-        """Partial sums of the keys in (begun, end]."""
+        """Yield partial sums of the keys in (begun, end]."""
         for chunk in self._chunks.get(place, ()):
             if (begun is None or chunk.last > begun) and (end is None or chunk.first <= end):
                 part = _read(reader, chunk)

@@ -1,4 +1,4 @@
-"""The aggregate stage: a cells topic to a release topic.
+"""The aggregate stage: reads a cells topic, writes a release topic.
 
 Exact sums wait until every upstream shard has sent its barrier. A release then takes three kinds of
 steps, each a transaction of its own:
@@ -52,7 +52,7 @@ class AggregateStage:
         secret: the root key; noise is derived from it.
         upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
-        opening: called at every opening; where nonces come from.
+        opening: the source of nonces; called at every opening.
 
     Attributes:
         position: the next frame to take; sums in memory put it ahead of the marker.
@@ -112,6 +112,8 @@ class AggregateStage:
     def _advance(
         self, reader: StateReader, marker: Marker, frames: Sequence[LogFrame], fetched: int
     ) -> Step | None:
+        # A release in progress comes first. The state has room for one, and its content is closed:
+        # a frame taken now could only belong to a later one.
         pending = Pending.load(reader)
         if pending is not None:
             proceed = self._publish if pending.computed else self._compute_chunk
@@ -177,6 +179,8 @@ class AggregateStage:
         step = Step(self._marker(marker), more=True)
         nonces = close(reader, trigger, self._nonce(trigger), step.rows)
         chosen = self._computation.whole(reader, trigger, self._sums, nonces)
+        # This step's marker passes every frame taken so far. So sums of later micro-batches go to
+        # the state with it: their frames will not be read again.
         if chosen is None:
             self._sums.spill(step.rows)
             Pending(trigger).store(step.rows)
@@ -210,6 +214,7 @@ class AggregateStage:
     def _publish(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
         """Publish the next rows of a release that has been computed; the last with its manifest."""
         trigger, step = pending.trigger, Step(marker, more=True)
+        # Never 0: that stands for a step that publishes nothing, and deletions would join it.
         step.not_before = max(trigger.time + self._pipeline.publish_delay, 1)
         releases, more = held(reader, pending.done, RELEASED)
         step.out += list(self._writer(trigger).rows(releases))
@@ -226,6 +231,8 @@ class AggregateStage:
     def _finish(self, marker: Marker, trigger: Trigger, manifest: Out, step: Step) -> None:
         """End a release with its manifest."""
         step.out.append(manifest)
+        # Only now does the marker close the trigger. A shard that dies before goes on with what is
+        # held, and expiry, which goes by closed triggers, cannot delete it meanwhile.
         if self._pipeline.mechanism.feedback:
             topic = self._names.selected(self._pipeline.name)
             step.out.append(finished(topic, trigger, self._partition))

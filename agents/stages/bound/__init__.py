@@ -1,1 +1,1 @@
-"""From slices to exact partial sums, within each privacy unit's contribution bound."""
+"""The middle stage: slices become exact partial sums, within each unit's contribution bound."""

@@ -41,7 +41,7 @@ class Bounder:
         self._codec = UnitCodec(pipeline.mechanism)
         self._prefix = units_of(pipeline.number)
         self._cells = names.cells(pipeline.name)
-        # There a record is in one sum of every level.
+        # Under privhp a record is in one sum of every level, so its sums do not count records.
         self._counted = pipeline.config["mechanism"]["kind"] != "privhp"
 
     def absorb(self, reader: StateReader, events: Iterable[EventSlice], step: Step) -> None:
@@ -62,6 +62,7 @@ class Bounder:
     def _absorb(self, reader: StateReader, one: EventSlice, changes: Changes) -> Part:
         epoch = sortable(self.pipeline.windows.epoch(one.window))
         keys, unit = distinct(one.unit, self._prefix + epoch)
+        # Through the overlay: an earlier slice of this step may have used up a part of the bound.
         units = self._codec.decode(Overlay(reader, changes).get_many(keys))
         batch = Batch(
             one.keys,
@@ -99,7 +100,13 @@ class Bounder:
                 step.out.append(Out(self._cells, partition, None, frame))
 
     def barrier(self, reader: StateReader, trigger: Trigger, step: Step) -> None:
-        """Tell every aggregate shard that this micro-batch is complete here."""
+        """Tell every aggregate shard that a micro-batch is complete here.
+
+        Args:
+            reader: committed rows.
+            trigger: the one that ends the micro-batch.
+            step: takes a barrier for each cells partition, with the totals of this shard.
+        """
         totals = np.zeros(self.pipeline.mechanism.totals, np.int64)
         row = bound_total(self.pipeline.number, trigger.window, trigger.index)
         (stored,) = Overlay(reader, step.rows).get_many([row])

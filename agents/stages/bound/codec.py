@@ -27,7 +27,10 @@ class UnitCodec:
         self._pair = np.dtype([("pair", "<u4"), ("used", self._used, (mechanism.lanes,))])
 
     def decode(self, rows: Sequence[bytes | None]) -> Units:
-        """Units from their stored rows, in the same order; None stands for a new unit.
+        """Read units from their stored rows.
+
+        Args:
+            rows: in the order of the units; None stands for a new unit.
 
         Raises:
             EngineError: a row has a length that no unit's row has.
@@ -50,7 +53,7 @@ class UnitCodec:
         return Units(left, start, pairs["pair"].copy(), pairs["used"].astype(np.uint16))
 
     def encode(self, units: Units) -> list[bytes]:
-        """Stored rows of all units.
+        """Write the rows of all units, in their order.
 
         Raises:
             EngineError: a count does not fit; cut off, it would give its unit a second bound.
@@ -75,7 +78,15 @@ class UnitCodec:
 
 
 def distinct(digests: NDArray[np.uint8], prefix: bytes) -> tuple[list[bytes], NDArray[np.intp]]:
-    """State keys of the distinct digests in order, and the place of each row among them."""
+    """Find the distinct units of a slice.
+
+    Args:
+        digests: (n, 16) keyed digests.
+        prefix: of their state keys: pipeline and epoch.
+
+    Returns:
+        State keys of the u distinct digests, in order, and (n,) the place of each among them.
+    """
     words = np.ascontiguousarray(digests).view(">u8").astype(np.uint64).reshape(-1, 2)
     order = np.argsort(words[:, 0])
     head, tail = words[order].T

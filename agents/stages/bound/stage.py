@@ -1,4 +1,4 @@
-"""The bound stage of a re-partitioned pipeline: a units topic to a cells topic.
+"""The bound stage of a re-partitioned pipeline: reads a units topic, writes a cells topic.
 
 A direct pipeline has neither a units topic nor this stage: its ingest stage bounds on its own
 partition, with the same `Bounder`.

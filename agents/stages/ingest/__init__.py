@@ -1,1 +1,1 @@
-"""From raw records and the clock log to slices of micro-batches."""
+"""The first stage: raw records and the clock log become slices of micro-batches."""

@@ -67,7 +67,14 @@ def late_records(
 
 
 def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple[str, bytes], ...]:
-    """The six headers of KIP-1034 and ours."""
+    """Describe a failure in the six headers of KIP-1034 and three of our own.
+
+    Args:
+        place: raw topic and partition of the record.
+        record: the one that was refused; its offset and time are exact, so its copy belongs inside
+            the trust boundary, whatever the payload policy.
+        reason: one of a fixed list; never a part of the record.
+    """
     topic, partition = place
     prefix = "__streams.errors."
     fields = {
@@ -91,7 +98,15 @@ def copy(
     headers: tuple[tuple[str, bytes], ...],
     secret: bytes,
 ) -> Out:
-    """A copy by the payload policy; a record too large to copy is replaced by its hash."""
+    """Copy a record as the pipeline's payload policy allows.
+
+    Args:
+        pipeline: decides the policy.
+        topic: where the copy goes.
+        record: the one to copy; if it is larger than `ROOM`, its hash stands for it.
+        headers: of the failure; they follow the record's own.
+        secret: 32 secret bytes of the deployment, for hashes.
+    """
     policy = pipeline.dlq_payload
     # Some clients read a header's name only up to its first NUL. Every copy is cut there, so that
     # it is the same for all of them.
@@ -104,15 +119,22 @@ def copy(
         kept = ()
     elif policy == "hash" or size > ROOM:
         key, value, kept = None, digest(record, secret), ()
-    timestamp = max(record.timestamp, 0)
+    timestamp = max(record.timestamp, 0)  # -1 means none, and a producer cannot send that
     return Out(topic, 0, key, value, timestamp, (*kept, *headers))
 
 
 def digest(record: RawRecord, secret: bytes) -> bytes:
-    """A keyed hash of key and value.
+    """Hash key and value of a record under a secret key.
 
     Most records can be guessed: a reader of plain hashes could try every likely record. A keyed
     hash shows which records are equal, and nothing else.
+
+    Args:
+        record: the one to hash.
+        secret: 32 bytes.
+
+    Returns:
+        ASCII: ``blake2b:``, then 64 hexadecimal digits.
     """
     state = hashlib.blake2b(digest_size=32, key=secret)
     for part in (record.key, record.value):

@@ -1,4 +1,4 @@
-"""Raw records and the clock log to slices of micro-batches, or straight to their bounds.
+"""Cut raw records into slices of micro-batches as the clock log says, or bound them at once.
 
 A record may be used only once a clock entry has passed it; the first entry that does decides
 its micro-batch, and that entry's time decides what is in the far future. The wall clock of this
@@ -38,7 +38,12 @@ Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
 
 
 class Segment(NamedTuple):
-    """Records [low, high) of a list and what the clock said of them, then one clock record."""
+    """Records [low, high) of a list, and the clock record that is handled after them.
+
+    Attributes:
+        low, high: positions in the list, not offsets.
+        then: a record that changes a timeline; None where the list ends first.
+    """
 
     low: int
     high: int
@@ -69,6 +74,7 @@ class Slicer:
         self.source = source
         self.partition = partition
         self._names = names
+        # A key of its own: whoever reads dead letters must not match them with digests of units.
         self._dead_key = derive(unit_key, "dead letters")
         self._decoder = source.decoder
         self._bounds = {
@@ -105,6 +111,8 @@ class Slicer:
         last = max((getattr(e, "time", 0) for place, e in entries if place < clock), default=0)
         step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
         step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
+        # JSON costs more than all the rest, so a record is parsed once for all pipelines, and only
+        # when the clock has passed it: one that waits would be parsed again at every attempt.
         decoded = self._decoder.decode(records[:used]) if used else None
         if decoded is not None:
             digests, stray = self._units.look(decoded.unit)
@@ -132,6 +140,8 @@ class Slicer:
             times[row:end] = getattr(record, "time", 0)
             row, applied = end, max(applied, take)
             if allowed > fetched:
+                # Some records that this entry covers are still to come. They belong to the same
+                # micro-batch, so the entry is handled only after the last of them.
                 break
             clock = place + 1
             if getattr(record, "pipeline", None) in mine:
@@ -171,6 +181,8 @@ class Slicer:
             return
         frame = encode_barrier(Barrier(self.partition, record, np.zeros(0, np.int64)))
         topic = self._names.units(pipeline.name)
+        # Every partition gets it, also one without records: no shard could tell an empty
+        # micro-batch from one that is still on its way.
         step.out += [Out(topic, q, None, frame) for q in range(pipeline.units_partitions)]
 
     def reopen(self) -> None:
@@ -179,7 +191,7 @@ class Slicer:
             expiry.reopen()
 
     def sweep(self, reader: StateReader, step: Step) -> None:
-        """Delete some unit rows of epochs that are over with a step."""
+        """Put deletions of some unit rows of epochs that are over into ``step``."""
         for expiry in self._expiry.values():
             expiry.sweep(reader, step)
 
@@ -227,6 +239,8 @@ class Slicer:
             window = int(windows[here[0]])
             batch = timeline.batch(window)
             if batch == 0:
+                # The window is over: its last release is out, or the clock has refused it. So the
+                # record is late; to count it in another window would be a wrong answer there.
                 late[here] = True
                 continue
             used, key = compact(view.key[rows[here]], len(view.keys))
@@ -257,6 +271,8 @@ class Slicer:
         self, records: Sequence[RawRecord], decoded: Decoded, stray: NDArray[np.bool_], step: Step
     ) -> Decoded:
         rows = np.flatnonzero(stray).tolist()
+        # The bound of a direct pipeline is kept where the partitioner puts the unit. A record that
+        # arrives elsewhere would find a fresh bound there, so it is refused.
         wrong = {row: "wrong_partition" for row in rows if row not in decoded.bad}
         for pipeline, view in zip(self.source.pipelines, decoded.views, strict=True):
             bad = decoded.bad | view.bad | wrong

@@ -1,4 +1,4 @@
-"""The ingest stage: a raw topic and the clock log to a units topic, or straight to a cells topic.
+"""The ingest stage: reads a raw topic and the clock log, writes a units or a cells topic.
 
 The gate stands here. A record waits until a clock record has passed it. A clock record waits until
 every release that it depends on has been read.
@@ -63,6 +63,7 @@ class IngestStage:
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Stand where the marker stands."""
         self._slicer.reopen()
+        # Rebuilt from the log alone: what an uncommitted step made of them must not survive it.
         self._timelines = self._clock.timelines(marker.clock)
         self._skip = marker.clock
         self.position = marker.applied
@@ -103,6 +104,8 @@ class IngestStage:
         self._slicer.sweep(reader, step)
         self.position = step.marker.applied
         if step.marker.applied == marker.applied and not step.out and not step.rows:
+            # Most beats move other partitions only. A transaction for each of them would be most of
+            # a quiet cluster's load, so they are kept in memory and committed with the next step.
             return None
         return step
 

@@ -1,4 +1,7 @@
-"""Privacy units at the first stage: their numbers, keyed digests and home partitions."""
+"""Privacy units at the first stage: their numbers, keyed digests and home partitions.
+
+A unit's value stops here. Later stages know its digest, which nobody can recompute without the key.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,17 @@ class UnitDigests(dict[Any, int]):
         return number
 
     def look(self, units: Sequence[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """(n, 16) keyed digests, and (n,) which units do not belong to this partition.
+        """Digest units, and compare their home partition with this one.
 
-        Both are meaningless for None, which stands for a record without a unit.
+        Args:
+            units: n values; None stands for a record without a unit, and its results mean nothing.
+
+        Returns:
+            (n, 16) keyed digests, and (n,) whether a unit belongs to another partition.
         """
         if len(self) > self._most:
+            # Begun again as a whole: to evict single units would cost more than the few digests
+            # that are computed twice, and the answers are the same.
             self.clear()
             self._fresh.clear()
             self._digests, self._stray = self._digests[:0], self._stray[:0]
@@ -76,7 +85,13 @@ class UnitDigests(dict[Any, int]):
 
 
 def encode_unit(unit: object) -> bytes:
-    """Injective bytes of a unit's value or tuple of values."""
+    """Encode a unit's value, or tuple of values, injectively.
+
+    Each part carries its length and its type: two units with one encoding would share a bound.
+
+    >>> encode_unit("1"), encode_unit(1), encode_unit(("a", "bc"))
+    (b'1:s1', b'1:i1', b'1:sa2:sbc')
+    """
     if isinstance(unit, str):
         text = unit.encode()
         return b"%d:s%b" % (len(text), text)
@@ -87,12 +102,19 @@ def encode_unit(unit: object) -> bytes:
 
 
 def partition_text(unit: object) -> bytes:
-    """What a producer gives its partitioner: the unit as text."""
+    """Encode a unit as the text that a producer gives its partitioner."""
     return str(unit).encode()
 
 
 def murmur2(keys: Keys) -> NDArray[np.int64]:
-    """The positive murmur2 hash of Kafka's Java clients, for a column of keys."""
+    """Hash keys with the positive murmur2 of Kafka's Java clients.
+
+    Args:
+        keys: k of them.
+
+    Returns:
+        (k,) hashes in [0, 2³¹).
+    """
     m = np.uint32(0x5BD1E995)
     widths = np.diff(keys.offsets)
     state = np.uint32(0x9747B28C) ^ widths.astype(np.uint32)
@@ -114,7 +136,14 @@ def murmur2(keys: Keys) -> NDArray[np.int64]:
 
 
 def crc32(keys: Keys) -> NDArray[np.int64]:
-    """The CRC-32 of librdkafka's consistent partitioners, for a column of keys."""
+    """Hash keys with the CRC-32 of librdkafka's consistent partitioners.
+
+    Args:
+        keys: k of them.
+
+    Returns:
+        (k,) hashes in [0, 2³²).
+    """
     return np.fromiter(map(zlib.crc32, keys.tolist()), np.int64, len(keys))
 
 

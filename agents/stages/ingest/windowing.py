@@ -15,16 +15,20 @@ from ...deployment.model import Pipeline
 def placed(
     pipeline: Pipeline, timeline: Timeline, time: I64, beat: I64
 ) -> tuple[I64, NDArray[np.bool_]]:
-    """(n,) windows of records, and (n,) which are in the far future.
+    """Find the window of each record.
 
     By arrival a record belongs to the first window that is not closed where it stands in the log.
     That window is a function of the clock log and the record's place alone, so such a record is
     never late or early, whatever its own time.
 
     Args:
+        pipeline: decides the schedule.
         timeline: where the pipeline stood when the records were covered.
-        time: (n,) event times.
-        beat: (n,) time of the first clock record that covers each record.
+        time: (n,) event times, microseconds since 1970.
+        beat: (n,) time of the first clock record that covers each record, microseconds since 1970.
+
+    Returns:
+        (n,) windows, and (n,) whether a record lies in the far future.
     """
     schedule = pipeline.windows
     if not schedule.arrival:
@@ -39,7 +43,7 @@ def placed(
 def by_window(
     pipeline: Pipeline, windows: I64, units: NDArray[np.uint8], wanted: NDArray[np.bool_]
 ) -> Iterator[NDArray[np.intp]]:
-    """Rows of one window each, such that every unit meets its own records in log order.
+    """Yield rows of one window at a time, such that every unit meets its records in log order.
 
     Windows that share an epoch share a unit's bound. The records that use it up must depend on
     the log alone, and not on where a step ended. So a unit that goes back and forth between
