@@ -1,4 +1,4 @@
-"""Where each raw topic began for a pipeline: exact counts, so they stay inside the trust boundary.
+"""The first offsets of raw topics: exact counts, so they stay inside the trust boundary.
 
 The offsets at which a pipeline began count what was in its raw topics before, which an earlier
 pipeline may protect. They are written to an internal topic, in the transaction of the pipeline's
@@ -31,13 +31,19 @@ class Begins(msgspec.Struct, frozen=True):
     offsets: list[int]
 
     def encode(self) -> bytes:
-        """Canonical bytes."""
+        """Encode as canonical bytes."""
         return encode(self)
 
     def seal(self, secret: bytes) -> str:
-        """What the ledger holds of it: HMAC-SHA256 under a key derived from the noise key.
+        """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key.
 
-        Without the key nobody can try likely offsets.
+        The ledger may be public. Without the key nobody can try likely offsets.
+
+        Args:
+            secret: the noise key.
+
+        Returns:
+            64 hexadecimal digits.
         """
         return hmac.new(derive(secret, "begins"), self.encode(), hashlib.sha256).hexdigest()
 
@@ -45,7 +51,16 @@ class Begins(msgspec.Struct, frozen=True):
 def read_begins(
     cluster: Cluster, names: Names, ledger: Ledger, secret: bytes
 ) -> dict[str, list[int]]:
-    """Offsets of every declared pipeline, checked against the ledger.
+    """Read the first offsets of every declared pipeline, checked against the ledger.
+
+    Args:
+        cluster: where the internal topic is.
+        names: of all topics.
+        ledger: with a seal for each declared pipeline.
+        secret: the noise key.
+
+    Returns:
+        Offsets by pipeline, one for each partition of its input.
 
     Raises:
         LedgerError: those of a pipeline are missing, or are not what the ledger pinned.
@@ -56,14 +71,18 @@ def read_begins(
 def opened(
     values: Iterable[bytes], names: Names, ledger: Ledger, secret: bytes
 ) -> dict[str, list[int]]:
-    """Offsets by pipeline from the records of the internal topic; see `read_begins`."""
+    """Match records of the internal topic with the seals of the ledger; see `read_begins`.
+
+    Raises:
+        LedgerError: the offsets of a pipeline are missing, or are not what the ledger pinned.
+    """
     sealed: dict[str, list[int]] = {}
     pinned = {body.get("begins"): name for name, body in ledger.pipelines.items()}
     for value in values:
         try:
             record = msgspec.json.decode(value, type=Begins)
         except msgspec.MsgspecError:
-            continue  # it seals nothing
+            continue  # no seal of the ledger matches it
         if pinned.get(record.seal(secret)) == record.pipeline:
             sealed[record.pipeline] = record.offsets
     if missing := sorted(set(ledger.pipelines) - set(sealed)):
@@ -76,7 +95,16 @@ def opened(
 
 
 def begin_of(begins: Mapping[str, list[int]], ledger: Ledger, source: Input) -> list[int]:
-    """Where each partition of an input began when its first pipeline was declared."""
+    """Find the first offset of each partition of an input; 0 before a pipeline is declared.
+
+    All pipelines of an input are served by the same shards, so the first one that was declared
+    decides for all.
+
+    Args:
+        begins: offsets by pipeline, of `read_begins`.
+        ledger: says which pipelines were declared, and in which order.
+        source: the input.
+    """
     declared = [p.name for p in source.pipelines if p.name in ledger.pipelines]
     first = min(declared, key=lambda name: ledger.pipelines[name]["number"], default="")
     return begins.get(first) or [0] * source.partitions

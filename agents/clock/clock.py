@@ -1,6 +1,6 @@
-"""What the clock decides: a fold over clock log and ledger, and the records that come next.
+"""The decisions of the clock: a fold over clock log and ledger, and the records that come next.
 
-Pure: times and offsets are given to it, and what it decides is written by its owner.
+Pure: times and offsets are given to it, and its owner writes what it decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,20 @@ REQUEST_AHEAD = 86_400_000_000  # microseconds; a request for a later time would
 
 
 class Clock:
-    """The state of the clock's owner: a fold over clock log and ledger, and what comes next."""
+    """The state of the clock's owner: a fold over clock log and ledger, and what comes next.
+
+    Args:
+        deployment: compiled pipelines.
+        ledger: the owner's; what it takes, this class sees.
+        version: of this code, for charges.
+        key_fingerprint: of the noise key, for charges.
+
+    Attributes:
+        timelines: where each pipeline stands.
+        offsets: of the last beat or cut, by raw topic and partition.
+        time: the latest of all records, microseconds since 1970.
+        requested: time up to which an external pipeline may fire, microseconds since 1970.
+    """
 
     def __init__(
         self, deployment: Deployment, ledger: Ledger, version: str, key_fingerprint: str
@@ -41,7 +54,7 @@ class Clock:
         self.requested: dict[str, int] = {}
 
     def apply(self, record: ClockRecord) -> None:
-        """Take a record of the clock log."""
+        """Take the next record of the clock log."""
         advance(self.timelines, record)
         self.time = max(self.time, record.time)
         if isinstance(record, Beat | Trigger):
@@ -50,7 +63,7 @@ class Clock:
     def request(self, request: TriggerRequest) -> None:
         """Let the schedule of external pipelines advance to a time; repeats change nothing.
 
-        A cancelled request is forgotten; what it has fired stays.
+        A cancelled request is forgotten; triggers that it has fired stay.
         """
         for name, pipeline in self._pipelines.items():
             if not pipeline.external or name not in (request.pipelines or self._pipelines):
@@ -61,7 +74,11 @@ class Clock:
                 self.requested[name] = max(self.requested.get(name, request.at), request.at)
 
     def starts(self, now: int) -> list[Start]:
-        """First windows of pipelines that the clock has not seen yet."""
+        """List first windows, for pipelines that the clock has not seen yet.
+
+        Args:
+            now: microseconds since 1970.
+        """
         found = []
         for name, pipeline in self._pipelines.items():
             if self.timelines[name].first is None:
@@ -70,7 +87,11 @@ class Clock:
         return found
 
     def due(self, now: int) -> list[tuple[Pipeline, Due]]:
-        """Triggers whose time has come, earliest first."""
+        """List triggers whose time has come, earliest first, at most `MOST_TRIGGERS`.
+
+        Args:
+            now: microseconds since 1970.
+        """
         found = []
         for name, pipeline in self._pipelines.items():
             limit = self.requested.get(name) if pipeline.external else now
@@ -79,13 +100,25 @@ class Clock:
                 # A request for the future waits for it: nobody spends what is not due yet.
                 dues = pipeline.windows.due(timeline, min(limit, now), MOST_TRIGGERS)
                 found += [(pipeline, due) for due in dues]
+        # Ties are broken by numbers of the ledger, so that every owner fires in the same order.
         found.sort(key=lambda f: (f[1].scheduled, f[0].number, f[1].window))
         return found[:MOST_TRIGGERS]
 
     def fire(self, pipeline: Pipeline, due: Due, now: int) -> tuple[list[Record], ClockRecord]:
-        """The ledger records, if any, and the clock record of one due trigger.
+        """Make the records of one due trigger.
 
-        The charge comes first: no charge, no trigger.
+        Args:
+            pipeline: whose trigger.
+            due: one of `due`.
+            now: microseconds since 1970.
+
+        Returns:
+            A charge for the ledger, where the epoch has none yet, and the trigger. Or, where the
+            limit does not allow a charge, the records of `refuse`: an epoch without a charge never
+            has a trigger.
+
+        Raises:
+            EngineError: the epoch was charged for another configuration or another key.
         """
         epoch = pipeline.windows.epoch(due.window)
         place = pipeline.name, epoch
@@ -109,11 +142,15 @@ class Clock:
         return records, trigger
 
     def unpaid(self, now: int) -> list[tuple[Pipeline, int]]:
-        """Windows that have begun, or may receive records soon, and cannot be paid for.
+        """List windows that have begun, or may receive records soon, and cannot be paid for.
 
-        Epochs are only ever added, so what cannot be paid for now cannot be later; unless the
-        limit is raised, which counts for epochs that have not begun. A pipeline that is triggered
-        by request is refused at its triggers: its windows have nothing to do with this time.
+        Charges are never taken back, so an epoch that cannot be paid for now cannot be later,
+        unless the limit is raised; a raised limit counts for epochs that have not begun. A pipeline
+        that is triggered by request is refused at its triggers, since its windows do not follow
+        this time.
+
+        Args:
+            now: microseconds since 1970.
         """
         found = []
         for name, pipeline in self._pipelines.items():
@@ -125,11 +162,22 @@ class Clock:
                 open_ = window not in timeline.closed and not timeline.done.get(window)
                 if open_ and not self._payable(pipeline, pipeline.windows.epoch(window)):
                     found.append((pipeline, window))
-                    break  # the whole epoch is closed with it; the rest comes with the next beat
+                    # One is enough: the refusal closes its whole epoch, and the next beat looks
+                    # at the epoch after it.
+                    break
         return found
 
     def refuse(self, pipeline: Pipeline, window: int, now: int) -> tuple[list[Record], ClockRecord]:
-        """The ledger record, if it is not there, and the clock record of a refused epoch."""
+        """Make the records that refuse an epoch.
+
+        Args:
+            pipeline: whose epoch.
+            window: the first one that is refused; the rest of its epoch follows.
+            now: microseconds since 1970.
+
+        Returns:
+            A record for the ledger, unless it holds one already, and one for the clock log.
+        """
         epoch = pipeline.windows.epoch(window)
         name = pipeline.name
         end = (epoch + 1) * pipeline.windows.per_epoch

@@ -27,15 +27,15 @@ FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 
 
 FORMAT = 2
-"""Of what genesis and declarations pin; a ledger of another format is refused, never guessed at."""
+"""Version of what a ledger pins; a ledger of another version is refused, never guessed at."""
 
 
 class Overtaken(EngineError):
-    """Somebody else writes to the ledger at the same time."""
+    """Another process writes to the ledger at the same time."""
 
 
 class NoLedgerError(LedgerError):
-    """There is no ledger, or it is empty; what else there is decides whether one may begin."""
+    """The ledger is missing or empty; other topics decide whether a new one may begin."""
 
 
 class Line(NamedTuple):
@@ -47,7 +47,11 @@ class Line(NamedTuple):
 
 
 def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
-    """The verified ledger of a deployment.
+    """Read and verify the ledger of a deployment.
+
+    Args:
+        cluster: where it is.
+        deployment: name of the deployment.
 
     Raises:
         NoLedgerError: there is none.
@@ -74,14 +78,19 @@ def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
 def begin(
     cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
 ) -> list[str]:
-    """Create all topics and write genesis and pipeline records; returns topics created.
+    """Create all topics, and write the genesis and the pipelines to the ledger.
 
     Safe to repeat: what exists is left alone, new pipelines are added to the ledger.
 
     Args:
-        replication: of topics; -1 is the cluster's default.
+        cluster: where the topics are.
+        deployment: compiled pipelines.
+        replication: copies of each partition; -1 is the cluster's default.
         now: microseconds since 1970.
         secret: the noise key.
+
+    Returns:
+        Names of the topics created.
 
     Raises:
         EngineError: an input is missing, or what was declared before has changed.
@@ -109,10 +118,14 @@ def _begun(cluster: Cluster, deployment: str, topics: Collection[str]) -> bool:
 def refuse_lost(cluster: Cluster, deployment: str) -> None:
     """Refuse to begin where an earlier genesis was committed: its ledger is lost, not unwritten.
 
-    Topics of a genesis that was never committed hold no record and do not count.
+    Topics of a genesis that was never committed are empty and do not count.
+
+    Args:
+        cluster: where the ledger should be.
+        deployment: name of the deployment.
 
     Raises:
-        LedgerError: there is one.
+        LedgerError: a topic of an earlier genesis holds records.
     """
     begun = re.compile(rf"{re.escape(deployment)}\.[0-9a-f]{{10}}\.begins")
     for topic in sorted(filter(begun.fullmatch, cluster.topics())):
@@ -141,7 +154,8 @@ def _again(
     def missing() -> list[Line]:
         return _declarations(cluster, deployment, _read(cluster, names.ledger), names, now, secret)
 
-    # The clock's id: its owner is fenced, for it may charge something meanwhile, and rereads.
+    # Under the clock's id, because its owner may be writing a charge at the same moment. It is
+    # fenced, and reads the ledger again before it goes on.
     _append(cluster, names.transactional_id("clock", "clock", 0), missing)
     return created
 
@@ -163,7 +177,7 @@ def _first(
         _append(cluster, genesis_id(deployment.name), lines)
     except Overtaken:
         if _read(cluster, names.ledger).genesis.get("genesis") != names.genesis:
-            cluster.delete(created)  # named by a genesis that never was
+            cluster.delete(created)  # their genesis was never committed: nobody else uses them
         raise
     return created + ([] if created else _again(cluster, deployment, replication, now, secret))
 
@@ -221,7 +235,7 @@ def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dic
 
 
 def ledger_line(topic: str, record: Record) -> Line:
-    """A ledger record as it is written."""
+    """Make the line that writes a ledger record: keyed by its pipeline, if it has one."""
     key = str(record.body.get("pipeline", "")).encode() or None
     return Line(topic, key, record.encode())
 
@@ -237,6 +251,7 @@ def _append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> 
     producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
     try:
         producer.init_transactions(30)
+        # Only now is the ledger read: after the fence nobody else can add to it unseen.
         lines = made()
         if not lines:
             return

@@ -1,7 +1,7 @@
 """The ledger: one hash-chained, never compacted topic that says what was declared and spent.
 
 Records are canonical JSON. Each holds the SHA-256 of the one before it; the first is the
-genesis. Only whoever owns the clock's transactional id writes, so that a charge and its trigger
+genesis. Only the owner of the clock's transactional id writes, so that a charge and its trigger
 are one transaction.
 """
 
@@ -30,6 +30,12 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
     ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
     not be paid for).
+
+    Attributes:
+        seq: place in the ledger, from 0.
+        prev_hash: of the record before; `ZERO` for the first.
+        kind: decides what ``body`` holds.
+        time: microseconds since 1970.
     """
 
     seq: int
@@ -39,11 +45,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     body: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Canonical bytes."""
+        """Encode as canonical bytes."""
         return msgspec.json.encode(self, order="deterministic")
 
     def hash(self) -> str:
-        """What the next record, and every noise label of a charge, contains."""
+        """Hash the record: the next one holds it, and so does every noise label of a charge."""
         return hashlib.sha256(self.encode()).hexdigest()
 
 
@@ -78,12 +84,18 @@ class Ledger:
         return ledger
 
     def take(self, value: bytes) -> Record:
-        """Verify and index the next raw record."""
+        """Verify and index the next raw record.
+
+        Raises:
+            LedgerError: it is not a record, breaks the chain, or charges an epoch twice.
+        """
         place = len(self.records)
         try:
             record = msgspec.json.decode(value, type=Record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise LedgerError(f"ledger record {place} is not a ledger record: {error}") from None
+        # The hash is of the bytes that decoding gives back. Other bytes of the same content would
+        # have the same hash, so a second form of a record could replace the first unseen.
         if record.encode() != value:
             raise LedgerError(f"ledger record {place} is not in canonical form")
         if record.seq != place or record.prev_hash != self.head:
@@ -120,15 +132,22 @@ class Ledger:
         return self.records[-1].hash() if self.records else ZERO
 
     def next(self, kind: str, time: int, body: dict[str, Any]) -> Record:
-        """The record that would come next; `take` its encoding once it is committed."""
+        """Make the record that would come next; `take` its encoding once it is committed.
+
+        Args:
+            kind: of the record.
+            time: microseconds since 1970.
+            body: as ``kind`` demands.
+        """
         return Record(len(self.records), self.head, kind, time, body)
 
     def epochs(self, pipeline: str) -> int:
-        """How many epochs of a pipeline have been charged."""
+        """Count the epochs of a pipeline that have been charged."""
         return sum(1 for name, _ in self.charges if name == pipeline)
 
     def affordable(self, pipeline: Pipeline) -> bool:
-        """Whether one more epoch stays within the pipeline's limits: exact rationals."""
+        """Whether one more epoch stays within the pipeline's limits."""
+        # Exact rationals: a sum in floating point could reach the limit one epoch late.
         epochs = self.epochs(pipeline.name) + 1
         epsilon, delta = pipeline.limit_epsilon, pipeline.limit_delta
         return (epsilon is None or pipeline.epsilon * epochs <= epsilon) and (
@@ -139,7 +158,14 @@ class Ledger:
 def charge_body(
     pipeline: Pipeline, epoch: int, code_version: str, key_fingerprint: str
 ) -> dict[str, Any]:
-    """The body of a charge: exact cost, configuration and code, before anything is released."""
+    """Make the body of a charge: exact cost, configuration and code of one epoch.
+
+    Args:
+        pipeline: whose epoch.
+        epoch: its number.
+        code_version: of the code that will release it.
+        key_fingerprint: of the noise key.
+    """
     cost = pipeline.mechanism.cost()
     return {
         "pipeline": pipeline.name,
@@ -162,21 +188,25 @@ def charge_body(
 
 
 def limits(pipeline: Pipeline) -> tuple[str, str]:
-    """The most ε and δ that a pipeline may charge in all, as texts; empty where there is none."""
+    """Write the limits on a pipeline's total ε and δ as texts; empty where there is none."""
     found = pipeline.limit_epsilon, pipeline.limit_delta
     epsilon, delta = ("" if limit is None else text(limit) for limit in found)
     return epsilon, delta
 
 
 def text(value: Fraction) -> str:
-    """An exact rational as text."""
+    """Write an exact rational as text.
+
+    >>> text(Fraction(3, 2)), text(Fraction(2))
+    ('3/2', '2')
+    """
     return (
         f"{value.numerator}/{value.denominator}" if value.denominator != 1 else str(value.numerator)
     )
 
 
 def number(value: Any) -> Fraction:
-    """The rational behind `text`.
+    """Read the rational that `text` wrote.
 
     Raises:
         LedgerError: the text is not what `text` writes.
@@ -187,7 +217,19 @@ def number(value: Any) -> Fraction:
 
 
 def totals(ledger: Ledger, pipelines: Sequence[str]) -> dict[str, tuple[Fraction, Fraction, int]]:
-    """Per pipeline: ε and δ of somebody active in every charged epoch, and the epochs."""
+    """Add up what each pipeline has charged.
+
+    Args:
+        ledger: with the charges.
+        pipelines: names of the pipelines.
+
+    Returns:
+        By pipeline: ε and δ of a unit that is active in every charged epoch, and the number of
+        these epochs.
+
+    Raises:
+        LedgerError: a charge holds something else where a rational should be.
+    """
     out = {}
     for name in pipelines:
         bodies = [r.body for (p, _), r in ledger.charges.items() if p == name]

@@ -1,4 +1,4 @@
-"""The clock log as one worker, or a replay, knows it."""
+"""The clock log, as far as one worker, or a replay, has read it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ RECENT = 256  # beats at the end of the log that are read at once; older ones wh
 
 
 def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
-    """Records of the clock topic, decoded; beats below ``beats_from`` are passed over.
+    """Decode records of the clock topic; most beats below ``beats_from`` are passed over.
 
-    There are several beats a second, for ever, and few of all others. The last one of a list is
-    decoded in any case: it says how far the log had come.
+    There are several beats a second, for ever, and few records of any other kind, so decoding all
+    would make a start slower with every day. The last beat of a list is decoded in any case: it
+    says how far the log had come.
+
+    Args:
+        records: a list, in offset order.
+        beats_from: offset in the clock topic.
     """
     beats = [place for place, r in enumerate(records) if is_beat(r.value)]
     passed = {place for place in beats[:-1] if records[place].offset < beats_from}
@@ -31,7 +36,14 @@ class ClockLog:
     """Records of the clock topic in order.
 
     Beats that every shard of this worker has passed are dropped; all other records are kept,
-    since they say where each pipeline stands.
+    since they say where each pipeline stands. A place is an offset in the clock topic.
+
+    Args:
+        horizons: triggers per window, by pipeline.
+        entries: records that are known already, from the first one on.
+
+    Attributes:
+        end: the place after the last record.
     """
 
     def __init__(self, horizons: dict[str, int], entries: Iterable[Entry] = ()) -> None:
@@ -42,7 +54,7 @@ class ClockLog:
         self.end = self._entries[-1][0] + 1 if self._entries else 0
 
     def append(self, place: int, record: ClockRecord) -> None:
-        """Take the next record of the topic."""
+        """Take the next record of the topic; one that is known already changes nothing."""
         if place < self.end:
             return
         self._entries.append((place, record))
@@ -50,7 +62,7 @@ class ClockLog:
         self._note(self._over, record)
 
     def since(self, place: int, most: int | None = None) -> list[Entry]:
-        """Entries at or above ``place``, the first ``most`` of them.
+        """List entries at or above ``place``, at most the first ``most``.
 
         Raises:
             EngineError: beats above ``place`` were dropped; the log must be read again.
@@ -61,7 +73,7 @@ class ClockLog:
         return self._entries[begin:] if most is None else self._entries[begin : begin + most]
 
     def timelines(self, place: int) -> dict[str, Timeline]:
-        """Where every pipeline stands just before ``place``."""
+        """Fold the log up to ``place``, which is left out; returns a timeline by pipeline."""
         before = self._entries[: bisect_left(self._entries, place, key=lambda e: e[0])]
         return fold((record for _, record in before), self._horizons)
 
@@ -73,11 +85,16 @@ class ClockLog:
         self._entries = [e for e in self._entries if e[0] >= place or not isinstance(e[1], Beat)]
 
     def skip(self, place: int) -> None:
-        """Say that beats below ``place`` were passed over."""
+        """Note that beats below ``place`` were passed over."""
         self._base = max(self._base, place)
 
     def restore(self, place: int, entries: Iterable[Entry]) -> None:
-        """Take the log from ``place`` on anew, beats included; what came meanwhile is kept."""
+        """Take the log from ``place`` on anew, beats included; what came meanwhile is kept.
+
+        Args:
+            place: where ``entries`` begin.
+            entries: without a gap.
+        """
         fresh = list(entries)
         end = fresh[-1][0] + 1 if fresh else place
         before = [e for e in self._entries if e[0] < place]
@@ -88,7 +105,7 @@ class ClockLog:
         self.end = max(self.end, end)
 
     def over(self, pipeline: str) -> Over:
-        """Which windows of a pipeline are over."""
+        """Look up the windows of a pipeline that are over."""
         return self._over[pipeline]
 
     def _overs(self) -> dict[str, Over]:
@@ -104,5 +121,5 @@ class ClockLog:
 
     @property
     def base(self) -> int:
-        """Beats are complete from here on."""
+        """The place from which on no beat is missing."""
         return self._base

@@ -1,4 +1,4 @@
-"""What a request for triggers would fire, and what that would cost: known before it is sent."""
+"""The outlook of a request: triggers that it would fire, and their cost, before it is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 10_000  # triggers that are counted; what is beyond is "at least"
 
 @dataclass(frozen=True)
 class Outlook:
-    """What is due of one pipeline up to some time.
+    """Triggers of one pipeline that are due up to some time.
 
     Attributes:
         triggers: that would fire.
@@ -37,7 +37,12 @@ class Outlook:
 
 
 def standing(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> dict[str, Timeline]:
-    """Where every pipeline stands at the end of the clock log.
+    """Fold the whole clock log; returns a timeline by pipeline.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        horizons: triggers per window, by pipeline.
 
     Raises:
         EngineError: the log has a gap, or the broker is silent.
@@ -50,7 +55,14 @@ def standing(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> dict[st
 
 
 def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> Outlook:
-    """What is scheduled up to ``at``, microseconds, and has not fired yet."""
+    """Count what is scheduled up to a time and has not fired yet.
+
+    Args:
+        pipeline: an external one.
+        timeline: where it stands.
+        ledger: says which epochs are charged or refused.
+        at: microseconds since 1970.
+    """
     name, windows = pipeline.name, pipeline.windows
     dues = windows.due(timeline, at, MOST)
     epochs = {(name, windows.epoch(due.window)) for due in dues}

@@ -1,6 +1,6 @@
-"""The clock: one owner writes beats, charges and triggers; nobody else spends budget.
+"""The clock's owner: one worker writes beats, charges and triggers; nobody else spends budget.
 
-Its owner is whoever holds the one partition of the clock topic. It opens like a shard: starting
+It is the worker that holds the one partition of the clock topic. It opens like a shard: starting
 its producer fences the previous owner, then it reads clock log and ledger to their ends.
 """
 
@@ -52,7 +52,24 @@ log = logging.getLogger("hushstream.clock")
 
 
 class ClockOwner:
-    """Runs a `Clock` against the broker until it is closed."""
+    """Runs a `Clock` against the broker until it is closed.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        deployment: compiled pipelines.
+        version: of this code, for charges.
+        key_fingerprint: of the noise key, for charges.
+        beat_seconds: from one beat to the next.
+        most_ahead: microseconds that this clock may differ from the broker's.
+        transaction_timeout_ms: milliseconds after which the broker aborts an open transaction.
+        on_record: called with each record that was committed, and with the ledger by then.
+        on_lost: called for each transaction that failed, unless another owner has taken over.
+        witness: remembers the last trigger outside the cluster; None: nothing does.
+
+    Attributes:
+        progress: of the beats.
+    """
 
     def __init__(
         self,
@@ -110,7 +127,7 @@ class ClockOwner:
         self._consumer.assign([*self._partitions, requests])
         self._consumer.pause(*self._partitions)
         for tp in self._partitions:
-            self._consumer.seek(tp, 0)  # never read from; only its end is asked for
+            self._consumer.seek(tp, 0)  # it is never read, only asked for its end
         await reached(self._consumer, self._covered())
         begin = await self._consumer.beginning_offsets([requests])
         self._consumer.seek(requests, begin[requests])
@@ -119,10 +136,10 @@ class ClockOwner:
             await self._read_requests(200)  # all of them: a later one may cancel an earlier one
 
     async def _read_ledger(self) -> None:
-        """The ledger to its end; it begins with what this owner has known of it before.
+        """Read the ledger to its end.
 
         Raises:
-            RewoundError: it does not.
+            RewoundError: it lacks a record that this owner has read or written before.
         """
         values, known = [], self._ledger.records
         async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
@@ -132,7 +149,7 @@ class ClockOwner:
             raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
 
     async def _read_clock(self) -> None:
-        """The clock log to its end: every trigger paid for, nothing of it gone since before.
+        """Read the clock log to its end.
 
         Raises:
             RewoundError: it ends before what this owner has read or written of it.
@@ -153,7 +170,7 @@ class ClockOwner:
             await asyncio.to_thread(self._witness.check, self._kafka, lambda: self._ledger)
 
     def _covered(self) -> dict[TopicPartition, int]:
-        """What the clock log has covered of the raw topics: they can never end below it."""
+        """Offsets of raw topics that the clock log has covered: they can never end below these."""
         last = self._clock.offsets
         return {tp: last[tp.topic][tp.partition] for tp in self._partitions if tp.topic in last}
 
@@ -172,14 +189,19 @@ class ClockOwner:
             await asyncio.sleep(max(rest, 0.01))
 
     async def _again(self, error: BaseException) -> None:
-        """After a failed transaction: nothing of it is known, so read everything again.
+        """Open again after a failed transaction.
+
+        The broker may have committed it and the answer was lost, or not: only the logs tell, so
+        both are read again.
 
         Raises:
-            EngineError: no broker for `kafka.outage_timeout`.
+            EngineError: the broker was away for longer than `kafka.outage_timeout`.
         """
         if not isinstance(error, ProducerFenced):  # losing ownership is not an error
             self._on_lost()
         log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
+        # Fenced means that another worker owns the clock. To fence it back at once would make both
+        # take turns; the rebalance that moved the clock closes this owner within seconds.
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
         await self._let_go()
         await self._reacquire()
@@ -190,7 +212,9 @@ class ClockOwner:
         now = self._wall.now()
         clock = self._clock
         records: list[ClockRecord] = list(clock.starts(now))
-        if ends != clock.offsets or (records and not clock.offsets):
+        # Without new records there is no beat: a quiet input would fill the log for nothing, and
+        # every start reads it.
+        if ends != clock.offsets:
             records.append(Beat(now, ends))
         if records:
             await self._commit([], records)
@@ -200,7 +224,7 @@ class ClockOwner:
                 charges, record = clock.fire(pipeline, due, now)
                 await self._commit(charges, [record])
                 if isinstance(record, Skipped):
-                    break  # what else was due of this window no longer is
+                    break  # the list is stale: other triggers in it may be of the refused epoch
             self.progress.moved()
             await self._read_requests()  # one of them may cancel the rest
         for pipeline, window in clock.unpaid(now):
@@ -217,7 +241,8 @@ class ClockOwner:
                 except EngineError:
                     log.warning("a malformed trigger request was ignored")
                     continue
-                # Whoever may write to the topic may ask: so it is judged here, by when it was sent.
+                # Anyone with the right to write to the topic may ask, without our checks. So a
+                # request is judged here, by the time at which it was sent.
                 sent = min(record.timestamp * 1000, self._wall.now())
                 if request.at > sent + REQUEST_AHEAD:
                     log.warning(
@@ -228,7 +253,7 @@ class ClockOwner:
                 self._clock.request(request)
 
     async def _ends(self) -> Offsets:
-        """Last stable offset of every raw partition, never below the beat before."""
+        """Ask for the last stable offset of every raw partition, never below the beat before."""
         ends = await self._consumer.end_offsets(self._partitions)
         out: Offsets = {}
         for source in self._deployment.inputs:
@@ -240,7 +265,15 @@ class ClockOwner:
         return out
 
     async def _commit(self, charges: list[Record], records: list[ClockRecord]) -> None:
-        """One transaction: ledger and clock, or neither; not if this clock is ahead."""
+        """Commit records of ledger and clock log in one transaction.
+
+        The broker's times and the witness are consulted between sending and committing: a record
+        has its time and offset by then, and can still be taken back.
+
+        Raises:
+            EngineError: this clock differs too much from the broker's, or the witness cannot be
+                written; the transaction was aborted.
+        """
         await self._producer.begin_transaction()
         for charge in charges:
             key = str(charge.body["pipeline"]).encode()
@@ -271,7 +304,7 @@ class ClockOwner:
             self._tell(record)
 
     def _follows_time(self, record: ClockRecord) -> bool:
-        """Whether a record says what time it is for a pipeline, rather than what was asked for."""
+        """Whether a record belongs to a pipeline that follows the clock, not to an external one."""
         name = getattr(record, "pipeline", None)
         return any(p.name == name and not p.external for p in self._deployment.pipelines)
 

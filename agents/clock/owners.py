@@ -1,9 +1,10 @@
-"""Which deployment writes a topic whose name does not contain a genesis id.
+"""Ownership of topics whose names do not contain a genesis id.
 
-Releases, dead letters and late records go to topics with names of the pipeline's, so two
+Releases, dead letters and late records go to topics that the configuration names, so two
 deployments on one cluster may name the same one. The topic `hush.owners.v1`, shared by all
-deployments of a cluster, says whose it is: the first claim of a topic (by Kafka's own id of it)
-counts, whatever is claimed later. A topic that is deleted and created again is free again.
+deployments of a cluster, says which deployment owns it: the first claim of a topic (by Kafka's own
+id of it) counts, whatever is claimed later. A topic that is deleted and created again is free
+again.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def written(deployment: Deployment) -> list[str]:
-    """Topics that a deployment writes and that others could name too."""
+    """List topics that a deployment writes and that others could name too."""
     found = {t for p in deployment.pipelines for t in (p.release_topic, p.dlq_topic, p.late_topic)}
     return sorted(topic for topic in found if topic)
 
 
 def claim(cluster: Cluster, deployment: Deployment) -> None:
-    """Claim what nobody has claimed; safe to repeat. The topics and `hush.owners.v1` exist.
+    """Claim what nobody has claimed; safe to repeat.
+
+    Args:
+        cluster: where the topics and `hush.owners.v1` exist.
+        deployment: the one that claims.
 
     Raises:
-        EngineError: one of the topics is another deployment's.
+        EngineError: another deployment owns one of the topics, or the claim cannot be written.
     """
     ids = cluster.ids(written(deployment))
     owners = _owners(cluster)
@@ -54,10 +59,10 @@ def claim(cluster: Cluster, deployment: Deployment) -> None:
 
 
 def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
-    """Check that every topic that a deployment writes is its own.
+    """Check that a deployment owns every topic that it writes.
 
     Raises:
-        EngineError: it is another deployment's, or nobody's.
+        EngineError: another deployment owns one, or none does.
     """
     topics = cluster.topics()
     for topic in (OWNERS, *written(deployment)):
@@ -79,7 +84,7 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
 
 
 def claimants(cluster: Cluster) -> set[str]:
-    """Every deployment that owns a topic of this cluster."""
+    """List every deployment that owns a topic of this cluster."""
     return set(_owners(cluster).values())
 
 
@@ -93,6 +98,7 @@ def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
         except msgspec.MsgspecError:
             strange += 1
             continue
+        # The first claim counts. Two that claim at once both write, and both read the same order.
         owners.setdefault((one.topic, one.topic_id), one.deployment)
     if strange:
         log.warning("%s holds %d records that claim nothing; they are ignored", OWNERS, strange)

@@ -17,7 +17,7 @@ STALE = (
 
 
 class Clocked:
-    """What a pass over the clock log keeps of it: triggers, and how far it reaches.
+    """The result of one pass over the clock log: its triggers, and how far it reaches.
 
     Attributes:
         triggers: all of them, in order.
@@ -40,12 +40,12 @@ class Clocked:
             _check_forward(record, self.reached)
 
     def end(self, topic: str, partition: int) -> int:
-        """The last cut or beat of a raw partition: nothing above it may be used."""
+        """Look up the last cut or beat of a raw partition: no record above it may be used."""
         ends = self.reached.get(topic)
         return 0 if ends is None else ends[partition]
 
     def check_paid(self, ledger: Ledger) -> None:
-        """Every trigger was paid for by the charge it names.
+        """Check that every trigger was paid for by the charge that it names.
 
         Raises:
             LedgerError: a trigger without its charge, or that counts other charges than there were.
@@ -57,7 +57,11 @@ class Clocked:
 
 
 def check_clock(entries: Iterable[Entry], ledger: Ledger) -> None:
-    """Every trigger was paid for by the charge it names, and no cut ever went back.
+    """Check that every trigger was paid for by the charge that it names, and that no cut went back.
+
+    Args:
+        entries: the whole clock log.
+        ledger: with the charges.
 
     Raises:
         LedgerError: a trigger without its charge, or that counts other charges than there were.
@@ -78,7 +82,7 @@ def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
         raise LedgerError(f"{place} names another charge than ledger record {charge.seq}: {STALE}")
     if charge.body["config_hash"] != trigger.config_hash:
         raise LedgerError(f"{place} ran under another configuration than was charged")
-    if trigger.epochs not in (0, epochs):  # 0: written before triggers said so
+    if trigger.epochs not in (0, epochs):  # 0: written before triggers had this field
         raise LedgerError(f"{place} states {trigger.epochs} epochs, {epochs} were charged by then")
 
 

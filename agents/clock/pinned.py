@@ -1,7 +1,8 @@
-"""What a deployment pins in its ledger, and what must still hold whenever it starts.
+"""Settings and topics that a deployment pins in its ledger, checked at every start.
 
-A unit's contribution bound is kept where the unit's state lies. So whatever decides where that is
-must never change in place: a unit that moved would begin a second bound within the same charge.
+A unit's contribution bound is kept where the unit's state lies. So the settings that decide where
+that is must never change in place: a unit that moved would begin a second bound within the same
+charge.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ..kafka.cluster import Cluster
 from .ledger import Ledger
 
 ROUTING = "1"
-"""How digests of units and keys are spread over partitions: raise it with any change of that."""
+"""Version of the way in which units and keys are spread over partitions; raise it with the way."""
 
 
 def placement(source: Input, pipeline: Pipeline) -> dict[str, Any]:
-    """Settings that decide on which shard the state of a unit or key lies; all of them public.
+    """Collect the settings that decide on which shard a unit's or key's state lies; all public.
 
     Partitions of topics are pinned beside it, by `layout`; unit fields by the configuration's
     hash; the noise key, which makes the digests that are routed, by its fingerprint.
@@ -37,8 +38,11 @@ def placement(source: Input, pipeline: Pipeline) -> dict[str, Any]:
 def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
     """Check that ledger, configuration and topics belong together; fail closed.
 
+    Returns:
+        Names of all topics, with the genesis id of the ledger.
+
     Raises:
-        EngineError: what does not fit, and what to do.
+        EngineError: something does not fit; the message says what to do.
     """
     undeclared = [p.name for p in deployment.pipelines if p.name not in ledger.pipelines]
     if undeclared:
@@ -47,10 +51,13 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
 
 
 def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
-    """`verify` for the pipelines that the ledger knows already.
+    """Do what `verify` does, for the pipelines that the ledger knows already.
+
+    Returns:
+        Names of all topics, with the genesis id of the ledger.
 
     Raises:
-        EngineError: what does not fit, and what to do.
+        EngineError: something does not fit; the message says what to do.
     """
     names = Names(deployment.name, ledger.genesis["genesis"])
     known = [
@@ -72,11 +79,15 @@ def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) ->
 def verify_key(ledger: Ledger, secret: bytes) -> None:
     """Check that the noise key is the one that the deployment began with and was charged with.
 
-    Another key would give each unit another digest, hence another place and a second bound, and
-    what is released a second noise.
+    Another key would give each unit another digest, and so another place and a second bound. It
+    would also give a release a second noise.
+
+    Args:
+        ledger: with the fingerprint of the genesis, and of each charge.
+        secret: the noise key.
 
     Raises:
-        LedgerError: it is another.
+        LedgerError: this key has another fingerprint.
     """
     mine = fingerprint(secret)
     pinned = [(0, ledger.genesis.get("key_fingerprint", mine))]
@@ -102,7 +113,7 @@ def _verify_configuration(declared: Mapping[str, Any], p: Pipeline) -> None:
 
 
 def _verify_placement(declared: Mapping[str, Any], source: Input, p: Pipeline) -> None:
-    """Another way of spreading units over shards would give each unit a second bound."""
+    """Check that units are spread over shards as before: any other way gives a second bound."""
     pinned, wanted = declared.get("placement", {}), placement(source, p)
     for setting in sorted({*pinned, *wanted}):
         if pinned.get(setting) != wanted.get(setting):
@@ -135,6 +146,8 @@ def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name:
 
 def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
     existing = cluster.topics()
+    # Kafka lets anybody with the right add partitions at any time, and hashes of keys go by their
+    # number: from then on a unit would be at home in two places.
     for topic, partitions in declared["partitions"].items():
         if existing.get(topic, partitions) != partitions:
             raise EngineError(
@@ -145,7 +158,7 @@ def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str)
 
 
 def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:
-    """Pinned ids of the clock's own topics: a new clock would fire what was charged once more."""
+    """Pinned ids of the clock's topics: a clock that began anew would fire each trigger again."""
     pinned = ledger.genesis.get("topic_ids", {})
     return {t: pinned[t] for t in (names.clock, names.requests, names.begins) if t in pinned}
 

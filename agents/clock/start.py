@@ -1,4 +1,4 @@
-"""The clock log as a start reads it, once and whole: was it paid for, do its inputs still exist."""
+"""Checks of the clock log at a start: every trigger was paid for, and raw topics still reach it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,17 @@ CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 def check_clock_log(
     kafka: Kafka, cluster: Cluster, names: Names, ledger: Ledger, deployment: Deployment
 ) -> Ledger:
-    """Hold the clock log against ledger and raw topics; returns the ledger as it is by then.
+    """Hold the clock log against ledger and raw topics.
+
+    Args:
+        kafka: the connection.
+        cluster: the same, for administration.
+        names: of all topics.
+        ledger: as it was read.
+        deployment: compiled pipelines.
+
+    Returns:
+        The ledger; read again, where the clock has charged something meanwhile.
 
     Raises:
         LedgerError: a trigger was not paid for by this ledger.
@@ -42,7 +52,12 @@ def check_clock_log(
 
 
 def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clocked:
-    """Triggers and reach of the whole clock log; of its beats the last of each list is decoded.
+    """Read the whole clock log; of its beats, only the last of each list is decoded.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        horizons: triggers per window, by pipeline.
 
     Raises:
         EngineError: it has a gap, or goes back.
@@ -56,10 +71,19 @@ def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clock
 
 
 def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) -> Ledger:
-    """Every trigger that was read has its charge; the ledger is read again where it lacks one.
+    """Check that every trigger was paid for; read the ledger again where it lacks a charge.
 
     A clock that runs meanwhile charges and fires in one transaction, so a ledger that is read
-    after the clock log has what that needs.
+    after the clock log has every charge that the log needs.
+
+    Args:
+        cluster: where the ledger is.
+        read: triggers of the clock log.
+        ledger: as it was read before the clock log.
+        names: of all topics.
+
+    Returns:
+        The ledger that pays for all of them.
 
     Raises:
         LedgerError: a trigger was not paid for.
@@ -74,7 +98,18 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
 
 
 def committed_lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
-    """Committed records of a topic of one partition, in lists."""
+    """Read the committed records of a topic of one partition, from its beginning to its end.
+
+    Args:
+        kafka: the connection.
+        topic: name of the topic.
+
+    Yields:
+        Lists of records, at most `LIST` of them; possibly empty.
+
+    Raises:
+        EngineError: the broker is silent.
+    """
     client = consumer(kafka, committed=True)
     try:
         place = TopicPartition(topic, 0)
@@ -95,7 +130,10 @@ def committed_lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
 
 
 def _check_ends(cluster: Cluster, topic: str, reached: list[int]) -> None:
-    """A raw topic that ends below a beat or cut has lost what was counted."""
+    """Refuse a raw topic that ends below a beat or cut: it has lost what was counted.
+
+    Its next records would get offsets that were counted already, and replace them unseen.
+    """
     until = time.monotonic() + CONFIRM_SECONDS
     while any(
         end < cut for end, cut in zip(cluster.ends(topic, len(reached)), reached, strict=True)

@@ -1,4 +1,4 @@
-"""Where each pipeline stands at a point of the clock log: a fold over its records."""
+"""Timelines: where each pipeline stands at a point of the clock log, a fold over its records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ class Timeline:
     floor: int = 0
 
     def apply(self, record: ClockRecord) -> None:
-        """Advance by one record of this pipeline."""
+        """Advance by one record of this pipeline.
+
+        Raises:
+            EngineError: a trigger before it is missing.
+        """
         if isinstance(record, Start):
             self.first = self.floor = record.window
         elif isinstance(record, Skipped):
@@ -56,27 +60,30 @@ class Timeline:
             self.floor += 1
 
     def batch(self, window: int) -> int:
-        """The open micro-batch of a window, from 1; 0 if the window takes no more records."""
+        """Number the open micro-batch of a window, from 1; 0 if the window takes no records."""
         if self.first is None or window < self.floor or window in self.closed:
             return 0
         return self.done.get(window, 0) + 1
 
 
 class Over:
-    """Which windows of one pipeline are over for a shard that has closed so many triggers.
+    """Windows of one pipeline that are over, for a shard that has closed a number of triggers.
 
     Unlike a `Timeline`, it may know more of the clock log than the shard has met. Of that,
     refused windows alone count: nothing of them will ever be released, wherever a shard stands.
+
+    Attributes:
+        version: grows whenever an answer of `floor` may change.
     """
 
     def __init__(self) -> None:
-        self.version = 0  # grows whenever an answer may change
+        self.version = 0
         self._first: int | None = None
         self._final: dict[int, int] = {}  # window -> ordinal of its last trigger
         self._refused: dict[int, int] = {}  # window -> end of its refused epoch
 
     def apply(self, record: ClockRecord) -> None:
-        """Take one record of this pipeline."""
+        """Take the next record of this pipeline."""
         if isinstance(record, Start):
             self._first = record.window
         elif isinstance(record, Skipped):
@@ -88,11 +95,11 @@ class Over:
         self.version += 1
 
     def floor(self, ordinal: int, since: int | None = None) -> int | None:
-        """The first window that is not over; None before the pipeline has started.
+        """Find the first window that is not over; None before the pipeline has started.
 
         Args:
-            ordinal: the last trigger that the shard has closed.
-            since: an earlier answer for a smaller ordinal, where to begin.
+            ordinal: of the last trigger that the shard has closed.
+            since: an earlier answer, for a smaller ordinal; the search begins there.
         """
         if self._first is None:
             return None
@@ -107,7 +114,15 @@ class Over:
 
 
 def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, Timeline]:
-    """Timelines of all pipelines after ``records``."""
+    """Fold records into timelines.
+
+    Args:
+        records: the clock log, from its beginning.
+        horizons: triggers per window, by pipeline.
+
+    Raises:
+        EngineError: a trigger is missing among the records.
+    """
     timelines = {name: Timeline(horizon) for name, horizon in horizons.items()}
     for record in records:
         advance(timelines, record)
@@ -115,7 +130,7 @@ def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, 
 
 
 def advance(timelines: dict[str, Timeline], record: ClockRecord) -> None:
-    """Apply one clock record to the pipeline that it belongs to."""
+    """Apply one clock record to the pipeline that it belongs to; beats belong to none."""
     name = getattr(record, "pipeline", None)
     if name in timelines:
         timelines[name].apply(record)

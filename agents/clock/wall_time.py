@@ -18,7 +18,11 @@ class WallClock:
     """Wall-clock time that neither jumps nor goes back while this process runs.
 
     It follows the monotonic clock from where it started; a wall clock that was set is followed
-    slowly forwards and never backwards.
+    slowly forwards and never backwards. A jump forwards would fire triggers before their time, and
+    one backwards would write times that the log has passed.
+
+    Args:
+        floor: a time that has certainly come, microseconds since 1970.
     """
 
     def __init__(self, floor: int = 0) -> None:
@@ -27,15 +31,19 @@ class WallClock:
         self._warned = False
 
     def reach(self, moment: int) -> None:
-        """Learn that it is at least so late, microseconds: the clock log says so."""
+        """Learn from the clock log that a time has come.
+
+        Args:
+            moment: microseconds since 1970.
+        """
         self._tick_on()  # or the time since the last look would be added to the moment
         self._wall = max(self._wall, moment / 1e6)
 
     def now(self) -> int:
-        """Microseconds since 1970."""
+        """Tell the time, in microseconds since 1970."""
         self._tick_on()
         ahead = time.time() - self._wall
-        if 0 < ahead < JUMP_SECONDS:
+        if 0 < ahead < JUMP_SECONDS:  # drift; more than that is a clock that was set
             self._wall += ahead * 0.1
         if (back := ahead < -JUMP_SECONDS) and not self._warned:
             log.warning(
@@ -59,7 +67,8 @@ class ClockLead:
     difference is a clock ahead of the broker's. A clock behind only delays triggers.
 
     Args:
-        most_ahead: microseconds.
+        topic: the clock topic, for messages.
+        most_ahead: difference that is tolerated, microseconds.
     """
 
     def __init__(self, topic: str, most_ahead: int) -> None:
@@ -68,10 +77,14 @@ class ClockLead:
         self._warned = False
 
     def check(self, made: int, metadata: Any) -> None:
-        """Take what the broker answered to a record that was made at ``made``, microseconds.
+        """Compare the time in a record with the time at which the broker appended it.
+
+        Args:
+            made: time in the record, microseconds since 1970.
+            metadata: the broker's answer, with its own time in milliseconds.
 
         Raises:
-            EngineError: the clock is ahead, or the topic does not say what time it is.
+            EngineError: the clock is ahead, or the topic does not record the broker's time.
         """
         if metadata.timestamp_type != APPENDED:
             raise EngineError(
@@ -87,15 +100,15 @@ class ClockLead:
             )
 
     def check_behind(self, now: int, metadata: Any, first: bool) -> None:
-        """Take when the broker appended a record, at a later time ``now`` of this clock.
+        """Compare the time at which the broker appended a record with the time of its answer here.
 
         The answer came after the record was appended, so a positive difference is a clock behind
         the broker's, however slow the way was.
 
         Args:
-            now: microseconds.
-            metadata: the broker's answer.
-            first: the record says in which window a pipeline begins.
+            now: time of this clock after the answer came, microseconds since 1970.
+            metadata: the broker's answer, with its own time in milliseconds.
+            first: whether the record says in which window a pipeline begins.
 
         Raises:
             EngineError: the clock is behind, and a first window would be one that is over.

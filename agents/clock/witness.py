@@ -2,15 +2,16 @@
 
 Logs that are restored from an earlier moment look as they did then: nothing inside the cluster
 tells that they have been longer. The witness does. The clock's owner writes it when a trigger and
-its charge have been appended and acknowledged, and *before* their transaction commits; so there is
-no release that the witness does not know the trigger of.
+its charge have been appended and acknowledged, and *before* their transaction commits. So the
+witness knows the trigger of every release.
 
 It notes one place of the clock log and a keyed hash of the record there. A transaction that failed
 leaves its record in the log as well, marked as aborted, so a crash between note and commit raises
 no false alarm: the record at the place is looked at whether or not it was committed. A log that
-ends at or before the place, or holds another record there, is another log than the one that was
-seen. An older copy of the ledger beside the same clock log shows in the triggers that it lacks the
-charges of; the witness notes its head too, for a ledger that is restored together with a clock.
+ends at or before the place, or holds another record there, is not the log that was seen. An older
+copy of the ledger beside the same clock log is found without a witness, because triggers name
+charges that it lacks; the witness notes the ledger's head too, for a ledger that is restored
+together with a clock log.
 """
 
 from __future__ import annotations
@@ -40,11 +41,15 @@ SETTLE_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 
 class Sighting(msgspec.Struct, frozen=True):
-    """What a witness has seen.
+    """The content of a witness file.
 
-    ``offset`` is that of the last trigger in the clock topic, ``seal`` the keyed hash of that
-    record; ``records`` and ``head`` are the number of ledger records, and the hash of the last one,
-    that had been committed before.
+    Attributes:
+        genesis: id of the deployment's genesis.
+        offset: of the last trigger in the clock topic.
+        seal: keyed hash of that record.
+        records: number of ledger records that had been committed before.
+        head: hash of the last of these.
+        schema: of this file.
     """
 
     genesis: str
@@ -70,7 +75,7 @@ class Witness:
         self._key = derive(secret, "witness")
 
     def read(self) -> Sighting | None:
-        """What it has seen; None if there is no file yet.
+        """Read the file; None if it does not exist yet.
 
         Raises:
             EngineError: its folder is missing, as where storage is not mounted.
@@ -88,7 +93,7 @@ class Witness:
         except (OSError, msgspec.MsgspecError):
             seen = None
         if seen is None or seen.schema != SCHEMA:
-            raise LedgerError(f"engine.witness: {self._path} is no readable witness: restore it")
+            raise LedgerError(f"engine.witness: {self._path} cannot be read: restore it")
         if seen.genesis != self._names.genesis:
             raise LedgerError(
                 f"engine.witness: {self._path} has witnessed genesis {seen.genesis}, this cluster "
@@ -99,6 +104,11 @@ class Witness:
 
     def note(self, offset: int, value: bytes, ledger: Ledger) -> None:
         """Write, durably, that a trigger stands at an offset of the clock log.
+
+        Args:
+            offset: in the clock topic.
+            value: bytes of the trigger's record.
+            ledger: as committed before.
 
         Raises:
             EngineError: it cannot be written, so the trigger must not be committed.
@@ -114,14 +124,15 @@ class Witness:
             ) from None
 
     def check(self, kafka: Kafka, ledger: Callable[[], Ledger]) -> None:
-        """Hold the cluster against what was seen.
+        """Hold the cluster against the file.
 
         Args:
-            ledger: reads it, after the witness: a clock that runs meanwhile writes both.
+            kafka: the connection.
+            ledger: called after the file was read, since a clock that runs meanwhile writes both.
 
         Raises:
-            RewoundError: its clock log is not the one that was seen, or shorter.
-            LedgerError: its ledger is.
+            RewoundError: the clock log is shorter than the one that was seen, or another.
+            LedgerError: the ledger is shorter than the one that was seen, or another.
         """
         seen = self.read()
         if seen is None:

@@ -49,7 +49,7 @@ def transactional_producer(
 
 
 def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
-    """Make a consumer without a group; it reads committed records only."""
+    """Make a consumer without a group, which reads committed records only."""
     return aiokafka.AIOKafkaConsumer(
         **aiokafka_options(kafka),
         isolation_level="read_committed",
@@ -63,7 +63,7 @@ def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
 async def reached(
     client: aiokafka.AIOKafkaConsumer, known: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Ends of partitions, once none of them lies below a position that was read before.
+    """Ask for ends of partitions, until none of them lies below a position that was read before.
 
     A new leader may answer with an older end for a moment, so the answer is asked for again, for
     up to `SETTLE_SECONDS`.
@@ -92,6 +92,12 @@ async def reached(
 async def check_reached(kafka: Kafka, topic: str, partition: int, position: int) -> None:
     """Check that a partition holds everything below a position that was reached in it.
 
+    Args:
+        kafka: the connection.
+        topic: name of the topic.
+        partition: its number.
+        position: an offset.
+
     Raises:
         RewoundError: the partition ends below it.
     """
@@ -106,7 +112,7 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
 async def read_to_end(
     kafka: Kafka, topic: str, partition: int, start: int | None = None
 ) -> AsyncIterator[tuple[list[Any], int, int]]:
-    """Committed records of one partition from ``start`` to its end at the time of the call.
+    """Read committed records of one partition from ``start`` to its end at the time of the call.
 
     Args:
         kafka: the connection.
@@ -135,6 +141,8 @@ async def read_to_end(
         yield [], position, end
         while position < end:
             found = await client.getmany(tp, timeout_ms=200)
+            # Not the offset of the last record: ends of transactions take an offset too, and the
+            # last one before the end would be waited for without end.
             position = await client.position(tp)
             yield found.get(tp, []), position, end
     finally:
@@ -149,7 +157,7 @@ def asked_to_end() -> bool:
     """Whether somebody cancelled the running task.
 
     A client that loses its broker cancels its own tasks and may let their `CancelledError`
-    through. Our task would take that for its own cancellation and end without a word.
+    through. Our task would take that for its own cancellation, and end unnoticed.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""Administration of a cluster over confluent-kafka: topics, their ids and ends, whole logs."""
+"""Administration of a cluster over confluent-kafka: topics, their ids and ends, whole topics."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Cluster:
                     said = True
 
     def topics(self) -> dict[str, int]:
-        """Partitions of every topic."""
+        """List all topics, with their numbers of partitions."""
         listed = self._admin.list_topics(timeout=10).topics
         return {name: len(t.partitions) for name, t in listed.items()}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's own id of each topic; a topic that is created again has another."""
+        """Ask for Kafka's own id of each topic; a topic that is created again has another."""
         from confluent_kafka import TopicCollection
 
         names = list(topics)
@@ -86,13 +86,13 @@ class Cluster:
         return {name: str(found[name].result().topic_id) for name in names}
 
     def begins(self, topic: str, partitions: int) -> list[int]:
-        """First offset that each partition still has."""
+        """Ask for the first offset that each partition still has."""
         places = [TopicPartition(topic, n) for n in range(partitions)]
         found = self._admin.list_offsets({place: OffsetSpec.earliest() for place in places})
         return [found[place].result().offset for place in places]
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Effective configuration of each topic.
+        """Ask for the effective configuration of each topic, by topic and name.
 
         Raises:
             EngineError: this user lacks the right DESCRIBE_CONFIGS.
@@ -113,7 +113,7 @@ class Cluster:
         return found
 
     def ends(self, topic: str, partitions: int) -> list[int]:
-        """Last stable offset of each partition: the end of what is committed."""
+        """Ask for the last stable offset of each partition: the end of what is committed."""
         places = [TopicPartition(topic, n) for n in range(partitions)]
         found = self._admin.list_offsets(
             {place: OffsetSpec.latest() for place in places},
@@ -126,7 +126,7 @@ class Cluster:
 
         Args:
             specs: the wanted topics.
-            replication: copies of each partition.
+            replication: copies of each partition; -1 is the cluster's default.
 
         Returns:
             Names of the topics created.
@@ -147,7 +147,7 @@ class Cluster:
                 created.append(name)
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                    continue  # somebody else was faster
+                    continue  # another process was faster
                 raise EngineError(
                     f"topic {name} cannot be created: {error.args[0].str()}"
                 ) from None
@@ -200,7 +200,7 @@ class Cluster:
             time.sleep(0.1)
 
     def read(self, topic: str, partition: int = 0, start: int = 0) -> list[Any]:
-        """All committed records of one partition, as confluent messages.
+        """Read all committed records of one partition, as confluent messages.
 
         A commit returns before its records become visible. So the call waits for everything
         that was written before it, unless a producer died and left its transaction open.
@@ -261,5 +261,5 @@ class Cluster:
                 time.sleep(0.1)
 
     def producer(self, **options: Any) -> Producer:
-        """A producer with this cluster's settings."""
+        """Make a producer with this cluster's settings; ``options`` of librdkafka win."""
         return Producer(self._options | options)

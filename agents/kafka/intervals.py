@@ -1,4 +1,4 @@
-"""Fetched lists with the offsets that they cover, and positions that can no longer be fetched."""
+"""Intervals of fetched records, and positions that can no longer be fetched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ Positions = Callable[[], Mapping[TP, int]]
 
 
 class Interval(NamedTuple):
-    """Records of one partition in [start, end), in order; possibly none."""
+    """Records of one partition in [start, end), in order; possibly none.
+
+    Attributes:
+        tp: the partition.
+        start, end: offsets; control records and aborted transactions in between count as covered.
+        records: those that are left.
+    """
 
     tp: TP
     start: int

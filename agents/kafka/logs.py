@@ -1,4 +1,4 @@
-"""Whole topics read once, from their beginning to their end, for replay and checks."""
+"""Readers of whole topics, from their beginning to their end, for replay and checks."""
 
 from __future__ import annotations
 
@@ -81,12 +81,17 @@ def read_topic(
 
 
 def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
-    """First and end offset of a partition, of whoever leads it.
+    """Ask for the first and the end offset of a partition.
 
-    A broker that has just started may not lead its partitions yet: it is asked again.
+    A broker that has just started may not lead its partitions yet, so it is asked again, for up to
+    `PATIENCE_SECONDS`.
+
+    Args:
+        client: any one.
+        place: topic and partition.
 
     Raises:
-        EngineError: the broker is silent, or nobody leads the partition for a while.
+        EngineError: the broker is silent, or the partition has no leader for too long.
     """
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -130,7 +135,7 @@ def _take(topic: str, message: Message, found: list[list[RawRecord]], open_: set
 
 
 def raw(message: Message) -> RawRecord:
-    """A message as stages take it; time in milliseconds."""
+    """Turn a message into a record as stages take it; its time stays in milliseconds."""
     return RawRecord(
         message.offset(),
         message.timestamp()[1],

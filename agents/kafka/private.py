@@ -109,9 +109,9 @@ check()
 
 
 class FailingApp(faust.App):
-    """A Faust application that stops where an agent fails.
+    """A Faust application that stops when an agent fails.
 
-    Stock Faust restarts the agent, and the event that it had is acknowledged and lost.
+    Stock Faust restarts the agent, after it has acknowledged, and so lost, the agent's event.
 
     Attributes:
         on_agent_failure: called with the error that an agent raised.
@@ -129,7 +129,7 @@ class HookedThread(driver.AIOKafkaConsumerThread):
     """Faust's consumer thread with hooks: `make_consumer`, `open_client`, `client`."""
 
     def make_consumer(self, url: Any, port: int) -> AIOKafkaConsumer:
-        """The client of this thread, not started."""
+        """Make the client of this thread, without starting it."""
         raise NotImplementedError
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
@@ -147,7 +147,7 @@ class HookedThread(driver.AIOKafkaConsumerThread):
 
     @property
     def ready_client(self) -> Any:
-        """The client; Faust's error where there is none."""
+        """The client; raises Faust's error before it was made."""
         return self._ensure_consumer()
 
 
@@ -161,7 +161,7 @@ class HookedConsumer(driver.Consumer):
     applied: Callable[[], Mapping[TP, int]] = staticmethod(dict)
 
     def make_thread(self) -> HookedThread:
-        """The thread that fetches."""
+        """Make the thread that fetches."""
         raise NotImplementedError
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
@@ -181,7 +181,7 @@ class HookedConsumer(driver.Consumer):
         return active - paused
 
     def ack(self, message: Message) -> bool:
-        """Acknowledge without a record of it: positions are in the shards' state."""
+        """Acknowledge an event without noting its offset: positions are in the shards' state."""
         message.acked = True
         self._unacked_messages.discard(message)
         return True
@@ -211,7 +211,7 @@ def closed(consumer: Any) -> bool:
 async def fetch(
     consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int, seconds: float
 ) -> list[Interval]:
-    """Fetched intervals of the active partitions, waiting a moment if there are none.
+    """Collect fetched intervals of the active partitions; wait a moment if there are none.
 
     Args:
         consumer: an open one.
@@ -220,6 +220,10 @@ async def fetch(
         gone: judges positions that the broker refuses.
         most: records of one interval.
         seconds: to wait.
+
+    Raises:
+        EngineError: a position that an open shard wants is gone.
+        KafkaError: the broker reported another error.
     """
     fetcher = consumer._fetcher
     with fetcher._subscriptions.fetch_context():
@@ -245,6 +249,8 @@ def take(
         KafkaError: the broker reported another error.
     """
     fetcher = consumer._fetcher
+    # aiokafka's own `getmany` returns records without the positions between which they were taken.
+    # An empty list may cover a control record, and only the position shows that.
     for tp in list(fetcher._records):
         name = TP(tp.topic, tp.partition)
         if name not in active:
@@ -289,13 +295,13 @@ def _as_it_is(_: TopicPartition, record: Any) -> Any:
 
 
 def member_id(consumer: Any) -> str:
-    """The id that the group gave a member; another one after its membership was lost."""
+    """Look up the id that the group gave a member; it changes when the membership was lost."""
     coordinator = getattr(consumer, "_coordinator", None)
     return str(getattr(coordinator, "member_id", ""))
 
 
 def group_failure(consumer: Any) -> BaseException | None:
-    """Why the group refused a member for good, or None; no other call reports it."""
+    """Find the error with which the group refused a member for good; no other call reports it."""
     coordinator = getattr(consumer, "_coordinator", None)
     task = getattr(coordinator, "_coordination_task", None)
     if task is None or not task.done():
@@ -310,10 +316,18 @@ def group_failure(consumer: Any) -> BaseException | None:
 
 
 def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
-    """Append records from ``begun`` on until the batch is full; return the index reached.
+    """Append records until a batch is full.
 
     It goes straight to the batch's builder: most records are rows of a few bytes, for which
     wrapping would cost more than writing them.
+
+    Args:
+        batch: an empty one.
+        records: of one partition.
+        begun: index of the first one to append.
+
+    Returns:
+        Index of the first record that did not fit; ``len(records)`` if all did.
     """
     append, now, none = batch._builder.append, int(time.time() * 1000), list[Any]()
     for place, (key, value, stamp, headers) in enumerate(records[begun:]):
@@ -327,7 +341,14 @@ def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
 
 
 def opened(data: memoryview) -> tuple[Any, bytearray, int, int]:
-    """A record batch uncompressed: itself, its bytes, where records begin, how many there are."""
+    """Uncompress a record batch.
+
+    Args:
+        data: one batch as it was fetched.
+
+    Returns:
+        The batch, its bytes, the index at which records begin, and their number.
+    """
     batch = _DefaultRecordBatchPy(data)
     batch._maybe_uncompress()
     return batch, batch._buffer, batch._pos, batch._num_records

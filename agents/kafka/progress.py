@@ -12,7 +12,7 @@ class Progress:
         what: name of the task, for the log.
 
     Attributes:
-        away: whether it waits for a broker that is away.
+        away: whether the task waits for a broker that is away.
     """
 
     def __init__(self, what: str) -> None:
@@ -21,15 +21,15 @@ class Progress:
         self._since: float | None = None
 
     def moved(self) -> None:
-        """Say that a part of the work is done, and more of it follows."""
+        """Note that a part of the work is done, and more of it follows."""
         self._since = time.monotonic()
 
     def rest(self) -> None:
-        """Say that there is nothing to do."""
+        """Note that there is nothing to do."""
         self._since = None
 
     def outage(self, away: bool) -> None:
-        """Say whether the broker is away; each attempt to reach it counts as progress."""
+        """Note whether the broker is away; each attempt to reach it counts as progress."""
         self.away = away
         self.moved()
 

@@ -47,7 +47,7 @@ class TolerantBatches:
         begin = self._begin
         (length,) = _LENGTH.unpack_from(self._data, begin + _LENGTH_AT)
         self._begin = begin + _OVERHEAD + length
-        if getattr(batch, "magic", 0) < _VERSION:  # a batch of the first formats has no such name
+        if getattr(batch, "magic", 0) < _VERSION:  # the first formats lack this attribute
             return batch
         return TolerantBatch(batch, memoryview(self._data)[begin : self._begin])
 
@@ -64,7 +64,7 @@ class TolerantBatch:
         self.is_transactional = batch.is_transactional
         self.validate_crc = batch.validate_crc
 
-    def __next__(self) -> Any:  # asked of control batches alone
+    def __next__(self) -> Any:  # aiokafka calls it for control batches only
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -75,7 +75,7 @@ class TolerantBatch:
 
 
 def patiently(data: memoryview) -> Iterator[Any]:
-    """Records of a batch; those with a header name that is not UTF-8 have no headers."""
+    """Yield the records of a batch; those with a header name that is not UTF-8 lose all headers."""
     batch, buffer, place, records = opened(data)
     for _ in range(records):
         length, place = decode_varint(buffer, place)
@@ -117,5 +117,5 @@ def _bytes(buffer: bytearray, place: int) -> tuple[bytes | None, int]:
 
 
 def install() -> None:
-    """Have every consumer of this process read batches so."""
+    """Have every consumer of this process read batches in this way."""
     read_batches_with(TolerantBatches)

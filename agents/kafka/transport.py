@@ -36,12 +36,16 @@ POLL_SECONDS = 0.1
 
 
 class ConsumerThread(private.HookedThread):
-    """The consumer's own thread, fetching intervals."""
+    """The consumer's own thread, which fetches intervals."""
 
     _gone: Gone
 
     async def on_start(self) -> None:
-        """Start the consumer; wait for a broker that is away."""
+        """Start the consumer; wait for a broker that is away.
+
+        Raises:
+            EngineError: the broker stayed away for longer than `kafka.outage_timeout`.
+        """
         self.time_started = time.monotonic()
         consumer = cast(Consumer, self.consumer)
         self._gone = Gone(doubt=lambda tp: consumer.doubt(tp))
@@ -92,6 +96,8 @@ class ConsumerThread(private.HookedThread):
     async def _intervals(self, consumer: Any, active: set[TP]) -> list[Interval]:
         if private.closed(consumer):
             raise ConsumerStoppedError()
+        # Asked here too: a rebalance may have begun while the call was on its way to this thread,
+        # and intervals taken now would be dropped, with the fetcher's position moved on.
         if not self.consumer.flow_active:
             return []
         wanted = self.consumer.positions
@@ -99,7 +105,10 @@ class ConsumerThread(private.HookedThread):
 
 
 class Consumer(private.HookedConsumer):
-    """Delivers intervals; positions come from the shards, never from the group.
+    """Delivers intervals; positions come from shards, never from the group.
+
+    The group's offsets are written after a shard's transaction and may be behind or lost. A shard
+    that began there would apply records twice.
 
     Attributes:
         positions: set by the worker; the position that each open shard wants next.
@@ -112,7 +121,7 @@ class Consumer(private.HookedConsumer):
     progress: Progress
 
     def make_thread(self) -> ConsumerThread:
-        """The thread that fetches intervals."""
+        """Make the thread that fetches intervals."""
         self.progress = Progress("the consumer")
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
@@ -127,7 +136,8 @@ class Consumer(private.HookedConsumer):
                 self.progress.moved()
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
-            # Either would end this service without a word: an error unless the worker stops.
+            # Either would end this service unnoticed, while the worker seems to run. So it is an
+            # error, unless somebody asked for it.
             if asked_to_end() or stopped():
                 raise
             if not self.app.should_stop:
@@ -143,11 +153,12 @@ class Consumer(private.HookedConsumer):
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return  # the new owner, or we after a seek, will fetch it again
             message = self._message(interval)
+            # The callback waits where an agent's buffer is full. A rebalance must not wait for it.
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # let the agents run, also when records come without a pause
 
     def _message(self, interval: Interval) -> Message:
-        """A Faust event whose value is a whole interval."""
+        """Wrap a whole interval as the value of one Faust event."""
         tp = interval.tp
         return ConsumerMessage(
             tp.topic,
@@ -172,7 +183,13 @@ class Consumer(private.HookedConsumer):
                 await self.seek_to(tp, position)
 
     async def seek_to(self, tp: TP, position: int) -> None:
-        """Move one partition's position."""
+        """Move the position of one partition.
+
+        Args:
+            tp: the partition.
+            position: an offset.
+        """
+        # In the consumer's thread: between a fetch and its interval the position must stay.
         thread = cast(ConsumerThread, self.thread)
         await thread.call_thread(_seek, thread.ready_client, TopicPartition(*tp), position)
 
@@ -182,12 +199,12 @@ class Consumer(private.HookedConsumer):
         return "" if self.thread is None else private.member_id(self.thread.client)
 
     def group_error(self) -> EngineError | None:
-        """Why the group refused this member for good, if it did."""
+        """Make an error of the group's refusal of this member; None if it was not refused."""
         error = None if self.thread is None else private.group_failure(self.thread.client)
         return EngineError(f"the consumer group refused this worker: {error!r}") if error else None
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """An idle shard is not an error."""
+        """Check nothing: an idle shard is not an error."""
 
 
 async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
@@ -195,9 +212,9 @@ async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:
 
 
 class Producer(driver.Producer):
-    """A producer that never connects: Faust demands one, and nothing is produced through it.
+    """A producer that never connects, because Faust demands one.
 
-    Each shard has a transactional producer of its own.
+    Nothing is produced through it: each shard has a transactional producer of its own.
     """
 
     async def on_start(self) -> None:
@@ -219,7 +236,7 @@ def register() -> None:
 
 
 def credentials(kafka: Kafka) -> Any:
-    """The configured security as Faust wants it; None for plain connections."""
+    """Describe the configured security as Faust wants it; None for plain connections."""
     options = aiokafka_options(kafka)
     context = options.get("ssl_context")
     if "sasl_mechanism" in options:

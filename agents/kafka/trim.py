@@ -15,7 +15,7 @@ from ...topics.config.model import Kafka
 log = logging.getLogger("hushstream.trim")
 
 PATIENCE_SECONDS = 10.0
-AWAY = {  # the broker is: others say so
+AWAY = {  # the broker is away, which others log
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
@@ -53,7 +53,7 @@ class Trimmer:
         """
         due = {tp: n for tp, n in self._before.items() if n > self._cut.get(tp, 0)}
         self._before = dict(applied)
-        due = {tp: n for tp, n in due.items() if tp in applied}  # else another worker's
+        due = {tp: n for tp, n in due.items() if tp in applied}  # the rest has another owner now
         if not due:
             return
         client = AdminClient(self._options | {"socket.timeout.ms": 10_000})
@@ -66,7 +66,7 @@ class Trimmer:
                 tp = TP(place.topic, place.partition)
                 self._cut[tp] = due[tp]
             except TimeoutError:
-                continue  # only disk: the next round tries again
+                continue  # it costs disk space only, and the next round tries again
             except KafkaException as error:
                 if error.args[0].code() not in AWAY:
                     refused[_text(error)] = place.topic

@@ -1,4 +1,4 @@
-"""Whether a worker may start: the one decision that `hush worker` and `hush check` share."""
+"""Admission: may a worker start? The one decision that `hush worker` and `hush check` share."""
 
 from __future__ import annotations
 
@@ -37,11 +37,16 @@ def prepare(
     """Decide whether a worker may start, from the cluster as it is; see `admit`.
 
     Args:
+        config: as it was read.
+        member: name of the worker, and of its folder below ``engine.data_dir``.
         patience: seconds to wait for a cluster that does not answer.
-        told: is told what was found, once it has been found.
+        told: called with each finding in order, also where a later one stops the worker.
+
+    Returns:
+        Everything that the worker needs to run.
 
     Raises:
-        ConfigError, LedgerError, EngineError: what does not fit, and what to do.
+        ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
     """
     until = time.monotonic() + patience
     while True:
@@ -50,7 +55,9 @@ def prepare(
         try:
             cluster.wait()
             return admit(config, cluster, member, found.append)
-        except KafkaException as error:  # it answered, and then went away
+        except KafkaException as error:
+            # The cluster answered and then went away. What was found before may be stale by the
+            # time it is back, so all of it is looked at again.
             if time.monotonic() > until:
                 raise EngineError(
                     f"Kafka at {config.kafka.bootstrap} stopped answering: {error.args[0].str()}"
@@ -67,13 +74,16 @@ def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSe
     """Hold key, configuration, topics, ledger and clock log against each other; fail closed.
 
     Args:
+        config: as it was read.
         cluster: it answers.
         member: name of the worker, and of its folder below ``engine.data_dir``.
-        told: is told what was found in order.
+        told: called with each finding, in order.
 
     Raises:
-        ConfigError, LedgerError, EngineError: the first thing that does not fit, and what to do.
+        ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
     """
+    # The order matters. Every check relies on those before it: without the right key no seal can
+    # be read, and without a whole ledger nothing says which topics are the right ones.
     secret = noise_key(config)
     told(f"noise key, fingerprint {fingerprint(secret)}")
     topics = cluster.topics()
@@ -104,13 +114,13 @@ def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSe
 
 
 def witness_of(config: Config, names: Names, secret: bytes) -> Witness | None:
-    """The configured witness."""
+    """Make the configured witness; None if the configuration names none."""
     path = config.engine.witness
     return Witness(Path(path), names, secret) if path else None
 
 
 def _ledger(cluster: Cluster, config: Config) -> Ledger:
-    """The ledger; where there is none, what shows that there was one is said as well."""
+    """Read the ledger; where it is missing, look for signs that there was one."""
     try:
         return read_ledger(cluster, config.deployment.name)
     except NoLedgerError:
@@ -140,7 +150,11 @@ def _check_inputs(cluster: Cluster, partitions: dict[str, int]) -> None:
 
 
 def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> None:
-    """Settings that the state, or the silence about load, rests on; all that are wrong at once."""
+    """Check settings on which the state, or the silence about load, depends; name all wrong ones.
+
+    State would be lost with records that the broker deletes or compacts away. Times of records on
+    the release topic must be ours: the broker's would show how long a release took.
+    """
     released = [p.release_topic for p in deployment.pipelines]
     kept = {names.ledger, *(spec.name for spec in internal_topics(deployment, names))}
     specs = [*public_topics(deployment), *internal_topics(deployment, names)]
@@ -158,13 +172,21 @@ def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> N
 
 
 def _wanted(spec: TopicSpec) -> dict[str, str]:
-    """What is compared of a topic's settings; one that is not compacted must not become so."""
+    """Settings of a topic that are compared; a topic that is not compacted must not become so."""
     config = {"cleanup.policy": "delete", **spec.config}
     return {name: config[name] for name in COMPARED if name in config}
 
 
 def warnings(cluster: Cluster, deployment: Deployment, names: Names) -> list[str]:
-    """Settings that a production cluster should have, and that no worker insists on."""
+    """List departures from what a production cluster should have; no worker insists on these.
+
+    Args:
+        cluster: it answers.
+        topics: names of the topics to look at.
+
+    Returns:
+        One sentence for each.
+    """
     found = []
     wanted = {spec.name: sized(spec) for spec in internal_topics(deployment, names)}
     for topic, settings in cluster.settings(wanted).items():

@@ -22,11 +22,11 @@ Deliver = Callable[[Interval], None]
 
 
 def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust.App:
-    """The application of one worker, without its agents.
+    """Make the application of one worker, without its agents.
 
     Args:
         setup: what the worker was started with.
-        fail: told what an agent raised; Faust would acknowledge the event and lose it.
+        fail: called with what an agent raised; Faust would acknowledge the event and lose it.
     """
     transport.register()
     engine, kafka = setup.config.engine, setup.config.kafka
@@ -36,6 +36,8 @@ def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust
         setup.names.group,
         broker=[f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")],
         broker_credentials=transport.credentials(kafka),
+        # Tables, web pages and a leader topic are Faust's own ways of keeping state. Ours is in the
+        # shards, so all of them are switched off.
         store="memory://",
         datadir=str(setup.data_dir / "faust"),
         web_enabled=False,
@@ -47,9 +49,10 @@ def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust
         broker_heartbeat_interval=max(session / 5, 0.3),
         broker_request_timeout=max(60.0, session + 1),
         broker_rebalance_timeout=60.0,
+        # A long restore must not look like a dead worker: the heartbeat says that it lives.
         broker_max_poll_interval=3600.0,
         broker_commit_interval=5.0,
-        consumer_auto_offset_reset="none",
+        consumer_auto_offset_reset="none",  # a lost position is an error, never a fresh start
         consumer_max_fetch_size=engine.step_bytes,
         consumer_group_instance_id=setup.member or None,
         loghandlers=[],
@@ -92,7 +95,7 @@ def declare_agents(app: faust.App, topology: Topology, clock: str, deliver: Deli
 
     @app.agent(_topic(app, [clock]), name="clock")
     async def own_clock(intervals: AsyncIterable[Interval]) -> None:
-        """Nothing to do: whoever is assigned this partition owns the clock.
+        """Ignore the records: the worker that is assigned this partition owns the clock.
 
         Every worker reads the clock log, not only its owner, so none of them reads it here.
         """

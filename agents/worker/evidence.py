@@ -33,7 +33,7 @@ CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 @dataclass(frozen=True)
 class Known:
-    """How far a table had come.
+    """The progress of a table, as the table itself records it.
 
     Attributes:
         position: changelog offset before which everything is in it.
@@ -47,7 +47,15 @@ class Known:
 
 
 def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
-    """What a table says of itself in its two rows; None if one of them is missing."""
+    """Read a table's progress from two of its rows.
+
+    Args:
+        position: JSON with a changelog offset and the time when it was written, seconds.
+        marker: the last committed one.
+
+    Returns:
+        None if one of the rows is missing.
+    """
     if position is None or marker is None:
         return None
     said = json.loads(position)
@@ -58,17 +66,30 @@ def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
 def check_forward(name: str, before: Marker, after: Marker | None) -> None:
     """Check that the changelog's last marker is not behind one that a table has seen.
 
+    Args:
+        name: of the table, for the message.
+        before: seen by the table.
+        after: the last one of the changelog; None: it has none.
+
     Raises:
-        RewoundError: it is: the changelog was rewound, and has grown since.
+        RewoundError: it is behind: the changelog was rewound, and may have grown since.
     """
     if after is None or any(new < old for old, new in _pairs(before, after)):
         raise RewoundError(f"the changelog of {name} is behind the table of it here")
 
 
 async def last_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
-    """The last committed marker of a changelog, from its end backwards; None before the first.
+    """Find the last committed marker of a changelog, from its end backwards.
 
     Every transaction of a shard ends with its marker, so there is one among the last records.
+
+    Args:
+        kafka: the connection.
+        changelog: name of the topic.
+        partition: its number.
+
+    Returns:
+        None if the partition holds no marker.
     """
     client, tp, back = consumer(kafka), TopicPartition(changelog, partition), TAIL
     await client.start()
@@ -111,9 +132,18 @@ def _pairs(before: Marker, after: Marker) -> Iterator[tuple[int, int]]:
 
 
 def check_tables(cluster: Cluster, names: Names, data_dir: Path) -> int:
-    """Hold every table of a worker against its changelog; returns how many there are.
+    """Hold every table of a worker against its changelog.
 
-    Also those whose partitions other workers have now: they would find nothing.
+    This includes tables whose partitions other workers have now: those workers have no table that
+    could tell them.
+
+    Args:
+        cluster: it answers.
+        names: of all topics.
+        data_dir: the worker's folder.
+
+    Returns:
+        The number of tables.
 
     Raises:
         RewoundError: a table is ahead of its changelog.
@@ -144,7 +174,7 @@ def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:
     for folder, one in known.items():
         topic, number = folder.parent.name, int(folder.name)
         if one.marker.genesis != names.genesis or topic not in ends:
-            continue  # a pipeline that is gone; missing topics are refused elsewhere
+            continue  # of a pipeline that was removed; missing topics are refused elsewhere
         if number >= len(ends[topic]) or ends[topic][number] < one.position:
             return f"{topic}-{number}"
     return ""

@@ -1,4 +1,4 @@
-"""A shard's local table: brought up to the end of its changelog, and let go of whatever happens."""
+"""A shard's local table: restored from its changelog, and closed again whatever happens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,19 @@ from .metrics import OperatorMetrics
 
 @dataclass(frozen=True)
 class Shared:
-    """What the shards of one worker have in common."""
+    """The parts that all shards of one worker share.
+
+    Attributes:
+        kafka: the connection.
+        genesis: id of the deployment's genesis.
+        data_dir: the worker's folder.
+        cache: of RocksDB blocks.
+        write_buffer_bytes: of each table.
+        executor: threads that work on tables.
+        metrics: for the operator.
+        transaction_timeout_ms: milliseconds after which the broker aborts an open transaction.
+        wall: not behind the clock log.
+    """
 
     kafka: Kafka
     genesis: str
@@ -43,9 +55,10 @@ class LocalState:
     """The table of one shard in RocksDB.
 
     Args:
+        shared: what all shards of this worker share.
         changelog, partition: where its rows are kept for ever.
         hold: rows kept in memory before they are written to disk.
-        moved: called after each list that was read of the changelog.
+        moved: called after each list that was read from the changelog.
     """
 
     def __init__(
@@ -62,7 +75,7 @@ class LocalState:
 
     @property
     def name(self) -> str:
-        """Of this table in metrics."""
+        """Name of this table in metrics and messages."""
         return f"{self._changelog}-{self._partition}"
 
     @property
@@ -77,9 +90,10 @@ class LocalState:
         return self._store
 
     async def open(self) -> Marker | None:
-        """Bring the table up to the end of its changelog, from nothing where in doubt.
+        """Bring the table up to the end of its changelog; where in doubt, restore all of it.
 
-        Returns the marker that was committed last; None before the first step.
+        Returns:
+            The marker that was committed last; None before the first step.
 
         Raises:
             RewoundError: the table knows more than its changelog.
@@ -88,6 +102,8 @@ class LocalState:
         known = self._known(store)
         if known is not None:
             await self._refuse_rewound(known)
+        # A table that is older than the changelog keeps deletions would keep rows that were deleted
+        # since, and a unit's deleted row would come back to life. So it is restored from nothing.
         start = known.position if known is not None and known.fresh else None
         if start is None and store.get_many([MARKER]) != [None]:
             store = self._anew()
@@ -101,24 +117,29 @@ class LocalState:
         return None if row is None else decode_marker(row)
 
     async def _refuse_rewound(self, known: Known) -> None:
-        """Before anything of a table is changed, its changelog must be known to reach it."""
+        """Check that a changelog reaches its table, before anything of the table is changed."""
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         await check_reached(kafka, topic, number, known.position)
         check_forward(self.name, known.marker, await last_marker(kafka, topic, number))
 
     def write(self, changes: Changes, reached: int) -> None:
-        """One batch after a commit whose rows end at changelog offset ``reached``."""
+        """Write the rows of a committed step in one batch.
+
+        Args:
+            changes: rows of the step, and its marker.
+            reached: changelog offset at which the step's rows end.
+        """
         self.table.write({**changes, POSITION: _position(reached)})
 
     def size(self) -> int:
-        """Bytes on disk, with everything that was held in memory; 0 unless it is open."""
+        """Measure the bytes on disk, with everything that was held in memory; 0 unless open."""
         if self._store is None or not self._ready:
             return 0
         self._store.flush()
         return self._store.size()
 
     def close(self) -> None:
-        """Let go of the folder, even if opening was cancelled."""
+        """Close the table and its folder, even if opening was cancelled."""
         if self._store is not None:
             self._store.close()
         self._store, self._ready = None, False
@@ -142,7 +163,7 @@ class LocalState:
             self._moved()
 
     def _known(self, store: RocksStore) -> Known | None:
-        """How far the table had come; None if it is empty or another genesis'."""
+        """The progress of the table; None if it is empty or belongs to another genesis."""
         known = known_of(*store.get_many([POSITION, MARKER]))
         return known if known is not None and known.marker.genesis == self._shared.genesis else None
 

@@ -1,4 +1,4 @@
-"""Logs that every worker reads whole: the clock, and what was released with feedback."""
+"""The follower of logs that every worker reads whole: clock and selected topics."""
 
 from __future__ import annotations
 
@@ -46,9 +46,12 @@ class LogFollower:
         clock: fed with the clock topic.
         feedback: by pipeline; fed with the selected topics.
         key_fingerprint: of this worker's noise key.
-        wake: called after each list.
-        on_failure: told what made the follower stop, save an outage of the broker.
+        wake: called after each list that was read.
+        on_failure: called with what made the follower stop, unless the broker was away.
         wall: learns the times of the clock log.
+
+    Attributes:
+        progress: of the following.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class LogFollower:
     async def _catch_up(self) -> None:
         for topic in (self._names.clock, *self._selected):
             tp = TopicPartition(topic, 0)
-            start = self._positions.get(tp)  # where an earlier attempt got to
+            start = self._positions.get(tp)  # reached by an earlier attempt
             async for records, position, end in read_to_end(self._kafka, topic, 0, start):
                 old = max(end - RECENT, 0)
                 self._take(tp, records, position, old)
@@ -155,15 +158,18 @@ class LogFollower:
             await stop_quietly(client)
 
     async def _pass_markers(self, client: AIOKafkaConsumer) -> None:
-        """Positions of the client go on over the ends of transactions, which are not records."""
+        """Move positions past the ends of transactions, which take an offset and are not records.
+
+        Without this, `_look` would find the end of the log ahead of the last record for ever.
+        """
         for tp in self._positions:
             self._positions[tp] = max(self._positions[tp], await client.position(tp))
 
     async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
-        """Ask where the logs end: a client that waits for records does not say that it is cut off.
+        """Ask where the logs end, since a client that waits for records may be cut off unnoticed.
 
         Raises:
-            TimeoutError: what was there at the look ``before`` has not been read since.
+            TimeoutError: records that were there at the look ``before`` have not been read since.
             RewoundError: a log ends before what was read of it.
         """
         ends = await reached(client, self._positions)
@@ -174,7 +180,14 @@ class LogFollower:
         return ends
 
     async def beats_from(self, place: int) -> None:
-        """Read beats from ``place`` on that were passed over or dropped: a shard stands there."""
+        """Read beats that were passed over or dropped, for a shard whose marker stands there.
+
+        Args:
+            place: offset in the clock topic.
+
+        Raises:
+            EngineError: the broker was away for too long.
+        """
         async with self._reading:
             if place >= self.clock.base:
                 return
@@ -188,7 +201,7 @@ class LogFollower:
             await self._through(read)
 
     async def recall(self) -> None:
-        """Read feedback that was forgotten again, for shards that come from elsewhere."""
+        """Read forgotten feedback again, for shards that come from another worker."""
         for topic, known in self._selected.items():
             below = known.reopen()
             if below is not None:
@@ -212,4 +225,4 @@ class LogFollower:
 
 
 async def _nothing() -> None:
-    """A reader leaves nothing behind."""
+    """Release nothing: a reader holds nothing from one attempt to the next."""

@@ -16,7 +16,7 @@ TEXT = "%(asctime)s %(levelname)-7s %(who)s%(message)s%(more)s"
 
 
 class Lines(logging.Filter):
-    """Lets one warning or error of each cause through in a minute; the next tells how many more.
+    """Passes one warning or error of each cause a minute; the next one says how many were held.
 
     A cause is the text of a line before its values are filled in. At level debug all lines pass.
 
@@ -30,7 +30,7 @@ class Lines(logging.Filter):
         self._since: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written; it learns its worker and how many like it were not."""
+        """Whether a record is written; sets its worker, and how many like it were held back."""
         record.who = f"[{self.who}] " if self.who else ""
         record.more = ""
         if record.levelno < logging.WARNING or quoting():
@@ -66,7 +66,12 @@ class JsonFormatter(Formatter):
 
 
 def set_up(level: int, as_json: bool) -> None:
-    """Write the log of this process to stderr."""
+    """Write the log of this process to stderr.
+
+    Args:
+        level: of `logging`; lines below it are dropped.
+        as_json: one JSON object a line, instead of text.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Lines())
     formatter = JsonFormatter("%(message)s%(more)s") if as_json else Formatter(TEXT, "%H:%M:%S")
@@ -75,7 +80,7 @@ def set_up(level: int, as_json: bool) -> None:
 
 
 def name_lines(who: str) -> None:
-    """Have every line of this process name its worker."""
+    """Put the name of its worker on every line of this process."""
     for handler in logging.getLogger().handlers:
         for one in handler.filters:
             if isinstance(one, Lines):

@@ -1,4 +1,4 @@
-"""Two registries: what anyone may scrape, and what is a function of raw data.
+"""Two registries: one that anyone may scrape, and one with functions of raw data.
 
 The public one is an allowlist of configuration, schedule, budget and releases made. Every
 operational figure (throughput, lag, drops, sizes, delays) belongs to the operator's registry,
@@ -57,7 +57,7 @@ class PublicMetrics:
         )
 
     def watch(self, ready: Callable[[], bool]) -> None:
-        """Let `hush_ready` say what ``ready`` says."""
+        """Let `hush_ready` be the answer of ``ready`` at the time of a scrape."""
         self.ready.set_function(lambda: float(ready()))
 
     @property
@@ -66,7 +66,7 @@ class PublicMetrics:
         return bool(self.registry.get_sample_value("hush_ready"))
 
     def declare(self, pipeline: Pipeline) -> None:
-        """Publish what the configuration says."""
+        """Publish figures of the configuration."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         self._epoch.labels(**unit).set(float(pipeline.epsilon))
         if pipeline.limit_epsilon is not None:
@@ -79,7 +79,7 @@ class PublicMetrics:
             self._noise.labels(**labels).set(stddev * float(output.grid))
 
     def spent(self, pipeline: Pipeline, epochs: int) -> None:
-        """Publish what the ledger says: the number of epochs charged is public."""
+        """Publish the spent budget: the number of charged epochs is public."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         self._epsilon.labels(**unit).set(float(pipeline.epsilon * epochs))
         self._delta.labels(**unit).set(float(pipeline.delta * epochs))
@@ -102,7 +102,7 @@ class PublicMetrics:
 
 
 class OperatorMetrics:
-    """Exact figures of raw data: inside the trust boundary only."""
+    """Exact figures of raw data: they stay inside the trust boundary."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -160,7 +160,7 @@ class OperatorMetrics:
                 gauge.remove(*labels)
 
     def count(self, counts: Counting[tuple[str, str]]) -> None:
-        """Add what one committed step did."""
+        """Add the counts of one committed step, by (pipeline, outcome)."""
         for (pipeline, outcome), number in counts.items():
             if outcome.startswith("invalid:"):
                 reason = outcome.removeprefix("invalid:")

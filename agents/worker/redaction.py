@@ -1,4 +1,4 @@
-"""Unexpected errors told without their values.
+"""Redaction: unexpected errors are told without their values.
 
 The text of an error that nobody foresaw may quote a record. A log at its default level is read
 by more people than raw data are, so it gets the type of such an error and the place in our code,
@@ -32,7 +32,7 @@ def quoting() -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Type of an error and the innermost of our lines that it passed, without any value.
+    """Name the type of an error and the innermost of our lines that it passed, without a value.
 
     >>> where(ValueError("secret"))
     'ValueError outside of hushstream'
@@ -46,12 +46,15 @@ def where(error: BaseException) -> str:
 
 
 def traced(error: BaseException) -> BaseException | None:
-    """The error if its traceback is to be logged: not that of our own, whose texts say all."""
+    """Return the error if its traceback is to be logged, else None.
+
+    Errors of our own need none, since their texts say all. Those of others may quote records.
+    """
     return error if quoting() and not isinstance(error, HushError) else None
 
 
 def told(error: BaseException) -> str:
-    """What anybody may read of an error."""
+    """Describe an error in words that anybody may read."""
     if isinstance(error, HushError):
         return str(error)
     if isinstance(error, ImportError):  # speaks of modules, before there is any record
@@ -111,7 +114,7 @@ def on_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
 
 @contextlib.contextmanager
 def hooks() -> Iterator[None]:
-    """Errors of threads and finalisers go to the log, where they are veiled."""
+    """Send errors of threads and finalisers to the log, where they are veiled."""
 
     def thread(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is not None:

@@ -16,7 +16,7 @@ from ..deployment.model import Deployment, Input
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What `admission.prepare` found and checked.
+    """The findings of `admission.prepare`, checked.
 
     Attributes:
         config: as it was read.
@@ -41,5 +41,5 @@ class WorkerSetup:
     witness: Witness | None = None
 
     def begin_of(self, source: Input, partition: int) -> int:
-        """Where a partition of an input began when its first pipeline was declared."""
+        """Look up the first offset of a partition, as of the input's first declared pipeline."""
         return begin_of(self.begins, self.ledger, source)[partition]

@@ -44,20 +44,24 @@ SLICE_SECONDS = 1.0
 
 
 class Host(Protocol):
-    """What a shard asks of the worker that it runs in."""
+    """The worker, as far as a shard needs it."""
 
-    def flow(self, tp: TP, open_: bool) -> None: ...
+    def flow(self, tp: TP, open_: bool) -> None:
+        """Resume or pause the input of a shard."""
 
-    async def seek(self, tp: TP, position: int) -> None: ...
+    async def seek(self, tp: TP, position: int) -> None:
+        """Fetch the input of a shard from another offset on."""
 
-    async def before_open(self, tp: TP, marker: Marker) -> None: ...
+    async def before_open(self, tp: TP, marker: Marker) -> None:
+        """Make ready what a shard needs whose committed marker is ``marker``."""
 
-    def fail(self, error: BaseException) -> None: ...
+    def fail(self, error: BaseException) -> None:
+        """Stop the worker."""
 
 
 @dataclass(frozen=True)
 class ShardSpec:
-    """Where a shard reads and where it keeps its state.
+    """The input and the state of a shard, by name.
 
     Attributes:
         tp: the input partition.
@@ -151,7 +155,11 @@ class Shard:
     # -- input --------------------------------------------------------------------------------
 
     def deliver(self, interval: Interval) -> None:
-        """Take an interval that was fetched; never waits."""
+        """Take an interval that was fetched; never waits.
+
+        Intervals may overlap after a seek, or leave a gap after a rebalance. A stage gets neither:
+        a record that came twice would be counted twice.
+        """
         if interval.end <= self._fetched:
             return  # fetched before a seek: we have it all
         if interval.start > self._fetched:
@@ -172,17 +180,18 @@ class Shard:
         task.add_done_callback(_consume_exception)
 
     def forget_pause(self) -> None:
-        """Faust resumes every partition after a rebalance."""
+        """Note that the input flows again: Faust resumes every partition after a rebalance."""
         self._paused = False
 
     def wake(self) -> None:
-        """Look whether there is something to do."""
+        """Have the shard look whether there is something to do."""
         self._wake.set()
 
     def doubt(self) -> None:
-        """Open again before the next step: what is wanted next is gone, so the state may be old.
+        """Open again before the next step, because the record that is wanted next is gone.
 
-        Another worker may have owned the partition meanwhile, and have applied and trimmed more.
+        Another worker may have owned the partition meanwhile, and have applied and trimmed more:
+        then the state here is old.
         """
         self._doubted = True
         self.wake()
@@ -212,9 +221,11 @@ class Shard:
                 return
             try:
                 await self._transact(step)
-            except HushError:  # it would come again
+            except HushError:  # the same step would raise it again
                 raise
             except (Exception, asyncio.CancelledError) as error:
+                # Any error: a client knows many, and after none of them is it certain whether the
+                # transaction was committed. The changelog tells, so the shard opens again.
                 if asked_to_end():
                     raise
                 await self._reopen(error)
@@ -222,7 +233,8 @@ class Shard:
             await self._follow(step)
 
     async def _compute(self) -> Step | None:
-        """1. The stage's pure function, on committed state."""
+        """1. Compute: the stage's pure function, on committed state."""
+        # A copy: the event loop delivers more records while the step is computed in a thread.
         records, fetched = list(self._records), self._fetched
         with self._shared.metrics.step.labels(stage="compute").time():
             step: Step | None = await self._in_thread(
@@ -240,7 +252,7 @@ class Shard:
         return await asyncio.get_running_loop().run_in_executor(self._shared.executor, guarded)
 
     def _release_records(self) -> None:
-        """Let go of what the stage has taken."""
+        """Drop the records that the stage has taken; resume the input where it was paused."""
         position, held = self._stage.position, self._records
         done = bisect_left(held, position, key=_OFFSET)
         del held[:done]
@@ -249,10 +261,13 @@ class Shard:
             self._host.flow(self.tp, True)
 
     async def _until(self, not_before: int) -> None:
-        """Publish at the scheduled time plus a public delay, whatever the load.
+        """Wait for the scheduled time plus a public delay, so that load does not show in it.
 
         The time is monotonic, and not behind the clock log: a wall clock that is set back delays
-        nothing. It is looked at again and again, since the clock log may show more of it.
+        nothing. It is read again and again, since the clock log may move it on.
+
+        Args:
+            not_before: microseconds since 1970; 0: do not wait.
         """
         while not self._closing and (left := not_before - self._shared.wall.now()) > 0:
             self.progress.rest()
@@ -260,13 +275,17 @@ class Shard:
         self.progress.moved()
 
     async def _transact(self, step: Step) -> None:
-        """2. ONE transaction: records, changed rows, and last the marker."""
+        """2. Transact: ONE transaction with records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
             producer, partition = self._producer, self.tp.partition
             self._reached = await transact(producer, step, self._spec.changelog, partition)
 
     async def _follow(self, step: Step) -> None:
-        """3. ONE write batch after the commit. 4. From here on it is applied."""
+        """3. Store: ONE write batch after the commit. 4. Acknowledge: from here on it is applied.
+
+        If the process dies in between, the table is behind its changelog, and opening brings it up
+        to date. A table written first could hold a step that never happened.
+        """
         changes = {**step.rows, **step.local}
         changes[MARKER] = encode(step.marker)
         with self._shared.metrics.step.labels(stage="store").time():
@@ -275,7 +294,7 @@ class Shard:
         self._report(step)
 
     def _report(self, step: Step) -> None:
-        """Operator's figures of a committed step."""
+        """Add a committed step to the operator's metrics."""
         metrics = self._shared.metrics
         metrics.count(step.counts)
         metrics.lag.labels(store=self._name).set(max(self._fetched - self.marker.applied, 0))
@@ -288,20 +307,20 @@ class Shard:
             metrics.delay.labels(pipeline=pipeline).observe(late)
 
     async def measure(self) -> None:
-        """Size of the local state, for the operator; what is held goes to disk."""
+        """Report the size of the local state to the operator; held rows go to disk for that."""
         size = await self._in_thread(self._state.size)
         if self._closing:
             return  # its series have ended
         self._shared.metrics.state.labels(store=self._state.name).set(size)
 
     async def _reopen(self, error: BaseException) -> None:
-        """After any failed transaction: a new producer, and the state as it was committed."""
+        """Open again after a failed transaction: a new producer, and the state as committed."""
         log.warning("%s: a transaction failed (%s); reopening", self._name, type(error).__name__)
         if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
-            # Somebody else owns this shard now; a rebalance will say so and close this one.
+            # Another worker owns this shard now; a rebalance will tell, and close this one.
             await asyncio.sleep(FENCED_SECONDS)
         if self._closing:
-            return  # it is somebody else's: a new producer here would fence the new owner
+            return  # a new producer here would fence the new owner
         await self._open_again()
 
     async def _open_again(self) -> None:
@@ -313,7 +332,11 @@ class Shard:
     # -- closing ------------------------------------------------------------------------------
 
     async def close(self, patience: float = 3.0) -> None:
-        """Let the step in flight end, else cancel it: its transaction aborts."""
+        """Let the step in flight end; after ``patience``, cancel it: its transaction aborts.
+
+        Args:
+            patience: seconds.
+        """
         self._closing = True
         if self._task is not None:
             self._tasks.release(self._task)

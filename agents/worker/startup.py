@@ -1,4 +1,4 @@
-"""Starting a worker: every check that must come before the first record is read."""
+"""The start of a worker: every check that must come before the first record is read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,15 @@ EXIT_ENGINE = 4
 
 
 def run_worker(config: Config, member: str = "") -> None:
-    """Run one worker process until SIGINT or SIGTERM; raises what made it stop."""
+    """Run one worker process until SIGINT or SIGTERM.
+
+    Args:
+        config: as it was read.
+        member: stable name of this worker in the consumer group; empty: it has none.
+
+    Raises:
+        BaseException: the error that made the worker stop.
+    """
     _collect_rarely()
     stopping = threading.Timer(LEAVE_SECONDS, _leave)
     stopping.daemon = True
@@ -42,19 +50,19 @@ def run_worker(config: Config, member: str = "") -> None:
 
 
 def _leave() -> None:
-    """End a process that cannot stop: it would keep its partitions and do nothing with them."""
+    """End a process that does not stop: it would keep its partitions and never serve them."""
     log.error("the worker did not stop within %g s; its process ends", LEAVE_SECONDS)
     os._exit(EXIT_ENGINE)
 
 
 def _stopped(*_: object) -> None:
-    """A signal while nothing has begun: the process ends, as asked."""
+    """End the process as asked: nothing has begun yet that would have to be undone."""
     log.info("stopped before the start")
     raise SystemExit(0)
 
 
 def _collect_rarely() -> None:
-    """Acyclic short-lived records make frequent garbage collection wasteful."""
+    """Collect garbage rarely: short-lived records without cycles make frequent runs wasteful."""
     gc.freeze()
     gc.set_threshold(200_000, 20, 20)
 
@@ -69,8 +77,11 @@ async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Hold a worker's folder; the lock ends with the process, however that ends.
 
-    Before anything else: a second worker on the same folder would fence the first one's shards, and
-    only then fail on their tables.
+    It comes before anything else: a second worker on the same folder would fence the first one's
+    shards, and only then fail on their tables.
+
+    Args:
+        folder: made if it does not exist.
 
     Raises:
         EngineError: another process holds it.

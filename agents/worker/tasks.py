@@ -1,8 +1,8 @@
 """Tasks that run as long as the worker does: one that ends by itself stops the worker.
 
 A library may cancel a task of ours by mistake (aiokafka does, when a client is closed after an
-outage), and asyncio tells nobody of a task that was cancelled. So a long-lived task is started
-here, and nowhere else.
+outage), and asyncio reports a cancelled task to nobody. So a long-lived task is started here, and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger("hushstream.worker")
 
 
 class Tasks:
-    """Starts long-lived tasks, and tells of each that ended though nobody had asked it to.
+    """Starts long-lived tasks, and reports each that ended without being asked to.
 
     Args:
         fail: stops the worker; called with what ended the task.
@@ -30,7 +30,7 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``body`` until it is released or stopped."""
+        """Run ``body`` until it is released or stopped; ``name`` names it in the log."""
         task = asyncio.create_task(body, name=name)
         self._running.add(task)
         task.add_done_callback(self._ended)
@@ -41,7 +41,7 @@ class Tasks:
         self._running.discard(task)
 
     async def stop(self, task: asyncio.Task[None], patience: float = 3.0) -> None:
-        """Cancel a task and wait for its end."""
+        """Cancel a task, and wait for its end at most ``patience`` seconds."""
         self.release(task)
         task.cancel()
         await asyncio.wait([task], timeout=patience)
@@ -55,7 +55,7 @@ class Tasks:
 
 
 def _reason(name: str, error: BaseException | None, cancelled: bool) -> HushError:
-    """What is raised for a task that ended: errors of our own as they are."""
+    """Choose the error to raise for a task that ended: an error of our own stays as it is."""
     if isinstance(error, HushError):
         log.error("%s stopped", name)
         return error

@@ -13,16 +13,26 @@ from ..state.layout import MARKER
 
 
 async def transact(producer: Any, step: Step, changelog: str, partition: int) -> int:
-    """Commit a step; returns the offset of the changelog's last batch.
+    """Commit a step.
+
+    Args:
+        producer: the shard's transactional one, started.
+        step: to commit.
+        changelog: topic of the shard's state.
+        partition: of that topic.
+
+    Returns:
+        Offset of the first record of the changelog's last batch.
 
     Raises:
         EngineError: a record does not fit into a batch.
-        KafkaError: nothing of it happened, or all of it did and we were not told.
+        KafkaError: all of it happened or nothing did, and which of the two is unknown.
     """
     await producer.begin_transaction()
     for (topic, number), outs in _grouped(step.out).items():
         await _send(producer, topic, number, [out[2:] for out in outs])
     rows: list[Content] = [(key, value, None, ()) for key, value in step.rows.items()]
+    # Last, so that a changelog that ends with a marker holds every row before it.
     rows.append((MARKER, encode(step.marker), None, ()))
     last = await _send(producer, changelog, partition, rows)
     await producer.commit_transaction()

@@ -1,4 +1,4 @@
-"""What a worker does beside its shards: measure, let go of old feedback, trim internal topics."""
+"""Upkeep of a worker beside its shards: measure, drop old feedback, trim internal topics."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ class Upkeep:
         topology: which stage reads which topic.
         shards: those that are open here; changes as partitions come and go.
         clock: the clock log, whose old beats are dropped.
-        feedback: by pipeline; what all shards here have left behind is dropped.
-        opening: held while shards open: they may need what would be dropped.
+        feedback: by pipeline; windows that all shards here have left behind are dropped.
+        opening: held while shards open, which may need what would be dropped.
+
+    Attributes:
+        progress: of this task, and so of the event loop that runs it.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Upkeep:
         """Look after the worker until cancelled.
 
         Args:
-            crash: why Faust's own services have stopped, if they have: they tell nobody.
+            crash: returns why Faust's own services have stopped; None while they run.
             fail: stops the worker.
         """
         measured = trimmed = time.monotonic()
@@ -107,7 +110,7 @@ class Upkeep:
         return found
 
     async def _trim(self) -> None:
-        """Delete what is in the state from the internal topics, off the event loop."""
+        """Delete records of internal topics that the state holds, off the event loop."""
         done = {
             tp: shard.applied
             for tp, shard in self._shards.items()
@@ -116,6 +119,6 @@ class Upkeep:
         await asyncio.to_thread(self._trimmer.round, done)
 
     def _passing(self, tp: TP) -> bool:
-        """Whether a topic only carries something from one shard to the next."""
+        """Whether a topic only carries records from one shard to the next."""
         stage = self._topology.of(tp.topic).stage
         return stage != INGEST and not (stage == BOUND and self._keep_units)

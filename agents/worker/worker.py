@@ -1,7 +1,7 @@
 """A worker: Faust assigns partitions, agents hand fetched lists to shards, shards do the rest.
 
 Here partitions meet shards: `Worker` opens and closes shards as they are assigned, and stops the
-process on whatever nobody foresaw.
+process on any unforeseen error.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ class Worker:
         public: metrics that anyone may scrape.
         operator: metrics that are a function of raw data.
         shards: those that are open, by input partition.
-        error: what made this worker stop, if anything did.
+        error: the first error that made this worker stop; None if none did.
         stopped: set it to stop the worker.
+        health: for the health pages.
+        app: the Faust application.
     """
 
     def __init__(self, setup: WorkerSetup) -> None:
@@ -139,6 +141,8 @@ class Worker:
             raise
 
     async def _match(self, assigned: set[TP]) -> None:
+        # The order is that of dependence: shards read the logs that the follower reads, and the
+        # clock comes last, because its first beat lets every shard begin.
         self._consumer.positions = self._positions
         self._consumer.applied = self._applied
         self._consumer.doubt = self._doubt
@@ -160,7 +164,11 @@ class Worker:
         log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
 
     def _was_away(self) -> bool:
-        """Whether the group had taken this worker for dead: others may have owned what it keeps."""
+        """Whether the group took this worker for dead and let others own its partitions meanwhile.
+
+        Its new member id shows that. Partitions may be the same as before, so the assignment alone
+        does not show that their state was written elsewhere.
+        """
         before, self._member = self._member, self._consumer.member_id
         if not before or before == self._member:
             return False
@@ -174,7 +182,7 @@ class Worker:
             self._loop.call_soon_threadsafe(shard.doubt)
 
     def _watched(self) -> list[Progress]:
-        """Of all tasks that should get on."""
+        """Progress of all tasks that should make some."""
         found = [self._upkeep.progress, self._follower.progress]
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
         if self._loop is not None:
@@ -198,7 +206,7 @@ class Worker:
             self._clock = None
 
     async def _on_revoked(self, *_: Any, **__: Any) -> None:
-        """Nothing is closed yet: a shard that comes back is kept; transactions fence the rest."""
+        """Close nothing yet: most shards come back; the others are fenced by their new owners."""
 
     async def _open_shard(self, tp: TP) -> None:
         shard = self._make_shard(tp)
@@ -275,8 +283,12 @@ class Worker:
     async def before_open(self, tp: TP, marker: Marker) -> None:
         """Check that the logs hold what a shard has applied, and read the beats from there on.
 
+        Args:
+            tp: the shard's input partition.
+            marker: its last committed one.
+
         Raises:
-            RewoundError: a log ends before that.
+            RewoundError: a log ends before the position in the marker.
         """
         kafka = self.setup.config.kafka
         await check_reached(kafka, tp.topic, tp.partition, marker.applied)
@@ -299,7 +311,7 @@ class Worker:
         """
         if self.error is not None or self.stopped.is_set():
             return
-        if isinstance(error, asyncio.CancelledError):  # nobody would print it
+        if isinstance(error, asyncio.CancelledError):  # it has no text that could be logged
             error = EngineError(f"cancelled by nobody here ({where(error)}); restart the worker")
         self.error = error
         log.error("%s", told(error), exc_info=traced(error))
@@ -310,10 +322,10 @@ class Worker:
         """Serve until `stopped` is set.
 
         Args:
-            stopping: called once that is so.
+            stopping: called as soon as it is set.
 
         Raises:
-            BaseException: what made the worker stop, if anything did.
+            BaseException: the error that made the worker stop, if one did.
         """
         ended = asyncio.ensure_future(self.stopped.wait())
         starting = asyncio.ensure_future(self.app.start())
@@ -337,7 +349,7 @@ class Worker:
             log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
 
     def _crash(self) -> BaseException | None:
-        """Why Faust's own services have stopped, if they have: they tell nobody."""
+        """The error that stopped Faust's own services, which they report to nobody; or None."""
         crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
         if crash is None and self.app.should_stop:
             return EngineError("the consumer stopped")

@@ -1,1 +1,1 @@
-"""How a worker is, for those who watch it: HTTP pages, and systemd."""
+"""The health of a worker, for those who watch it: HTTP pages, and systemd."""

@@ -15,17 +15,25 @@ CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def metrics_page(registry: CollectorRegistry) -> Page:
-    """All metrics of one registry."""
+    """Make a page with all metrics of one registry."""
     return lambda: (200, generate_latest(registry))
 
 
 def health_page(healthy: Callable[[], bool]) -> Page:
-    """200 if healthy, else 503; nothing else is said."""
+    """Make a page that answers 200 if healthy, else 503, and says nothing else."""
     return lambda: (200, b"ok\n") if healthy() else (503, b"not yet\n")
 
 
 def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
     """Serve pages in a thread of their own.
+
+    Args:
+        host: address to listen at.
+        port: to listen at; 0: one that is free.
+        pages: by path; each is called in a thread of the server.
+
+    Returns:
+        The server; shut it down to end the thread.
 
     Raises:
         EngineError: the address is taken.

@@ -1,4 +1,4 @@
-"""Whether a worker lives and serves, from the progress of its tasks."""
+"""The health of a worker, told by the progress of its tasks: does it live, does it serve?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ log = logging.getLogger("hushstream.worker")
 
 
 class Health:
-    """What `/live` and `/ready` answer; may be asked from any thread.
+    """The answers of `/live` and `/ready`; any thread may ask.
 
     Args:
-        watched: tasks that should get on.
-        patience: seconds without progress after which a task hangs.
+        watched: lists the tasks that should make progress.
+        patience: seconds without progress after which a task counts as hanging.
 
     Attributes:
         serving: whether the worker has what the group assigned to it.
@@ -28,7 +28,7 @@ class Health:
         self._told: set[str] = set()
 
     def live(self) -> bool:
-        """Whether every task gets on; one that hangs is logged once."""
+        """Whether every task makes progress; one that hangs is logged once."""
         hanging = {one.what for one in self._watched() if one.stalled(self._patience)}
         for what in sorted(hanging - self._told):
             log.error("%s has made no progress for %g s: not live", what, self._patience)
@@ -37,4 +37,6 @@ class Health:
 
     def ready(self) -> bool:
         """Whether the worker serves: it is live, and reaches the broker."""
+        # A broker that is away makes a worker not ready and leaves it live: a restart would not
+        # bring the broker back, and every worker would restart at once.
         return self.serving and not any(one.away for one in self._watched()) and self.live()

@@ -1,4 +1,4 @@
-"""Messages to systemd: that the worker serves, and, as long as it gets on, that it lives.
+"""Messages to systemd: the worker serves, and, as long as it makes progress, it lives.
 
 The protocol of sd_notify(3): datagrams to the socket that ``NOTIFY_SOCKET`` names. A unit with
 ``Type=notify`` waits for the first, and with ``WatchdogSec`` restarts a worker that falls silent.
@@ -16,12 +16,14 @@ LOOK_SECONDS = 1.0
 
 
 class Notifier:
-    """Tells systemd how the worker is, from a thread of its own: a blocked loop must not hide it.
+    """Tells systemd how the worker is.
+
+    It runs in a thread of its own, so that a blocked event loop is noticed and not waited for.
 
     Args:
         ready: whether the worker serves.
-        live: whether every task gets on.
-        environ: where systemd has left the socket's name and the watchdog's time.
+        live: whether every task makes progress.
+        environ: the environment, in which systemd leaves the socket's name and the watchdog's time.
     """
 
     def __init__(
@@ -39,12 +41,12 @@ class Notifier:
         self._told = False
 
     def start(self) -> None:
-        """Begin, if systemd has asked for it."""
+        """Start the thread, if systemd has asked for messages."""
         if self._address:
             threading.Thread(target=self._run, name="systemd", daemon=True).start()
 
     def stop(self) -> None:
-        """Say that the worker stops; nothing is said after that."""
+        """Tell systemd that the worker stops; no message follows."""
         self._ended.set()
         self._tell("STOPPING=1")
 
@@ -59,13 +61,13 @@ class Notifier:
     def _tell(self, text: str) -> None:
         if not self._address:
             return
-        # A message that is lost is as bad as one that was not sent: the next one follows.
+        # A lost message is harmless: the next one follows, well within the watchdog's time.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
             out.sendto(text.encode(), self._address)
 
 
 def _watchdog(environ: Mapping[str, str]) -> float:
-    """Seconds after which systemd restarts a silent process; a long time if it does not."""
+    """Seconds after which systemd restarts a silent process; a short time if it never does."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 3 * LOOK_SECONDS
     return int(environ.get("WATCHDOG_USEC", "0")) / 1e6 or 3 * LOOK_SECONDS

@@ -57,7 +57,7 @@ def test_what_was_noted_is_read_again_and_tells_nobody_the_record(witness, tmp_p
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": "hush.witness/9"}', "\xff"])
 def test_a_file_that_says_nothing_is_refused(witness, tmp_path, text):
     (tmp_path / "seen").write_text(text)
-    with pytest.raises(LedgerError, match="no readable witness"):
+    with pytest.raises(LedgerError, match="cannot be read: restore it"):
         witness.read()
 
 
@@ -65,7 +65,7 @@ def test_a_schema_of_a_later_version_is_refused(witness, tmp_path):
     witness.note(7, b"x", ledger_of(1))
     body = json.loads((tmp_path / "seen").read_text())
     (tmp_path / "seen").write_text(json.dumps(body | {"schema": "hush.witness/2"}))
-    with pytest.raises(LedgerError, match="no readable witness"):
+    with pytest.raises(LedgerError, match="cannot be read: restore it"):
         witness.read()
 
 
