@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -12,6 +13,8 @@ from ...topics.config.aggregates import AnyAggregate
 from ...topics.events.decode import Decoder
 from ...topics.events.fields import InputFields, PipelineFields
 from ...topics.schedule import Schedule
+
+BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
 
 
 @dataclass(frozen=True)
@@ -86,3 +89,12 @@ class Deployment:
         """All pipelines, by number."""
         every = [p for i in self.inputs for p in i.pipelines]
         return tuple(sorted(every, key=lambda p: p.number))
+
+    @cached_property
+    def largest(self) -> Mapping[str, int]:
+        """Bytes of a record, by raw topic, beyond which it is not read from a compressed batch."""
+        found: dict[str, int] = {}
+        for one in self.inputs:
+            most = one.fields.max_record_bytes + BESIDE
+            found[one.topic] = max(found.get(one.topic, 0), most)
+        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
@@ -24,12 +25,26 @@ class Interval(NamedTuple):
         tp: the partition.
         start, end: offsets; control records and aborted transactions in between count as covered.
         records: those that are left.
+        size: bytes of their keys, values and headers.
     """
 
     tp: TP
     start: int
     end: int
     records: list[Any]
+    size: int = 0
+
+
+class Most(NamedTuple):
+    """The most that one interval may hold.
+
+    ``size`` is in bytes; one record more may be held. ``largest`` is, by topic, the bytes of a
+    record in a compressed batch beyond which it is not read.
+    """
+
+    records: int
+    size: int = 1 << 30
+    largest: Mapping[str, int] = MappingProxyType({})
 
 
 class Gone:

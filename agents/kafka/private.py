@@ -27,10 +27,12 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 
 from ...errors import EngineError
-from .intervals import Gone, Interval, Positions
+from .intervals import Gone, Interval, Most, Positions
 
 Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
 """Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
+
+RECORD_BYTES = 100  # that Python takes for one, besides its content
 
 NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("faust-streaming", faust.App, ("_on_agent_error",)),
@@ -57,8 +59,8 @@ NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
             "_wait_consume_future",
         ),
     ),
-    ("aiokafka", FetchResult, ("_assignment", "_partition_records")),
-    ("aiokafka", PartitionRecords, ("_consumer_record",)),
+    ("aiokafka", FetchResult, ("_assignment", "_partition_records", "_update_position")),
+    ("aiokafka", PartitionRecords, ("_consumer_record", "_records")),
     ("aiokafka", GroupCoordinator, ("_coordination_task", "member_id")),
     ("aiokafka", BatchBuilder, ("_builder", "_relative_offset")),
     (
@@ -209,7 +211,7 @@ def closed(consumer: Any) -> bool:
 
 
 async def fetch(
-    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int, seconds: float
+    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: Most, seconds: float
 ) -> list[Interval]:
     """Collect fetched intervals of the active partitions; wait a moment if there are none.
 
@@ -218,7 +220,7 @@ async def fetch(
         active: partitions to take from.
         wanted: the position that each open shard wants next.
         gone: judges positions that the broker refuses.
-        most: records of one interval.
+        most: of one interval.
         seconds: to wait.
 
     Raises:
@@ -240,7 +242,7 @@ async def fetch(
 
 
 def take(
-    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: int
+    consumer: Any, active: set[TP], wanted: Positions, gone: Gone, most: Most
 ) -> Iterator[Interval]:
     """Take the fetched records of ``active`` as intervals; arguments as for `fetch`.
 
@@ -270,17 +272,36 @@ def take(
             yield found
 
 
-def _interval(name: TP, tp: TopicPartition, held: Any, most: int) -> Interval | None:
-    """Take up to ``most`` records; None if the position has not moved, or was revoked."""
+def _interval(name: TP, tp: TopicPartition, held: Any, most: Most) -> Interval | None:
+    """Take records up to ``most``; None if the position has not moved, or was revoked."""
     assignment = held._assignment
     state = assignment.state_value(tp) if assignment.active else None
     start = state.position if state is not None else None
-    if held.has_more():
-        held._partition_records._consumer_record = _as_it_is
-    records = held.getall(most)
+    records, size = _taken(tp, held, most)
     if state is None or start is None or state.position <= start:
         return None
-    return Interval(name, start, state.position, records)
+    return Interval(name, start, state.position, records, size)
+
+
+def _taken(tp: TopicPartition, held: Any, most: Most) -> tuple[list[Any], int]:
+    """Records of a fetched list, and their bytes; aiokafka's own `getall` counts records alone."""
+    if not held.has_more() or not held.check_assignment(tp):
+        return [], 0
+    source, records, size = held._partition_records, list[Any](), 0
+    source._consumer_record = _as_it_is
+    if (reading := getattr(source._records, "reading", None)) is not None:
+        reading.largest = most.largest.get(tp.topic, reading.largest)
+    for record in source:
+        records.append(record)
+        size += len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
+        if record.headers:
+            size += sum(len(name) + len(value or b"") for name, value in record.headers)
+        if len(records) >= most.records or size >= most.size:
+            held._update_position()
+            return records, size
+    held._update_position()
+    held._partition_records = None
+    return records, size
 
 
 def _drop(fetcher: Any, tp: TopicPartition) -> None:

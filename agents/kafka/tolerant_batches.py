@@ -1,8 +1,9 @@
-"""Parse batches even if header names are not UTF-8.
+"""Parse batches even if header names are not UTF-8, and never more of one than is bounded.
 
 To a broker the name of a header is bytes. aiokafka decodes it as UTF-8 and gives up the whole fetch
 where that fails, so one such record would stop its partition for ever. Here such a record is read
-without its headers, which carry no event; all others are read as always.
+without its headers, which carry no event; all others are read as always. Compressed batches come
+as `inflated` gives them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from aiokafka.record.default_records import DefaultRecord
+from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
+from .inflated import Reading, codec_of, portions
 from .private import opened, read_batches_with
 
 _LENGTH = struct.Struct(">i")
@@ -24,12 +26,17 @@ _VERSION = 2  # earlier formats have no headers
 
 
 class TolerantBatches:
-    """The batches of one fetched partition, as aiokafka iterates over them."""
+    """The batches of one fetched partition, as aiokafka iterates over them.
+
+    Attributes:
+        reading: set by whoever takes records; it knows the topic.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._begin = 0
         self._batches = MemoryRecords(data)
+        self.reading = Reading()
 
     def size_in_bytes(self) -> int:
         """Bytes fetched, those of an unfinished batch included."""
@@ -49,15 +56,16 @@ class TolerantBatches:
         self._begin = begin + _OVERHEAD + length
         if getattr(batch, "magic", 0) < _VERSION:  # the first formats lack this attribute
             return batch
-        return TolerantBatch(batch, memoryview(self._data)[begin : self._begin])
+        return TolerantBatch(batch, memoryview(self._data)[begin : self._begin], self.reading)
 
 
 class TolerantBatch:
     """A batch, parsed by aiokafka; if that fails, record by record."""
 
-    def __init__(self, batch: Any, data: memoryview) -> None:
+    def __init__(self, batch: Any, data: memoryview, reading: Reading) -> None:
         self._batch = batch
         self._data = data
+        self._reading = reading
         for name in ("producer_id", "base_offset", "next_offset"):
             setattr(self, name, getattr(batch, name))
         self.is_control_batch = batch.is_control_batch
@@ -68,10 +76,25 @@ class TolerantBatch:
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
-        try:
-            return iter(list(self._batch))  # as a whole: a generator would cost more than parsing
-        except UnicodeDecodeError:
-            return patiently(self._data)
+        codec = codec_of(self._data)
+        if not codec:
+            return _records(self._batch, self._data)
+        return self._inflated(codec)
+
+    def _inflated(self, codec: int) -> Iterator[Any]:
+        for portion in portions(self._data, codec, self._reading):
+            if isinstance(portion, bytes):
+                yield from _records(DefaultRecordBatch(portion), memoryview(portion))
+            else:
+                yield portion
+
+
+def _records(batch: Any, data: memoryview) -> Iterator[Any]:
+    """Records of a batch that is not compressed."""
+    try:
+        return iter(list(batch))  # as a whole: a generator would cost more than parsing
+    except UnicodeDecodeError:
+        return patiently(data)
 
 
 def patiently(data: memoryview) -> Iterator[Any]:

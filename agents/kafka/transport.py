@@ -27,7 +27,7 @@ from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
 from . import private, tolerant_batches
 from .clients import asked_to_end, stop_quietly, through_outages
-from .intervals import Gone, Interval, Positions
+from .intervals import Gone, Interval, Most, Positions
 from .progress import Progress
 
 ALIAS = "hush"
@@ -100,8 +100,8 @@ class ConsumerThread(private.HookedThread):
         # and intervals taken now would be dropped, with the fetcher's position moved on.
         if not self.consumer.flow_active:
             return []
-        wanted = self.consumer.positions
-        return await private.fetch(consumer, active, wanted, self._gone, MAX_RECORDS, POLL_SECONDS)
+        wanted, most = self.consumer.positions, self.consumer.most()
+        return await private.fetch(consumer, active, wanted, self._gone, most, POLL_SECONDS)
 
 
 class Consumer(private.HookedConsumer):
@@ -113,9 +113,11 @@ class Consumer(private.HookedConsumer):
     Attributes:
         positions: set by the worker; the position that each open shard wants next.
         doubt: set by the worker; called with a partition whose wanted position is gone.
+        most: set by the worker; the most that one interval may hold.
         progress: of fetching.
     """
 
+    most: Callable[[], Most] = staticmethod(lambda: Most(MAX_RECORDS))
     positions: Positions = staticmethod(dict)
     doubt: Callable[[TP], None] = staticmethod(lambda _: None)
     progress: Progress

@@ -31,6 +31,7 @@ from ..worker.setup import WorkerSetup
 from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
+from .raw_log import RawLog
 from .replay_logs import Span, StreamLog, frame, spans, timed
 from .replay_nonces import published_nonces
 
@@ -151,7 +152,10 @@ class _Streams:
             (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
             for s in logs.units
         }
-        self.raw = {(s.topic, s.partition): StreamLog(kafka, s, STEP) for s in logs.raw}
+        largest = deployment.largest
+        self.raw = {
+            (s.topic, s.partition): RawLog(kafka, s, STEP, largest[s.topic]) for s in logs.raw
+        }
         self.clock = StreamLog(kafka, logs.clock, STEP, make=timed)
         self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
 

@@ -16,6 +16,7 @@ from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
+from ..kafka.backlog import Room
 from ..kafka.clients import check_reached, read_to_end
 from ..state.layout import MARKER, POSITION, index_entries
 from ..state.rocks import RocksStore, discard
@@ -49,6 +50,7 @@ class Shared:
     metrics: OperatorMetrics
     transaction_timeout_ms: int
     wall: WallClock = field(default_factory=WallClock)
+    room: Room = field(default_factory=lambda: Room(1 << 28))
 
 
 class LocalState:

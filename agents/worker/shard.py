@@ -10,10 +10,8 @@ import asyncio
 import logging
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Protocol
 
 from aiokafka.errors import IllegalOperation, ProducerFenced
@@ -21,6 +19,7 @@ from faust.types import TP
 
 from ...errors import HushError
 from ...topics.records import Marker, encode
+from ..kafka.backlog import Backlog
 from ..kafka.clients import (
     asked_to_end,
     stop_quietly,
@@ -37,8 +36,6 @@ from .transaction import transact
 
 log = logging.getLogger("hushstream.shard")
 
-_OFFSET = attrgetter("offset")
-MOST = 60_000  # records waiting at one shard before its partition is paused
 FENCED_SECONDS = 3.0
 SLICE_SECONDS = 1.0
 
@@ -69,6 +66,7 @@ class ShardSpec:
         changelog: topic of this stage's state; same partition number.
         begin: offset where the input began when the deployment did.
         hold: rows kept in memory before they are written to disk.
+        step_bytes: of records offered to one step; 0: all that are held.
     """
 
     tp: TP
@@ -76,6 +74,7 @@ class ShardSpec:
     changelog: str
     begin: int = 0
     hold: int = 0
+    step_bytes: int = 0
 
 
 class Shard:
@@ -102,7 +101,7 @@ class Shard:
         self._spec = spec
         self._stage = stage
         self._host = host
-        self._records: list[Any] = []
+        self._backlog = Backlog(shared.room, spec.step_bytes)
         self._wake = asyncio.Event()
         self._paused = False
         self._task: asyncio.Task[None] | None = None
@@ -112,7 +111,6 @@ class Shard:
         )
         self._guard = threading.Lock()
         self._closing = False
-        self._fetched = 0
         self._reached = 0
         self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
@@ -126,7 +124,7 @@ class Shard:
     @property
     def wanted(self) -> int:
         """The next input offset to fetch."""
-        return self._fetched
+        return self._backlog.end
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -149,8 +147,7 @@ class Shard:
         self.marker = await self._state.open() or self._begin
         await self._host.before_open(self.tp, self.marker)
         self._stage.open(self._state.table, self.marker)
-        self._records.clear()
-        self._fetched = max(self.marker.applied, 0)
+        self._backlog.restart(max(self.marker.applied, 0))
 
     # -- input --------------------------------------------------------------------------------
 
@@ -160,17 +157,10 @@ class Shard:
         Intervals may overlap after a seek, or leave a gap after a rebalance. A stage gets neither:
         a record that came twice would be counted twice.
         """
-        if interval.end <= self._fetched:
-            return  # fetched before a seek: we have it all
-        if interval.start > self._fetched:
-            self._ask(self._fetched)
+        if not self._backlog.take(interval):
+            self._ask(self.wanted)
             return
-        fresh = interval.records
-        if interval.start < self._fetched:
-            fresh = [r for r in fresh if r.offset >= self._fetched]
-        self._records.extend(fresh)
-        self._fetched = interval.end
-        if len(self._records) > MOST and not self._paused:
+        if self._backlog.full and not self._paused:
             self._paused = True
             self._host.flow(self.tp, False)
         self.wake()
@@ -235,7 +225,7 @@ class Shard:
     async def _compute(self) -> Step | None:
         """1. Compute: the stage's pure function, on committed state."""
         # A copy: the event loop delivers more records while the step is computed in a thread.
-        records, fetched = list(self._records), self._fetched
+        records, fetched = self._backlog.offered()
         with self._shared.metrics.step.labels(stage="compute").time():
             step: Step | None = await self._in_thread(
                 lambda: self._stage.step(self._state.table, self.marker, records, fetched)
@@ -253,10 +243,8 @@ class Shard:
 
     def _release_records(self) -> None:
         """Drop the records that the stage has taken; resume the input where it was paused."""
-        position, held = self._stage.position, self._records
-        done = bisect_left(held, position, key=_OFFSET)
-        del held[:done]
-        if self._paused and len(self._records) < MOST // 2:
+        self._backlog.release(self._stage.position)
+        if self._paused and self._backlog.low:
             self._paused = False
             self._host.flow(self.tp, True)
 
@@ -297,7 +285,7 @@ class Shard:
         """Add a committed step to the operator's metrics."""
         metrics = self._shared.metrics
         metrics.count(step.counts)
-        metrics.lag.labels(store=self._name).set(max(self._fetched - self.marker.applied, 0))
+        metrics.lag.labels(store=self._name).set(max(self.wanted - self.marker.applied, 0))
         self._watched.update(step.watermark)
         for pipeline, moment in step.watermark.items():
             labels = {"pipeline": pipeline, "partition": str(self.tp.partition)}
@@ -326,7 +314,7 @@ class Shard:
     async def _open_again(self) -> None:
         await self._let_go()
         await self._reacquire()
-        await self._host.seek(self.tp, self._fetched)
+        await self._host.seek(self.tp, self.wanted)
         self.wake()
 
     # -- closing ------------------------------------------------------------------------------

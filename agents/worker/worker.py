@@ -24,8 +24,9 @@ from ..clock.log import ClockLog
 from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
 from ..kafka import transport
+from ..kafka.backlog import Room
 from ..kafka.clients import check_reached
-from ..kafka.intervals import Interval
+from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
@@ -97,7 +98,13 @@ class Worker:
             executor=ThreadPoolExecutor(2, thread_name_prefix="shard"),
             metrics=self.operator,
             transaction_timeout_ms=engine.transaction_timeout // 1000,
+            room=Room(engine.input_mb * 1024 * 1024),
         )
+
+    def _most(self) -> Most:
+        """Of one interval: two of them, and what is fetched meanwhile, fill a share."""
+        size = min(self.setup.config.engine.step_bytes, self._shared.room.share // 2)
+        return Most(transport.MAX_RECORDS, size, self.setup.deployment.largest)
 
     def _wire(self) -> None:
         """Stages, the logs that all of them read, and Faust on top."""
@@ -141,6 +148,8 @@ class Worker:
             raise
 
     async def _match(self, assigned: set[TP]) -> None:
+        self._shared.room.among = len(assigned)
+        self._consumer.most = self._most
         # The order is that of dependence: shards read the logs that the follower reads, and the
         # clock comes last, because its first beat lets every shard begin.
         self._consumer.positions = self._positions
@@ -228,6 +237,7 @@ class Worker:
             # Rows of units change often, so a few steps' worth of them goes to disk together;
             # what aggregate writes is read again at the next trigger at the earliest.
             hold=0 if stage.stage == AGGREGATE else HELD,
+            step_bytes=self.setup.config.engine.step_bytes if raw else 0,
         )
         return Shard(self._shared, spec, self._factory.make(stage, tp.partition), self)
 

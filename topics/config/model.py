@@ -110,7 +110,9 @@ class Engine:
         max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
         max_future_skew: records further ahead of the clock are set aside.
         step_records: maximum records per transaction.
-        step_bytes: maximum bytes per fetch of a partition.
+        step_bytes: maximum bytes per fetch of a partition, and of the raw records of one step.
+        input_mb: memory of fetched records that wait for their step, MiB per process; its
+            partitions share it, and one that holds its share is not fetched meanwhile.
         stall_timeout: a worker one of whose tasks makes no progress for longer is not `/live`.
         session_timeout: a worker that is silent for longer counts as dead.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
@@ -137,6 +139,7 @@ class Engine:
     max_future_skew: Annotated[Duration, span("0s", "3650d")] = FIVE_MINUTES
     step_records: Annotated[int, within(1, 1_000_000)] = 20_000
     step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608
+    input_mb: Annotated[int, within(1, 1_048_576)] = 256
     stall_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE

@@ -46,7 +46,27 @@ REASONS = (
     "not_finite",
     "bad_sign",
     "wrong_partition",
+    "huge_batch",
 )
+
+
+class Unread(bytes):
+    """The value of a record, or of a whole batch, that was not read; empty.
+
+    Attributes:
+        reason: a word from `REASONS`.
+        first: offset of the first record that it stands for; its record has that of the last.
+    """
+
+    reason: str
+    first: int
+
+    @classmethod
+    def of(cls, reason: str, first: int) -> Unread:
+        """Make one."""
+        made = cls()
+        made.reason, made.first = reason, first
+        return made
 
 
 class RawRecord(NamedTuple):
@@ -141,6 +161,8 @@ class Decoder:
     def _parse_one(self, layout: Layout, row: int, value: bytes | None, bad: Bad) -> Any:
         if value is None:
             bad[row] = "null"
+        elif isinstance(value, Unread):
+            bad[row] = value.reason
         elif len(value) > self._fields.max_record_bytes:
             bad[row] = "oversized"
         else:

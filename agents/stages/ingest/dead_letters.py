@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ....errors import EngineError
-from ....topics.events.decode import Bad, RawRecord
+from ....topics.events.decode import Bad, RawRecord, Unread
 from ...deployment.model import Pipeline
 from ..step import Out, Step
 
@@ -88,6 +88,8 @@ def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple
         "stage": "decode",
         "reason": reason,
     }
+    if isinstance(record.value, Unread):
+        fields["first_offset"] = str(record.value.first)
     return tuple((prefix + name, value.encode()) for name, value in fields.items())
 
 
@@ -103,7 +105,8 @@ def copy(
     Args:
         pipeline: decides the policy.
         topic: where the copy goes.
-        record: the one to copy; if it is larger than `ROOM`, its hash stands for it.
+        record: the one to copy; if it is larger than `ROOM`, its hash stands for it. One that was
+            not read has no copy: its headers say where it stands.
         headers: of the failure; they follow the record's own.
         secret: 32 secret bytes of the deployment, for hashes.
     """
@@ -114,7 +117,7 @@ def copy(
     size = len(record.key or b"") + len(record.value or b"")
     size += sum(len(name) + len(value or b"") for name, value in kept)
     key, value = record.key, record.value
-    if policy == "none":
+    if policy == "none" or isinstance(value, Unread):
         key = value = None
         kept = ()
     elif policy == "hash" or size > ROOM:

@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka.clients import consumer
-from hushstream.agents.kafka.intervals import Gone, Interval
+from hushstream.agents.kafka.intervals import Gone, Interval, Most
 from hushstream.agents.kafka.private import FailingApp, take
 from hushstream.agents.kafka.transport import credentials, register
 from hushstream.deploy.broker import Broker
@@ -62,7 +62,7 @@ async def intervals(
         until = time.monotonic() + 20
         while not found or found[-1].end < end:
             assert time.monotonic() < until, found
-            found += take(client, {place}, lambda: {place: start}, gone, most)
+            found += take(client, {place}, lambda: {place: start}, gone, Most(most))
             await asyncio.sleep(0.02)
     finally:
         await client.stop()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hushstream.agents.clock.wall_time as wall_time
+import hushstream.agents.kafka.backlog as backlog
 import hushstream.agents.kafka.clients as clients
 import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
@@ -143,7 +144,7 @@ def unopened(tmp_path: Path) -> Bench:
 
 
 def held(shard: Shard) -> list[int]:
-    return [record.offset for record in shard._records]
+    return [record.offset for record in shard._backlog.records]
 
 
 def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):
@@ -179,7 +180,7 @@ def test_an_empty_interval_moves_the_position(tmp_path):
 
 
 def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
-    monkeypatch.setattr(shard_module, "MOST", 10)
+    monkeypatch.setattr(backlog, "MOST", 10)
 
     async def run() -> None:
         bench = unopened(tmp_path)

@@ -1,0 +1,218 @@
+"""Compressed batches, inflated a portion at a time, with a limit on the whole.
+
+A hundred kilobytes may inflate to gigabytes. aiokafka inflates a batch at once, in the thread that
+also sends the group's heartbeats: one such batch would take a worker's memory and its membership.
+So a batch is first inflated without keeping anything, up to `MOST`. One that is larger gives a
+single `Unread` record in place of all of its records. Any other is inflated again in portions of
+`PORTION` bytes, and a record larger than the partition allows is passed over in the same way. Both
+decisions depend on the stored batch and on the pinned configuration alone: a replay repeats them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cramjam
+import pyarrow as pa
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecord
+from aiokafka.record.util import decode_varint
+
+from ...topics.events.decode import Unread
+
+MOST = 128 << 20  # bytes of one batch; no record that any input allows is larger
+PORTION = 1 << 20
+HEADER = 61  # bytes of a batch before its records
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8  # of all that follows the length itself
+_OVERHEAD = 12  # base offset and length
+_BASE = struct.Struct(">q")
+_CODEC_AT = 22  # the lower byte of the attributes
+_CODEC = 0x07
+_LAST = struct.Struct(">i")
+_LAST_AT = 23  # last offset, relative to the base
+_TIMES = struct.Struct(">qq")
+_TIMES_AT = 27
+_COUNT_AT = 57
+_PREFIX = 32  # bytes of a record in which its offset stands
+_STREAMS = {1: "gzip", 3: "lz4", 4: "zstd"}
+_SNAPPY = 2
+_SNAPPY_RATIO = 24  # a copy of 64 bytes takes 3
+_XERIAL = b"\x82SNAPPY\0"
+_XERIAL_HEADER = 16
+
+
+@dataclass
+class Reading:
+    """How batches of one partition are read.
+
+    Attributes:
+        largest: bytes of a record in a compressed batch; larger ones are `Unread`.
+    """
+
+    largest: int = MOST
+
+
+def codec_of(batch: memoryview) -> int:
+    """Number of the codec of a batch; 0 if it is not compressed."""
+    return batch[_CODEC_AT] & _CODEC
+
+
+def pieces(codec: int, data: memoryview) -> Iterator[bytes]:
+    """Inflated bytes of a batch's records, about `PORTION` at a time.
+
+    Raises:
+        CorruptRecordException: the bytes are not of that codec.
+    """
+    try:
+        if codec == _SNAPPY:
+            yield from _snappy(data)
+            return
+        stream = pa.CompressedInputStream(pa.BufferReader(data), _STREAMS[codec])
+        while piece := stream.read(PORTION):
+            yield piece
+    except (KeyError, OSError, ValueError, struct.error, cramjam.DecompressionError) as error:
+        raise CorruptRecordException(f"a compressed batch: {type(error).__name__}") from error
+
+
+def _snappy(data: memoryview) -> Iterator[bytes]:
+    if bytes(data[: len(_XERIAL)]) != _XERIAL:
+        yield _block(data)
+        return
+    at = _XERIAL_HEADER
+    while at < len(data):
+        (size,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        yield _block(data[at : at + size])
+        at += size
+
+
+def _block(data: memoryview) -> bytes:
+    # The length that a block states is what the library would reserve.
+    if cramjam.snappy.decompress_raw_len(data) > _SNAPPY_RATIO * len(data):
+        raise ValueError("a block that states another length")
+    return bytes(cramjam.snappy.decompress_raw(data))
+
+
+def within(codec: int, data: memoryview, most: int = MOST) -> bool:
+    """Whether the records of a batch inflate to ``most`` bytes or fewer; nothing is kept."""
+    total = 0
+    for piece in pieces(codec, data):
+        total += len(piece)
+        if total > most:
+            return False
+    return True
+
+
+def portions(batch: memoryview, codec: int, reading: Reading) -> Iterator[Any]:
+    """A compressed batch as smaller ones that are not, or an `Unread` record where one stands.
+
+    Args:
+        batch: its bytes, from the base offset on.
+        codec: as `codec_of` says.
+        reading: what its partition allows.
+
+    Yields:
+        Bytes of an uncompressed batch with the next records, or a record.
+
+    Raises:
+        CorruptRecordException: the batch is not what its header says.
+    """
+    data, made = batch[HEADER:], _Portions(bytes(batch[:HEADER]), reading)
+    source = pieces(codec, data)
+    piece, following = next(source, b""), next(source, b"")
+    if not following and len(piece) <= reading.largest:  # most batches: one portion holds all
+        yield made.whole(piece, made.left)
+        return
+    if not within(codec, data):
+        yield made.unread("huge_batch", made.last)
+        return
+    while piece:
+        yield from made.take(piece)
+        piece, following = following, next(source, b"")
+    if made.left:
+        raise CorruptRecordException("a batch with fewer records than its header says")
+
+
+class _Portions:
+    """Cuts inflated bytes at the ends of records."""
+
+    def __init__(self, header: bytes, reading: Reading) -> None:
+        self._header = header
+        self._largest = reading.largest
+        self._held = bytearray()
+        self._skip = 0
+        (self._base,) = _BASE.unpack_from(header)
+        (self.left,) = _LENGTH.unpack_from(header, _COUNT_AT)
+        (last,) = _LAST.unpack_from(header, _LAST_AT)
+        self.last = self._base + last
+
+    def take(self, piece: bytes) -> Iterator[Any]:
+        """Portions and records that end in ``piece``, or are too large and begin in it."""
+        piece = piece[self._skip :] if len(piece) > self._skip else self._passed(piece)
+        if not piece:
+            return
+        self._skip = 0
+        self._held += piece
+        while self.left:
+            end, number = self._complete()
+            if number:
+                yield self.whole(bytes(self._held[:end]), number)
+                del self._held[:end]
+                self.left -= number
+            if self.left == 0 or not self._too_large():
+                return
+            yield self._pass_over()
+
+    def _passed(self, piece: bytes) -> bytes:
+        self._skip -= len(piece)
+        return b""
+
+    def _complete(self) -> tuple[int, int]:
+        """End of the last whole record that is held, and the number of them."""
+        held, end, number = self._held, 0, 0
+        while number < self.left:
+            try:
+                length, begin = decode_varint(held, end)
+            except IndexError:  # the length itself is cut
+                break
+            if length < 0:
+                raise CorruptRecordException("a record of a negative length")
+            if length > self._largest or begin + length > len(held):
+                break
+            end, number = begin + length, number + 1
+        return end, number
+
+    def _too_large(self) -> bool:
+        """Whether a record begins here that is passed over, and enough of it is held for that."""
+        held = self._held
+        return len(held) >= _PREFIX and int(decode_varint(held, 0)[0]) > self._largest
+
+    def _pass_over(self) -> Any:
+        """The record that begins here, unread; what is inflated of it later is dropped."""
+        length, begin = decode_varint(self._held, 0)
+        _, place = decode_varint(self._held, begin)  # attributes, unused
+        _, place = decode_varint(self._held, place)  # time
+        offset, _ = decode_varint(self._held, place)
+        whole = begin + length
+        self._skip = max(whole - len(self._held), 0)
+        del self._held[:whole]
+        self.left -= 1
+        return self.unread("oversized", self._base + offset, self._base + offset)
+
+    def unread(self, reason: str, offset: int, first: int | None = None) -> Any:
+        """A record in place of what is not read; its time is the batch's first."""
+        stamp, _ = _TIMES.unpack_from(self._header, _TIMES_AT)
+        value = Unread.of(reason, self._base if first is None else first)
+        return DefaultRecord(offset, stamp, 0, None, value, [])
+
+    def whole(self, records: bytes, number: int) -> bytes:
+        """A batch of the same header, uncompressed, with other records."""
+        made = bytearray(self._header) + records
+        _LENGTH.pack_into(made, _LENGTH_AT, len(made) - _OVERHEAD)
+        made[_CODEC_AT] &= ~_CODEC & 0xFF
+        _LENGTH.pack_into(made, _COUNT_AT, number)
+        return bytes(made)

@@ -1,0 +1,73 @@
+"""What waits for its step: in order, without a gap, and within its share."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import hushstream.agents.kafka.backlog as module
+from faust.types import TP
+from hushstream.agents.kafka.backlog import LEAST, Backlog, Room
+from hushstream.agents.kafka.intervals import Interval
+
+MB = 1 << 20
+
+
+def interval(start: int, end: int, size: int = 0) -> Interval:
+    return Interval(TP("t", 0), start, end, [SimpleNamespace(offset=n) for n in range(start, end)],
+                    size)  # fmt: skip
+
+
+def offsets(held: Backlog) -> list[int]:
+    return [one.offset for one in held.records]
+
+
+def test_a_share_is_the_processs_room_by_its_partitions_and_never_less_than_one_fetch():
+    room = Room(64 * MB)
+    assert room.share == 64 * MB
+    room.among = 4
+    assert room.share == 16 * MB
+    room.among = 1000
+    assert room.share == LEAST
+    room.among = 0  # before the first assignment
+    assert room.share == 64 * MB
+
+
+def test_intervals_join_without_a_gap():
+    held = Backlog(Room(MB))
+    assert held.take(interval(0, 4)) and held.take(interval(2, 6)) and held.take(interval(1, 3))
+    assert offsets(held) == [0, 1, 2, 3, 4, 5] and held.end == 6
+    assert not held.take(interval(8, 9)) and held.end == 6
+    held.restart(20)
+    assert (held.records, held.end, held.size) == ([], 20, 0)
+
+
+def test_bytes_and_records_fill_it_and_what_is_released_makes_room(monkeypatch):
+    held = Backlog(Room(10 * MB))
+    held.take(interval(0, 4, 6 * MB))
+    assert not held.full and not held.low
+    held.take(interval(4, 5, 5 * MB))
+    assert held.full
+    held.release(3)  # the first interval is not over
+    assert held.full and offsets(held) == [3, 4]
+    held.release(4)
+    assert held.size == 5 * MB and held.low and not held.full
+    monkeypatch.setattr(module, "MOST", 10)
+    held.take(interval(5, 20))
+    assert held.full
+    held.release(18)
+    assert held.low and offsets(held) == [18, 19]
+
+
+def test_one_step_is_offered_a_part_and_then_the_rest():
+    held = Backlog(Room(64 * MB), step=8 * MB)
+    for n in range(3):
+        held.take(interval(10 * n, 10 * n + 10, 5 * MB))
+    records, fetched = held.offered()
+    assert fetched == 20 and [r.offset for r in records] == list(range(20))
+    held.release(20)
+    records, fetched = held.offered()
+    assert fetched == 30 and [r.offset for r in records] == list(range(20, 30))
+    whole = Backlog(Room(64 * MB))
+    for n in range(3):
+        whole.take(interval(10 * n, 10 * n + 10, 5 * MB))
+    assert whole.offered()[1] == 30

@@ -1,0 +1,77 @@
+"""Batches that inflate to a gigabyte: no worker starves, and a replay takes the same decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import psutil
+import pytest
+from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.offline.replay import replay
+from hushstream.deploy.broker import Broker
+
+from ..agents.kafka.bombs import batch, produce
+from .local import BROKER, Local, local
+from .test_outage import DAY, ORIGIN, TOML
+
+pytestmark = pytest.mark.broker
+
+HELD = 700 << 20  # bytes of a worker; without a limit it took 1.5 GB and more
+GOOD = json.dumps({"user": "u", "page": "a", "t": ORIGIN}).encode()
+TEXT = TOML.replace('session_timeout = "6s"', 'session_timeout = "3s"\nmax_clock_lead = "1h"')
+
+
+def bombs(run: Local) -> None:
+    """A gigabyte and more in each batch; large records; a good one between all of them."""
+    zeros = bytes(1 << 20)
+    huge = [batch((zeros for _ in range(1100)), codec) for codec in ("zstd", "gzip")]
+    assert len(huge[0]) < 100_000
+    large = batch([GOOD, bytes(30 << 20), GOOD])
+    many = batch((b"{}" for _ in range(30)), "gzip")
+    sent = [huge[0], batch([GOOD]), huge[0], large, huge[0], many, batch([GOOD] * 2)]
+    asyncio.run(produce(run.bootstrap, "events", [*sent, huge[1]]))
+
+
+def test_a_worker_lives_through_bombs_and_replay_agrees(tmp_path):
+    options = BROKER | {"message.max.bytes": str(8 << 20)}
+    with (
+        Broker(quiet=True, overrides=options) as broker,
+        local(tmp_path, broker.bootstrap, TEXT, {"events": 1}) as run,
+    ):
+        child = run.start("w")
+        run.wait_ready(["w"])
+        bombs(run)
+        run.publish("events", [GOOD])
+        run.trigger(ORIGIN + DAY // 2)
+        triggers = run.wait_triggers(1)
+        until = time.monotonic() + 60
+        most = 0
+        while not run.manifests():
+            assert time.monotonic() < until and child.returncode is None, run.errors("w")
+            most = max(most, psutil.Process(child.pid).memory_info().rss)
+            time.sleep(0.05)
+        run.wait_released(triggers)
+        assert most < HELD, most >> 20
+        said = run.log("w").read_text()
+        assert "took this worker for dead" not in said and "eartbeat" not in said
+        (dead,) = read_topic(run.config().kafka, "hush.p.dlq", 1)
+        found = []
+        for record in dead.records:
+            headers = {name.removeprefix("__streams.errors."): v for name, v in record.headers}
+            if "first_offset" in headers:
+                assert record.value is None and record.key is None
+                what = (headers["reason"], headers["first_offset"], headers["offset"])
+                found.append(tuple(part.decode() for part in what))
+        assert found == [
+            ("huge_batch", "0", "1099"),
+            ("huge_batch", "1101", "2200"),
+            ("oversized", "2202", "2202"),
+            ("huge_batch", "2204", "3303"),
+            ("huge_batch", "3336", "4435"),
+        ]
+        assert len(dead.records) == 5 + 30
+        assert run.stop("w") == 0
+        outcome = replay(run.config())
+        assert outcome.agrees and outcome.routed == 6, vars(outcome)
