@@ -46,7 +46,7 @@ _XERIAL_HEADER = 16
 
 
 @dataclass
-class Reading:
+class Allowed:
     """How batches of one partition are read.
 
     Attributes:
@@ -107,7 +107,7 @@ def within(codec: int, data: memoryview, most: int = MOST) -> bool:
     return True
 
 
-def portions(batch: memoryview, codec: int, reading: Reading) -> Iterator[Any]:
+def portions(batch: memoryview, codec: int, reading: Allowed) -> Iterator[Any]:
     """A compressed batch as smaller ones that are not, or an `Unread` record where one stands.
 
     Args:
@@ -140,7 +140,7 @@ def portions(batch: memoryview, codec: int, reading: Reading) -> Iterator[Any]:
 class _Portions:
     """Cuts inflated bytes at the ends of records."""
 
-    def __init__(self, header: bytes, reading: Reading) -> None:
+    def __init__(self, header: bytes, reading: Allowed) -> None:
         self._header = header
         self._largest = reading.largest
         self._held = bytearray()

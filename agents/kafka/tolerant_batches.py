@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
-from .inflated import Reading, codec_of, portions
+from .inflated import Allowed, codec_of, portions
 from .private import opened, read_batches_with
 
 _LENGTH = struct.Struct(">i")
@@ -36,7 +36,7 @@ class TolerantBatches:
         self._data = data
         self._begin = 0
         self._batches = MemoryRecords(data)
-        self.reading = Reading()
+        self.reading = Allowed()
 
     def size_in_bytes(self) -> int:
         """Bytes fetched, those of an unfinished batch included."""
@@ -62,7 +62,7 @@ class TolerantBatches:
 class TolerantBatch:
     """A batch, parsed by aiokafka; if that fails, record by record."""
 
-    def __init__(self, batch: Any, data: memoryview, reading: Reading) -> None:
+    def __init__(self, batch: Any, data: memoryview, reading: Allowed) -> None:
         self._batch = batch
         self._data = data
         self._reading = reading

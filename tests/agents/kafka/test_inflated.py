@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.record.memory_records import MemoryRecords
-from hushstream.agents.kafka.inflated import Reading, pieces, within
+from hushstream.agents.kafka.inflated import Allowed, pieces, within
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches
 from hushstream.topics.events.decode import Unread
 from hypothesis import given
@@ -34,7 +34,7 @@ def told(records: Any) -> list[Any]:
     return [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in records]
 
 
-def read(data: bytes, reading: Reading | None = None) -> list[Any]:
+def read(data: bytes, reading: Allowed | None = None) -> list[Any]:
     source, found = TolerantBatches(data), []
     if reading is not None:
         source.reading.largest = reading.largest
@@ -57,7 +57,7 @@ def test_every_codec_gives_what_aiokafka_gives_in_portions_of_any_size(portion, 
 def test_a_record_beyond_the_limit_is_passed_over_and_the_next_ones_are_read(portion, sizes, codec):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inflated, "PORTION", portion)
-        found = read(build(sizes, codec), Reading(largest=1000))
+        found = read(build(sizes, codec), Allowed(largest=1000))
     assert [r.offset for r in found] == list(range(len(sizes)))
     for size, one in zip(sizes, found, strict=True):
         if isinstance(one.value, Unread):

@@ -1,10 +1,14 @@
-"""Logs that a replay reads as it goes: the same records as reading them whole, few at a time."""
+"""Logs that a replay reads as it goes: the same records as reading them whole, few at a time.
+
+Covers: agents/offline/raw_log.py
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import hushstream.agents.offline.raw_log as raw_log
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -12,6 +16,7 @@ from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.compare import ReplayOutcome
 from hushstream.agents.offline.compare_units import Comparison
 from hushstream.agents.offline.engine import Log, OfflineEngine
+from hushstream.agents.offline.raw_log import RawLog
 from hushstream.agents.offline.replay_logs import Span, StreamLog, Timed, frame, spans
 from hushstream.agents.stages.step import LogFrame
 from hushstream.deploy.broker import Broker
@@ -46,6 +51,33 @@ def test_a_stream_of_uncommitted_records_holds_aborted_ones_too(topic):
     StreamLog(kafka, span, 9, committed=False, seen=seen.append).drain()
     (whole,) = read_topic(kafka, name, 1, committed=False)
     assert seen == whole.records and len(seen) == 60
+
+
+@pytest.mark.parametrize("most", [1, 7, 500])
+def test_a_raw_log_holds_what_a_stream_of_it_holds(topic, most):
+    kafka, name = topic
+    (span,) = spans(kafka, name, 1)
+    (whole,) = read_topic(kafka, name, 1)
+    middle = span._replace(begin=2, end=30)
+    for one in (span, middle):
+        log, found, position = RawLog(kafka, one, most, 1 << 20), [], one.begin
+        while position < one.end:
+            records, position = log.since(position, 20)
+            assert len(records) <= most
+            found += [(r.offset, r.timestamp, r.key, r.value) for r in records]
+        log.close()
+        assert found == [r[:4] for r in whole.records if one.begin <= r.offset < one.end]
+
+
+def test_a_raw_log_that_is_too_short_says_so(topic, monkeypatch):
+    monkeypatch.setattr(raw_log, "PATIENCE_SECONDS", 1.0)
+    kafka, name = topic
+    (span,) = spans(kafka, name, 1)
+    log = RawLog(kafka, span._replace(end=span.end + 9), 100, 1 << 20)
+    with pytest.raises(EngineError, match="ends early"):
+        while True:
+            log.since(span.end, 100)
+    log.close()
 
 
 def through(log: StreamLog, most: int) -> list[Any]:
