@@ -40,6 +40,7 @@ from ..kafka.clients import (
     through_outages,
     transactional_producer,
 )
+from ..kafka.private import wait_patiently
 from ..kafka.progress import Progress
 from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record
@@ -101,6 +102,7 @@ class ClockOwner:
         self.progress = Progress("the clock")
         self._producer: Any = None
         self._consumer: Any = None
+        self._asker: Any = None
         self._partitions = [
             TopicPartition(i.topic, n) for i in deployment.inputs for n in range(i.partitions)
         ]
@@ -121,14 +123,14 @@ class ClockOwner:
         await self._read_ledger()
         await self._read_clock()
         self._wall = WallClock(self._clock.time)
+        self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch
+        await self._asker.start()
+        await reached(self._asker, self._covered())
         self._consumer = consumer(self._kafka)
         await self._consumer.start()
+        wait_patiently(self._consumer)
         requests = TopicPartition(self._names.requests, 0)
-        self._consumer.assign([*self._partitions, requests])
-        self._consumer.pause(*self._partitions)
-        for tp in self._partitions:
-            self._consumer.seek(tp, 0)  # it is never read, only asked for its end
-        await reached(self._consumer, self._covered())
+        self._consumer.assign([requests])
         begin = await self._consumer.beginning_offsets([requests])
         self._consumer.seek(requests, begin[requests])
         end = (await self._consumer.end_offsets([requests]))[requests]
@@ -232,7 +234,6 @@ class ClockOwner:
             await self._commit(charges, [record])
 
     async def _read_requests(self, timeout_ms: int = 0) -> None:
-        # Only the requests topic can deliver: all raw partitions are paused.
         found = await self._consumer.getmany(timeout_ms=timeout_ms)
         for records in found.values():
             for record in records:
@@ -254,7 +255,7 @@ class ClockOwner:
 
     async def _ends(self) -> Offsets:
         """Ask for the last stable offset of every raw partition, never below the beat before."""
-        ends = await self._consumer.end_offsets(self._partitions)
+        ends = await self._asker.end_offsets(self._partitions)
         out: Offsets = {}
         for source in self._deployment.inputs:
             before = self._clock.offsets.get(source.topic, [0] * source.partitions)
@@ -319,7 +320,7 @@ class ClockOwner:
         await self._let_go()
 
     async def _let_go(self) -> None:
-        for client in (self._producer, self._consumer):
+        for client in (self._producer, self._consumer, self._asker):
             if client is not None:
                 await stop_quietly(client)
-        self._producer = self._consumer = None
+        self._producer = self._consumer = self._asker = None

@@ -29,6 +29,9 @@ from faust.types import TP, Message
 from ...errors import EngineError
 from .intervals import Gone, Interval, Most, Positions
 
+QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
+LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
+
 Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
 """Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
 
@@ -55,8 +58,8 @@ NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
         "aiokafka",
         Fetcher,
         (
-            "_closed", "_create_fetch_waiter", "_notify", "_records", "_subscriptions",
-            "_wait_consume_future",
+            "_closed", "_create_fetch_waiter", "_fetch_max_wait_ms", "_fetcher_timeout",
+            "_notify", "_records", "_subscriptions", "_wait_consume_future",
         ),
     ),
     ("aiokafka", FetchResult, ("_assignment", "_partition_records", "_update_position")),
@@ -141,6 +144,7 @@ class HookedThread(driver.AIOKafkaConsumerThread):
         """Make and start the client."""
         self._consumer = self._create_consumer(loop=self.thread_loop)
         await self._consumer.start()
+        wait_patiently(self._consumer)
 
     @property
     def client(self) -> Any:
@@ -182,6 +186,11 @@ class HookedConsumer(driver.Consumer):
         paused: set[TP] = self._paused_partitions
         return active - paused
 
+    @property
+    def any_paused(self) -> bool:
+        """Whether an assigned partition is paused."""
+        return bool(self._paused_partitions)
+
     def ack(self, message: Message) -> bool:
         """Acknowledge an event without noting its offset: positions are in the shards' state."""
         message.acked = True
@@ -208,6 +217,41 @@ class HookedConsumer(driver.Consumer):
 def closed(consumer: Any) -> bool:
     """Whether a consumer or what fetches for it has been closed."""
     return bool(consumer._closed or consumer._fetcher._closed)
+
+
+class PatientFetcher(Fetcher):
+    """A fetcher that lets the broker hold its request for longer while nothing comes.
+
+    The broker answers as soon as there is a record, so an idle client asks once a second instead of
+    ten times and learns of a record no later. A request in flight holds back only partitions that
+    it does not name, those with fetched records that nobody has taken; so it is short while there
+    are any, and for a while after.
+    """
+
+    _stirred = 0.0
+    _short_ms = 0
+
+    @property
+    def _fetch_max_wait_ms(self) -> int:
+        now = time.monotonic()
+        if self._records:
+            self._stirred = now
+        return LONG_MS if now - self._stirred > QUIET_SECONDS else self._short_ms
+
+    @_fetch_max_wait_ms.setter
+    def _fetch_max_wait_ms(self, value: int) -> None:
+        self._stirred = time.monotonic()
+        self._short_ms = value
+
+
+def wait_patiently(consumer: Any) -> None:
+    """Have a started consumer ask the broker less often while nothing comes."""
+    fetcher = consumer._fetcher
+    if type(fetcher) is Fetcher:
+        short = vars(fetcher).pop("_fetch_max_wait_ms")
+        fetcher.__class__ = PatientFetcher
+        fetcher._fetch_max_wait_ms = short
+        fetcher._fetcher_timeout = LONG_MS / 2000  # it is woken by everything that it waits for
 
 
 async def fetch(

@@ -33,6 +33,7 @@ from .progress import Progress
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
 POLL_SECONDS = 0.1
+REST_SECONDS = 0.5  # of one wait while nothing comes and nothing is paused
 
 
 class ConsumerThread(private.HookedThread):
@@ -89,11 +90,11 @@ class ConsumerThread(private.HookedThread):
             **driver.credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context),
         )
 
-    async def intervals(self, active: set[TP]) -> list[Interval]:
+    async def intervals(self, active: set[TP], seconds: float) -> list[Interval]:
         """Fetch intervals of the active partitions; wait a moment if there are none."""
-        return await self.call_thread(self._intervals, self.ready_client, active)  # type: ignore[no-any-return]
+        return await self.call_thread(self._intervals, self.ready_client, active, seconds)  # type: ignore[no-any-return]
 
-    async def _intervals(self, consumer: Any, active: set[TP]) -> list[Interval]:
+    async def _intervals(self, consumer: Any, active: set[TP], seconds: float) -> list[Interval]:
         if private.closed(consumer):
             raise ConsumerStoppedError()
         # Asked here too: a rebalance may have begun while the call was on its way to this thread,
@@ -101,7 +102,7 @@ class ConsumerThread(private.HookedThread):
         if not self.consumer.flow_active:
             return []
         wanted, most = self.consumer.positions, self.consumer.most()
-        return await private.fetch(consumer, active, wanted, self._gone, most, POLL_SECONDS)
+        return await private.fetch(consumer, active, wanted, self._gone, most, seconds)
 
 
 class Consumer(private.HookedConsumer):
@@ -121,6 +122,7 @@ class Consumer(private.HookedConsumer):
     positions: Positions = staticmethod(dict)
     doubt: Callable[[TP], None] = staticmethod(lambda _: None)
     progress: Progress
+    _heard = 0.0  # when records came last
 
     def make_thread(self) -> ConsumerThread:
         """Make the thread that fetches intervals."""
@@ -151,13 +153,21 @@ class Consumer(private.HookedConsumer):
         if not active:  # to aiokafka, an empty set would mean all
             await asyncio.sleep(POLL_SECONDS / 2)
             return
-        for interval in await cast(ConsumerThread, self.thread).intervals(active):
+        found = await cast(ConsumerThread, self.thread).intervals(active, self._patience())
+        if found:
+            self._heard = time.monotonic()
+        for interval in found:
             if not self.flow_active or self.app.consumer_generation_id != generation:
                 return  # the new owner, or we after a seek, will fetch it again
             message = self._message(interval)
             # The callback waits where an agent's buffer is full. A rebalance must not wait for it.
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
         await asyncio.sleep(0)  # let the agents run, also when records come without a pause
+
+    def _patience(self) -> float:
+        """How long to wait for records: what is resumed meanwhile waits as long."""
+        quiet = time.monotonic() - self._heard > private.QUIET_SECONDS and not self.any_paused
+        return REST_SECONDS if quiet else POLL_SECONDS
 
     def _message(self, interval: Interval) -> Message:
         """Wrap a whole interval as the value of one Faust event."""

@@ -27,6 +27,7 @@ from ..kafka.clients import (
     stop_quietly,
     through_outages,
 )
+from ..kafka.private import wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
 from .tasks import Tasks
@@ -141,6 +142,7 @@ class LogFollower:
         client = consumer(self._kafka)
         try:
             await client.start()
+            wait_patiently(client)
             client.assign(list(self._positions))
             ends = await self._look(client, {})
             for tp, position in self._positions.items():

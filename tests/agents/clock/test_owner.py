@@ -327,7 +327,7 @@ def test_a_beat_never_goes_back():
 
     clock, ledger = begun()
     made = owner(clock, ledger, Recorder())
-    made._partitions, made._consumer = [TopicPartition("events", 0)], Ends()
+    made._partitions, made._asker = [TopicPartition("events", 0)], Ends()
     assert asyncio.run(made._ends()) == {"events": [5]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 from hushstream.agents.kafka import private
@@ -62,3 +63,24 @@ def test_both_libraries_are_capped() -> None:
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     assert re.search(r'"aiokafka>=[\d.]+,<[\d.]+"', text)
     assert re.search(r'"faust-streaming==[\d.]+"', text)
+
+
+def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_something_waits(
+    monkeypatch,
+):
+    now = [100.0]
+    monkeypatch.setattr(private.time, "monotonic", lambda: now[0])
+    fetcher = object.__new__(private.Fetcher)
+    fetcher._fetch_max_wait_ms, fetcher._records = 100, {}
+    private.wait_patiently(SimpleNamespace(_fetcher=fetcher))
+    assert fetcher._fetch_max_wait_ms == 100  # it may wait for its first position
+    now[0] += private.QUIET_SECONDS + 1
+    assert fetcher._fetch_max_wait_ms == private.LONG_MS
+    fetcher._records["fetched, not taken"] = 1  # its partition is not named by the next request
+    assert fetcher._fetch_max_wait_ms == 100
+    fetcher._records.clear()
+    assert fetcher._fetch_max_wait_ms == 100
+    now[0] += private.QUIET_SECONDS + 1
+    assert fetcher._fetch_max_wait_ms == private.LONG_MS
+    private.wait_patiently(SimpleNamespace(_fetcher=fetcher))  # again: nothing changes
+    assert fetcher._fetch_max_wait_ms == private.LONG_MS
