@@ -159,7 +159,7 @@ def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> float:
             raise SystemExit("the worker did not release; see worker.log")
         message = client.poll(0.05)
         if message is not None and not message.error():
-            shards += b"hush.manifest/1" in message.value()
+            shards += b"hush.manifest/2" in message.value()
     end = time.time()
     client.close()
     triggers = [json.loads(m.value()) for m in cluster.read(names.clock)]

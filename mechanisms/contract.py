@@ -48,6 +48,19 @@ class Output(NamedTuple):
     grid: Fraction = Fraction(1)
 
 
+class Place(NamedTuple):
+    """What a key of a mechanism's own stands for, in words that a reader has without its code.
+
+    Attributes:
+        key: a text or number per name of `Mechanism.key_fields`.
+        box: per coordinate the lower and upper end, in the unit of the input; {} where a key is
+            not a part of a space.
+    """
+
+    key: dict[str, str | int]
+    box: dict[str, tuple[float, float]]
+
+
 class Stated(NamedTuple):
     """Statements about a mechanism's cost besides ε, δ and μ², for ledger, manifests and people."""
 
@@ -108,6 +121,8 @@ class Mechanism(Protocol):
     definition: ClassVar[Literal["approximate", "pure", "local"]]  # of differential privacy
     neighbouring: ClassVar[Literal["add_remove", "replace_value"]]
     key_form: ClassVar[Literal["columns", "code"]]  # released keys: the record's, or own bytes
+    key_fields: ClassVar[tuple[str, ...]]  # names in keys of its own bytes; () with "columns"
+    replaces: ClassVar[bool]  # a key that a release lacks is gone; else its last value stays
     survey: Survey | None  # what devices are given where records are their reports; else None
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
@@ -158,6 +173,17 @@ class Mechanism(Protocol):
 
     def key_threshold(self, t: int) -> Fraction | None:
         """The threshold of a key's noisy count at trigger t; None if keys are not selected."""
+        ...
+
+    def places(self, keys: Keys) -> list[Place]:
+        """What released keys stand for, where ``key_form`` is "code"; unused elsewhere."""
+        ...
+
+    def geometry(self) -> dict[str, Any]:
+        """The public space that keys divide, as plain JSON for manifests; {} where there is none.
+
+        A space has axes, depth and split, and a region: a polygon, cells, or neither.
+        """
         ...
 
     def digests(self) -> tuple[str, ...]:

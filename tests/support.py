@@ -127,7 +127,7 @@ def engine(
 def released(run: OfflineEngine, topic: str = "hush.p.releases.v1") -> list[tuple[bytes, bytes]]:
     """Rows (not manifests) of a release topic, sorted."""
     outs = [(o.key or b"", o.value or b"") for o in run.outs[topic]]
-    return sorted(o for o in outs if b"hush.release/1" in o[1])
+    return sorted(o for o in outs if b"hush.release/2" in o[1])
 
 
 def counts(run: OfflineEngine, index: int, topic: str = "hush.p.releases.v1") -> dict[str, int]:

@@ -84,6 +84,11 @@ def releases_topic(pipeline: str) -> str:
     return f"hush.{pipeline}.releases.v1"
 
 
+def latest_topic(pipeline: str, releases: str | None = None) -> str:
+    """The compacted topic of newest values; ``releases`` is a release topic of another name."""
+    return f"{releases}.latest" if releases else f"hush.{pipeline}.latest.v1"
+
+
 def dead_letter_topic(pipeline: str) -> str:
     """Records that a pipeline could not use."""
     return f"hush.{pipeline}.dlq"

@@ -32,8 +32,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 def written(deployment: Deployment) -> list[str]:
     """List topics that a deployment writes and that others could name too."""
-    found = {t for p in deployment.pipelines for t in (p.release_topic, p.dlq_topic, p.late_topic)}
-    return sorted(topic for topic in found if topic)
+    found = (
+        (p.release_topic, p.latest_topic, p.dlq_topic, p.late_topic) for p in deployment.pipelines
+    )
+    return sorted({topic for topics in found for topic in topics if topic})
 
 
 def claim(cluster: Cluster, deployment: Deployment) -> None:

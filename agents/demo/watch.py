@@ -99,7 +99,7 @@ class Watch:
 
     def _release(self, seen: Seen, body: dict[str, Any]) -> None:
         place = body["window"]["start"], body["trigger"]
-        if body["schema"] == "hush.release/1":
+        if body["schema"] == "hush.release/2":
             shown = " / ".join(str(v) for v in body["key"].values())
             seen.rows[place][shown] = body
             return

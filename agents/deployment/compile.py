@@ -109,6 +109,7 @@ def _pipeline(
         config=privacy_settings(config, p),
         config_hash=pinned_hash(config_hash(config, p), mechanism),
         release_topic=p.release_topic,
+        latest_topic=p.latest_topic,
         release_partitions=engine.release_partitions,
         cells_partitions=1 if mechanism.routing == "single" else engine.cells_partitions,
         units_partitions=engine.units_partitions,

@@ -37,6 +37,7 @@ class Pipeline:
     config: dict[str, Any]  # canonical privacy configuration, as charged
     config_hash: str
     release_topic: str
+    latest_topic: str | None  # compacted; None: there is none
     release_partitions: int
     cells_partitions: int
     units_partitions: int

@@ -23,6 +23,7 @@ TRIMMED = KEPT | SEGMENTS
 # The clock's owner compares its own time with the broker's before it commits a trigger.
 CLOCK = TRIMMED | {"message.timestamp.type": "LogAppendTime"}
 COMPACTED = ANY_TIME | {"cleanup.policy": "compact"} | SEGMENTS | COMPACTION
+NEWEST = COMPACTED | {"message.timestamp.type": "CreateTime"}
 SIZED = (*SEGMENTS, *COMPACTION)
 """Settings that decide when space comes back, and nothing else: `hush topics` may change them."""
 
@@ -52,6 +53,10 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
         specs.append(
             TopicSpec(p.release_topic, p.release_partitions, PUBLIC, False, "private releases")
         )
+        if p.latest_topic:
+            specs.append(
+                TopicSpec(p.latest_topic, p.release_partitions, NEWEST, False, "newest releases")
+            )
         if p.dlq_topic:
             specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, "bad records, raw"))
         if p.late_topic:

@@ -92,11 +92,12 @@ class ReleaseCheck:
         self._expected: dict[Name, bytes] = {}
         self._seen: dict[Name, Tally] = {}
         self._copies: dict[Name, Tally] = {}
+        self._reached: dict[int, int] = defaultdict(int)
 
     def expect(self, out: Out) -> None:
         """Take a recomputed record of the release topic."""
-        if self._takes(out.key):
-            self._expected[name(out.key, out.value)] = _digest(_of_out(out))
+        if self.takes(out.key):
+            self._expected[name(out.key, out.value)] = digest(of_out(out))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
         """Take a record of the release topic; `expect` has been given all records before.
@@ -106,14 +107,15 @@ class ReleaseCheck:
             record: as read.
             committed: False for a copy that only a reader of uncommitted data sees.
         """
-        if self._takes(record.key):
+        if self.takes(record.key):
             one = name(record.key, record.value)
-            wrong = _digest(_of_raw(partition, record)) != self._expected.get(one)
+            wrong = digest(of_raw(partition, record)) != self._expected.get(one)
             tallies = self._seen if committed else self._copies
             before = tallies.get(one, NONE)
             tallies[one] = Tally(before.number + 1, before.wrong + wrong)
 
-    def _takes(self, key: bytes | None) -> bool:
+    def takes(self, key: bytes | None) -> bool:
+        """Whether a record is of this pipeline and of the windows asked for."""
         return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
 
     def finish(self, outcome: ReplayOutcome) -> None:
@@ -138,10 +140,17 @@ class ReleaseCheck:
         if tally.number > 1:
             outcome.found("doubled", _text(one), tally.number - 1)
 
+    def ordinal(self, key: bytes, trigger: int) -> int:
+        """The ordinal of a trigger of the window that a record key names."""
+        return self._chosen.ordinal((key, "", trigger))
+
+    def published(self, key: bytes, ordinal: int) -> bool:
+        """Whether the shard of a row has published so far; known once this is finished."""
+        return ordinal <= self._reached[self._chosen.shard((key, "", 0))]
+
     def _missing(self, outcome: ReplayOutcome) -> None:
         """Tell lost from pending: a shard publishes in order, a manifest after its rows."""
-        chosen = self._chosen
-        reached: dict[int, int] = defaultdict(int)
+        chosen, reached = self._chosen, self._reached
         for one in self._seen:
             if one in self._expected and one[1].startswith("hush.manifest"):
                 shard, ordinal = chosen.shard(one), chosen.ordinal(one)
@@ -163,7 +172,8 @@ class Tally(NamedTuple):
 NONE = Tally(0, 0)
 
 
-def _digest(published: Published) -> bytes:
+def digest(published: Published) -> bytes:
+    """What stands for a record in the tables of a check."""
     return hashlib.blake2b(msgspec.msgpack.encode(published), digest_size=16).digest()
 
 
@@ -191,7 +201,9 @@ class _Chosen:
         rest = one[0].split(b"|", 2)[2]
         if one[1].startswith("hush.manifest"):
             return int(rest.removeprefix(b"manifest:"))
-        return int(route(Keys.of([rest]), self._pipeline.cells_partitions)[0])
+        own = self._pipeline.mechanism.key_form == "code"
+        key = bytes.fromhex(rest.decode()) if own else rest
+        return int(route(Keys.of([key]), self._pipeline.cells_partitions)[0])
 
 
 def name(key: bytes | None, value: bytes | None) -> Name:
@@ -222,8 +234,8 @@ def compare_dead_letters(
         log: records of the topic; it may have been trimmed.
         outcome: takes the result.
     """
-    expected = Counter(_of_out(o) for o in outs)
-    seen = Counter(_of_raw(0, record) for record in log.records)
+    expected = Counter(of_out(o) for o in outs)
+    seen = Counter(of_raw(0, record) for record in log.records)
     reached: dict[Any, int] = defaultdict(int)
     for record, copies in seen.items():
         source, offset = _origin(record)
@@ -250,10 +262,12 @@ def _origin(record: Published) -> tuple[tuple[bytes, bytes], int]:
     return source, int(headers.get(f"{prefix}offset", b"0"))
 
 
-def _of_out(out: Out) -> Published:
+def of_out(out: Out) -> Published:
+    """A recomputed record as its reader sees it."""
     stamp = -1 if out.timestamp is None else out.timestamp
     return Published(out.partition, out.key, out.value, stamp, tuple(out.headers))
 
 
-def _of_raw(partition: int, record: RawRecord) -> Published:
+def of_raw(partition: int, record: RawRecord) -> Published:
+    """A record that was read."""
     return Published(partition, record.key, record.value, record.timestamp, record.headers)

@@ -9,8 +9,7 @@ with the decoded raw log for lost and doubled events.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...errors import ConfigError, EngineError
@@ -29,6 +28,7 @@ from ..stages.step import Out
 from ..worker.admission import prepare
 from ..worker.setup import WorkerSetup
 from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
+from .compare_latest import LatestCheck
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .raw_log import RawLog
@@ -47,6 +47,7 @@ class Logs:
     """
 
     releases: list[Span] = field(default_factory=list)
+    latest: list[Span] = field(default_factory=list)
     dead: dict[str, list[PartitionLog]] = field(default_factory=dict)
     units: list[Span] = field(default_factory=list)
     clock: Span = field(default_factory=lambda: Span("", 0, 0, 0))
@@ -112,10 +113,12 @@ def recompute(
         report("recomputing", used, max(total, used))
 
     outcome = ReplayOutcome()
-    checks: dict[str, list[ReleaseCheck]] = defaultdict(list)
+    checks: dict[str, ReleaseCheck | LatestCheck] = {}
     for p in deployment.pipelines:
         mine = [t for t in logs.read.triggers if t.pipeline == p.name]
-        checks[p.release_topic].append(ReleaseCheck(p, mine, windows))
+        checks[p.release_topic] = released = ReleaseCheck(p, mine, windows)
+        if p.latest_topic:
+            checks[p.latest_topic] = LatestCheck(p, released)
     report("reading nonces", 0, 0)
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, deployment, logs, outcome, checks) as streams:
@@ -142,11 +145,11 @@ class _Streams:
         deployment: Deployment,
         logs: Logs,
         outcome: ReplayOutcome,
-        releases: Mapping[str, Sequence[ReleaseCheck]],
+        releases: Mapping[str, ReleaseCheck | LatestCheck],
     ) -> None:
         self._kafka = kafka
         self._outcome = outcome
-        self._spans = logs.releases
+        self._spans = [*logs.releases, *logs.latest]
         self._releases = releases
         self._checks = {
             (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
@@ -167,9 +170,9 @@ class _Streams:
         )  # fmt: skip
 
     def sent(self, out: Out) -> bool:
-        """Take a recomputed record of a units or release topic; False if it is another."""
-        for check in self._releases.get(out.topic, ()):
-            check.expect(out)
+        """Take a recomputed record of a units or public topic; False if it is another."""
+        if out.topic in self._releases:
+            self._releases[out.topic].expect(out)
         if units := self._checks.get((out.topic, out.partition)):
             units.sent(out.value or b"")
         return units is not None or out.topic in self._releases
@@ -187,14 +190,12 @@ class _Streams:
         for span in self._spans:
             for committed in (True, False):
                 self._published(span, committed)
-        for checks in self._releases.values():
-            for check in checks:
-                check.finish(self._outcome)
+        for check in self._releases.values():
+            check.finish(self._outcome)
 
     def _published(self, span: Span, committed: bool) -> None:
         def take(record: RawRecord) -> None:
-            for check in self._releases[span.topic]:
-                check.take(span.partition, record, committed)
+            self._releases[span.topic].take(span.partition, record, committed)
 
         log = StreamLog(self._kafka, span, STEP, whole=False, committed=committed, seen=take)
         try:
@@ -243,8 +244,9 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     reader = _Reader(kafka, report)
     logs = Logs()
     for p in deployment.pipelines:
-        if p.release_topic not in {span.topic for span in logs.releases}:
-            logs.releases += spans(kafka, p.release_topic, p.release_partitions)
+        logs.releases += spans(kafka, p.release_topic, p.release_partitions)
+        if p.latest_topic:
+            logs.latest += spans(kafka, p.latest_topic, p.release_partitions)
         for other in _dead_topics(p):
             logs.dead[other] = reader.read(other, 1)
     for p in deployment.pipelines:

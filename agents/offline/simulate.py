@@ -280,7 +280,7 @@ def _truth(p: Pipeline, view: Any, time: Any) -> dict[int, dict[bytes, int]]:
 def _rows(p: Pipeline, engine: OfflineEngine) -> Iterator[tuple[bytes, dict[str, Any]]]:
     for out in engine.outs.get(p.release_topic, ()):
         body = json.loads(out.value or b"{}")
-        if body["schema"] == "hush.release/1":
+        if body["schema"] == "hush.release/2":
             yield (out.key or b"").split(b"|", 2)[2], body
 
 

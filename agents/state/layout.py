@@ -18,6 +18,7 @@ OPEN       aggregate  (none)                                       the release i
 HELD       aggregate  key                                          a computed row
 MANIFEST   aggregate  (none)                                       the held release's manifest
 NONCE      aggregate  window                                       nonces of its noise, by trigger
+SHOWN      aggregate  window, key                                  empty: in the latest topic
 MARKER     all        (none)                                       what has been applied
 POSITION   all        (none)                                       next changelog offset: local
 =========  =========  ===========================================  ==========================
@@ -35,7 +36,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS = b"u", b"t", b"f", b"r", b"d", b"s"
-OPEN, HELD, MANIFEST, NONCE = b"o", b"h", b"m", b"n"
+OPEN, HELD, MANIFEST, NONCE, SHOWN = b"o", b"h", b"m", b"n", b"l"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
@@ -125,6 +126,11 @@ def statuses_of(window: int) -> bytes:
 def nonces_of(window: int) -> bytes:
     """Key of the nonces of a window's noise."""
     return NONCE + sortable(window)
+
+
+def shown_of(window: int) -> bytes:
+    """Prefix of the keys of a window that the latest topic shows."""
+    return SHOWN + sortable(window)
 
 
 def due_at(window: int, due: int) -> bytes:

@@ -155,7 +155,9 @@ def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> N
     State would be lost with records that the broker deletes or compacts away. Times of records on
     the release topic must be ours: the broker's would show how long a release took.
     """
-    released = [p.release_topic for p in deployment.pipelines]
+    released = [
+        t for p in deployment.pipelines for t in (p.release_topic, p.latest_topic) if t is not None
+    ]
     kept = {names.ledger, *(spec.name for spec in internal_topics(deployment, names))}
     specs = [*public_topics(deployment), *internal_topics(deployment, names)]
     wanted = {s.name: _wanted(s) for s in specs if s.name in kept}

@@ -45,7 +45,7 @@ from ..columns import (
     compact,
     empty_units,
 )
-from ..contract import NOTHING_MORE, Cost, Noise, Output, Stated
+from ..contract import NOTHING_MORE, Cost, Noise, Output, Place, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..noise import zero
@@ -87,6 +87,8 @@ class Histogram:
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
     key_form: ClassVar[Literal["columns"]] = "columns"
+    key_fields: ClassVar[tuple[str, ...]] = ()
+    replaces: ClassVar[bool] = False
     survey: ClassVar[None] = None
 
     horizon: int
@@ -137,6 +139,13 @@ class Histogram:
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         raise ContractError("a histogram is grouped by key and encodes nothing")
+
+    def places(self, keys: Keys) -> list[Place]:
+        raise ContractError("a histogram's keys are the record's own")
+
+    def geometry(self) -> dict[str, Any]:
+        """None: keys divide no space."""
+        return {}
 
     def cost(self) -> Cost:
         return self.loss

@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, empty_units
-from ..contract import NOTHING_MORE, Cost, Noise, Output, Stated
+from ..contract import NOTHING_MORE, Cost, Noise, Output, Place, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.bounding import Bound, hashes
@@ -77,6 +77,8 @@ class Rounds:
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
     key_form: ClassVar[Literal["columns"]] = "columns"
+    key_fields: ClassVar[tuple[str, ...]] = ()
+    replaces: ClassVar[bool] = False
     survey: ClassVar[None] = None
 
     horizon: int
@@ -113,6 +115,13 @@ class Rounds:
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
         raise ContractError("a histogram is grouped by key and encodes nothing")
+
+    def places(self, keys: Keys) -> list[Place]:
+        raise ContractError("a histogram's keys are the record's own")
+
+    def geometry(self) -> dict[str, Any]:
+        """None: keys divide no space."""
+        return {}
 
     def cost(self) -> Cost:
         return self.loss

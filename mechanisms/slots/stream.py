@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, no_releases
-from ..contract import NOTHING_MORE, Noise, Stated
+from ..contract import NOTHING_MORE, Noise, Place, Stated
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
 from .slots import ROW, Entries, Slots, slot_keys
@@ -39,6 +39,8 @@ class SlotStream(ABC):
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
     key_form: ClassVar[Literal["code"]] = "code"
+    key_fields: ClassVar[tuple[str, ...]] = ("slot",)
+    replaces: ClassVar[bool] = False  # a slot is released once, when it closes
     survey: ClassVar[None] = None
 
     slots: Slots
@@ -114,6 +116,14 @@ class SlotStream(ABC):
     def key_threshold(self, t: int) -> Fraction | None:
         """None: slots are public."""
         return None
+
+    def places(self, keys: Keys) -> list[Place]:
+        """The slot's number in its window, from 0 on."""
+        return [Place({"slot": slot}, {}) for slot in keys.codes().tolist()]
+
+    def geometry(self) -> dict[str, Any]:
+        """None: slots divide time, which the window tells."""
+        return {}
 
     def plan(self) -> dict[str, Any]:
         """Nothing beside cost and noise."""

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Literal
 from numpy.typing import NDArray
 
 from ..columns import Encoded
-from ..contract import NOTHING_MORE, Stated
+from ..contract import NOTHING_MORE, Place, Stated
+from ..keys import Keys
 from .domain import Domain
 
 
@@ -30,6 +31,8 @@ class SpatialStream:
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
     key_form: ClassVar[Literal["code"]] = "code"
+    key_fields: ClassVar[tuple[str, ...]] = ("cell",)
+    replaces: ClassVar[bool] = True  # the leaves of one release are one tree
     survey: ClassVar[None] = None
 
     domain: Domain
@@ -50,6 +53,19 @@ class SpatialStream:
     def key_threshold(self, t: int) -> Fraction | None:
         """None: cells of the domain are public."""
         return None
+
+    def places(self, keys: Keys) -> list[Place]:
+        """The node's code, hexadecimal, and its box in the units of the coordinates."""
+        low, high = (corners.tolist() for corners in self.domain.boxes(keys.codes()))
+        names = self.domain.names
+        return [
+            Place({"cell": key.hex()}, dict(zip(names, zip(start, end, strict=True), strict=True)))
+            for key, start, end in zip(keys.tolist(), low, high, strict=True)
+        ]
+
+    def geometry(self) -> dict[str, Any]:
+        """The domain: axes, depth, split, polygon and cells."""
+        return self.domain.to_json()
 
     def plan(self) -> dict[str, Any]:
         """Nothing beside cost and noise."""

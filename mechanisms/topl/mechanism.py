@@ -42,7 +42,7 @@ from ..columns import (
     empty_units,
     no_releases,
 )
-from ..contract import UNIT, Cost, Noise, Output, Stated
+from ..contract import UNIT, Cost, Noise, Output, Place, Stated
 from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
 from ..ranges import Draws
@@ -116,6 +116,8 @@ class ToPL:
     definition: ClassVar[Literal["local"]] = "local"
     neighbouring: ClassVar[Literal["replace_value"]] = "replace_value"
     key_form: ClassVar[Literal["code"]] = "code"
+    key_fields: ClassVar[tuple[str, ...]] = ()
+    replaces: ClassVar[bool] = False
 
     survey: Survey
     grid: Fraction = Fraction(1)
@@ -239,6 +241,14 @@ class ToPL:
     def bounds(self, unit: str) -> dict[str, Any]:
         """Reports of one unit that count in an epoch."""
         return stated_records(self.survey.reports, unit)
+
+    def places(self, keys: Keys) -> list[Place]:
+        """Nothing but the stream itself."""
+        return [Place({}, {}) for _ in range(len(keys))]
+
+    def geometry(self) -> dict[str, Any]:
+        """None: there is one stream, without keys."""
+        return {}
 
     def key_threshold(self, t: int) -> Fraction | None:
         """None: there is one stream, without keys."""

@@ -111,7 +111,7 @@ def test_every_record_has_exactly_one_fate_per_pipeline(records, partitioner, no
         )
         assert all(len(o.value or b"") <= 900_000 for o in (*letters, *kept))
         # The stream went on: each trigger has its manifest from each shard.
-        manifests = [o for o in found.outs[p.release_topic] if b"hush.manifest/1" in o.value]
+        manifests = [o for o in found.outs[p.release_topic] if b"hush.manifest/2" in o.value]
         assert len(manifests) == 2
 
 
@@ -253,7 +253,7 @@ def test_a_worker_survives_what_a_broker_accepts(
 
 def final_rows(cluster: admin.Cluster, topic: str) -> list[dict[str, Any]]:
     records = [json.loads(m.value()) for m in cluster.read(topic)]
-    return [r for r in records if r["schema"] == "hush.release/1" and r["final"]]
+    return [r for r in records if r["schema"] == "hush.release/2" and r["final"]]
 
 
 def place_of(message: Any) -> tuple[bytes, bytes]:

@@ -136,8 +136,8 @@ def test_it_releases_on_a_real_broker_and_replay_agrees(
 
 def check(bodies: list[dict[str, Any]]) -> None:
     """Four totals as noise allows, and manifests that say what noise that is."""
-    rows = [body for body in bodies if body["schema"] == "hush.release/1"]
-    manifests = [body for body in bodies if body["schema"] == "hush.manifest/1"]
+    rows = [body for body in bodies if body["schema"] == "hush.release/2"]
+    manifests = [body for body in bodies if body["schema"] == "hush.manifest/2"]
     assert [row["trigger"] for row in rows] == [1, 2, 3, 4] and len(manifests) == 4
     for row, n in zip(rows, (1000, 1000, 2000, 2000), strict=True):  # by arrival
         said = row["values"]["total"]

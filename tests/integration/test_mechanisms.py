@@ -130,14 +130,14 @@ def settled(run: Local, members: list[str], shards: int) -> None:
 
 
 def rows_of(run: Local, pipeline: str) -> list[dict[str, Any]]:
-    return [b for b in run.releases(pipeline) if b["schema"] == "hush.release/1"]
+    return [b for b in run.releases(pipeline) if b["schema"] == "hush.release/2"]
 
 
 def public_of(run: Local, pipeline: str) -> dict[str, list[int]]:
     """Everything that the manifests of a pipeline made public, later ones first."""
     found: dict[str, list[int]] = {}
     for body in run.releases(pipeline):
-        if body["schema"] == "hush.manifest/1":
+        if body["schema"] == "hush.manifest/2":
             found = body["public"] | found
     return found
 
@@ -236,10 +236,10 @@ def agrees(run: Local, charges: int) -> None:
     command = ["replay", "-c", str(run.toml), "--bootstrap", run.bootstrap]
     assert hush.main(command, standalone_mode=False) is None
     bodies = [b for p in run.deployment.pipelines for b in run.releases(p.name)]
-    released = [b["release_id"] for b in bodies if b["schema"] == "hush.release/1"]
+    released = [b["release_id"] for b in bodies if b["schema"] == "hush.release/2"]
     assert len(set(released)) == len(released) > 0
     manifests = [json.dumps([b[k] for k in ("pipeline", "window", "trigger", "shard")])
-                 for b in bodies if b["schema"] == "hush.manifest/1"]  # fmt: skip
+                 for b in bodies if b["schema"] == "hush.manifest/2"]  # fmt: skip
     assert len(set(manifests)) == len(manifests) == len(run.triggers())
     ledger = read_ledger(run.cluster, run.config().deployment.name)
     assert len(ledger.charges) == charges and not ledger.refused
@@ -368,7 +368,7 @@ def check_survey(run: Local, devices: Devices, first: int, theta: int) -> None:
     assert 0.2 < means[-1]["stddev"] < 2.5
     assert abs(told[-1] - devices.minutes[:2000].mean()) < 8  # noise, and what theta cuts off
     bodies = run.releases(devices.pipeline.name)
-    manifests = [b for b in bodies if b["schema"] == "hush.manifest/1"]
+    manifests = [b for b in bodies if b["schema"] == "hush.manifest/2"]
     assert {b["public"]["theta"][0] for b in manifests} == {theta}
     for body in manifests:
         privacy = body["privacy"]

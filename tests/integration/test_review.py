@@ -77,7 +77,7 @@ def test_a_debiased_release_in_chunks_is_the_release_as_a_whole(monkeypatch):
     cut = engine(made, [log], records)
     rows = [(o.key, o.value) for o in whole.outs[p.release_topic]]
     assert [(o.key, o.value) for o in cut.outs[p.release_topic]] == rows
-    released = [json.loads(value) for _, value in rows if b"hush.release/1" in value]
+    released = [json.loads(value) for _, value in rows if b"hush.release/2" in value]
     assert len(released) > 60
     # Two records of each unit are accepted, 1,800 in all: the counters came, and scale that up.
     last = [one["values"]["count"]["value"] for one in released if one["trigger"] == 4]

@@ -351,7 +351,7 @@ class Judge:
         named = (trigger["charge"], config["name"], str(trigger["window"]), str(t))
         parts = [*map(str.encode, named), key]
         return {
-            "schema": "hush.release/1",
+            "schema": "hush.release/2",
             "release_id": hashlib.sha256(
                 b"".join(b"%d:%b" % (len(part), part) for part in parts)
             ).hexdigest()[:32],

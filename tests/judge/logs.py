@@ -55,7 +55,7 @@ class Nonces:
         self._shards = 1
         for _, value in published:
             body = json.loads(value)
-            if body["schema"] == "hush.manifest/1":
+            if body["schema"] == "hush.manifest/2":
                 place = body["window"]["start"], body["shard"], body["trigger"]
                 self._known[place] = bytes.fromhex(body["nonce"])
                 self._shards = body["shards"]
@@ -109,7 +109,7 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
         body = json.loads(value)
         name, start, rest = key.split(b"|", 2)
         place = (start.decode(), body["trigger"])
-        if body["schema"] == "hush.manifest/1":
+        if body["schema"] == "hush.manifest/2":
             manifests[place].append(body)
             shards = body["shards"]
         else:

@@ -43,7 +43,7 @@ def changed(published: list[Published], place: int, **values: object) -> list[Pu
     return [*published[:place], one, *published[place + 1 :]]
 
 
-ROW, MANIFEST = "hush.release/1", "hush.manifest/1"
+ROW, MANIFEST = "hush.release/2", "hush.manifest/2"
 TAMPERED: list[tuple[str, Callable[[list[Published]], list[Published]]]] = [
     ("was not released", lambda p: p[: at(p, ROW, 2)] + p[at(p, ROW, 2) + 1 :]),
     ("was released 2 times", lambda p: [*p, p[at(p, ROW, 2)]]),

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 from hushstream.agents.offline.simulate import simulate
+from hushstream.agents.stages.step import Out
 from hushstream.topics.config.load import loads
 
 RECORDED = Path(__file__).with_name("releases.json")
 SECRET = bytes(range(32))
+TOPICS = ("hush.{}.releases.v1", "hush.{}.latest.v1")
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
 
@@ -159,8 +161,13 @@ def cases() -> list[str]:
     return [*SETTINGS, "histogram-direct", "histogram-arrival", "topl"]
 
 
-def released(case: str) -> list[bytes]:
-    """Every record that a case publishes, as one line each, in order."""
+def outs(case: str, more: str = "") -> tuple[list[Out], list[Out]]:
+    """Every record that a case publishes to its release topic and to its latest topic.
+
+    Args:
+        case: its name.
+        more: further lines of the pipeline's configuration.
+    """
     if case == "topl":
         text, data = SURVEY, values()
     else:
@@ -170,10 +177,22 @@ def released(case: str) -> list[bytes]:
         text = HEAD.format(partitioner=partitioner)
         text += COMMON.format(name=case, window=window) + SETTINGS[base.get(case, case)]
         data = rows()
-    _, engine = simulate(loads(text, environ={}), data, "trips", SECRET)
-    found = engine.outs[f"hush.{case}.releases.v1"]
-    return [b"%d|%d|%b|%b" % (o.partition, o.timestamp or 0, o.key or b"", o.value or b"")
-            for o in found]  # fmt: skip
+    _, engine = simulate(loads(text + more, environ={}), data, "trips", SECRET)
+    releases, latest = (engine.outs[topic.format(case)] for topic in TOPICS)
+    return releases, latest
+
+
+def released(case: str) -> list[bytes]:
+    """The same records as one line each."""
+    releases, latest = outs(case)
+    return [_line(out) for out in (*releases, *latest)]
+
+
+def _line(out: Out) -> bytes:
+    """All that a reader of the record can see."""
+    headers = b",".join(b"%b=%b" % (name.encode(), value) for name, value in out.headers)
+    place = b"%d|%d|%b" % (out.partition, out.timestamp or 0, headers)
+    return b"%b|%b|%b" % (place, out.key or b"", out.value or b"")
 
 
 def digests(case: str) -> dict[str, Any]:
@@ -182,7 +201,7 @@ def digests(case: str) -> dict[str, Any]:
     parts = [b"\n".join(lines[i : i + 100]) for i in range(0, len(lines), 100)]
     return {
         "records": len(lines),
-        "manifests": sum(b"hush.manifest/1" in line for line in lines),
+        "manifests": sum(b"hush-manifest=" in line for line in lines),
         "sha256": [hashlib.sha256(part).hexdigest()[:16] for part in parts],
     }
 

@@ -8,6 +8,7 @@ from hushstream.topics.names import (
     Names,
     dead_letter_topic,
     late_topic,
+    latest_topic,
     ledger_topic,
     releases_topic,
 )
@@ -39,7 +40,8 @@ def test_internal_names_are_distinct_legal_and_hold_the_genesis(deployment, gene
     assert len(set(listed)) == len(listed)
     assert all(genesis in name and LEGAL.match(name) for name in listed)
     assert genesis in names.group
-    public = [f(pipeline) for f in (releases_topic, dead_letter_topic, late_topic)]
+    makers = (releases_topic, latest_topic, dead_letter_topic, late_topic)
+    public = [f(pipeline) for f in makers]
     assert not set(public) & set(listed)
     assert all("_" not in name for name in public)  # '.' and '_' collide in metric names
 
@@ -66,5 +68,7 @@ def test_transactional_ids_name_stage_topic_and_partition():
 
 def test_public_names_are_those_that_readers_rely_on():
     assert releases_topic("zones") == "hush.zones.releases.v1"
+    assert latest_topic("zones") == "hush.zones.latest.v1"
+    assert latest_topic("zones", "maps.v3") == "maps.v3.latest"
     assert dead_letter_topic("zones") == "hush.zones.dlq"
     assert late_topic("zones") == "hush.zones.late"

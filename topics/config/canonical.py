@@ -44,6 +44,7 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}
     settings["epoch"] = pipeline.epoch_length
     settings["release"]["topic"] = pipeline.release_topic
+    del settings["release"]["latest"]  # it repeats what is released
     for limit in ("limit_epsilon", "limit_delta"):
         del settings["budget"][limit]
     settings["input"] = _input(_input_of(config, pipeline))

@@ -239,7 +239,8 @@ def _topics(config: Config) -> Iterator[Problem]:
             yield Problem(("input", place, "topic"), message)
         taken.setdefault(source.topic, f"input {source.name}")
     for place, pipeline in enumerate(config.pipeline):
-        owner = taken.setdefault(pipeline.release_topic, f"pipeline {pipeline.name}")
-        if owner != f"pipeline {pipeline.name}":
-            where = ("pipeline", place, "release", "topic")
-            yield Problem(where, f'"{pipeline.release_topic}" is the topic of {owner}')
+        for topic in filter(None, (pipeline.release_topic, pipeline.latest_topic)):
+            owner = taken.setdefault(topic, f"pipeline {pipeline.name}")
+            if owner != f"pipeline {pipeline.name}":
+                where = ("pipeline", place, "release", "topic")
+                yield Problem(where, f'"{topic}" is the topic of {owner}')

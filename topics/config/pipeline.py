@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from ...mechanisms.entry import Frame
 from ...mechanisms.registry import entries
-from ..names import releases_topic
+from ..names import latest_topic, releases_topic
 from .aggregates import Aggregate, Count
 from .lines import Path
 from .read import Convert, Reader
@@ -149,12 +149,15 @@ class Release:
 
     Attributes:
         topic: release topic; default `hush.<pipeline>.releases.v1`.
+        latest: whether the newest value of each window and key is also kept in a compacted topic,
+            `hush.<pipeline>.latest.v1`, or `<topic>.latest` if `topic` is set.
         format: `rows` and one manifest, or `full` rows that repeat the manifest.
         display: `non-negative` adds a field with negative values shown as 0.
         confidence_level: confidence level of the error bars, which cover only the noise.
     """
 
     topic: TopicName | None = None
+    latest: bool = True
     format: Literal["rows", "full"] = "rows"
     display: Literal["raw", "non-negative"] = "raw"
     confidence_level: Annotated[Fraction, within(0.5, 0.9999)] = Fraction(95, 100)
@@ -215,6 +218,11 @@ class PipelineSettings:
     def release_topic(self) -> str:
         """Release topic, by default named after the pipeline."""
         return self.release.topic or releases_topic(self.name)
+
+    @property
+    def latest_topic(self) -> str | None:
+        """Compacted topic of newest values; None if there is none."""
+        return latest_topic(self.name, self.release.topic) if self.release.latest else None
 
     @property
     def frame(self) -> Frame:

@@ -4,11 +4,16 @@ The number of transactions that *compute* a release depends on how many keys wer
 secret. The transactions that touch the release topic, and their sizes, must depend on released rows
 alone. So computed rows are kept first, and published afterwards in chunks of a fixed number. A
 transaction leaves a marker only on partitions that it has sent records to.
+
+The latest topic is written by the same transactions. Where a release replaces the one before, keys
+that it lacks get a tombstone there. Which these are follows from two releases that are public, so a
+tombstone tells nothing else; the end of a window makes none.
 """
 
 from __future__ import annotations
 
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,11 +33,13 @@ class Pending(msgspec.Struct, frozen=True):
         trigger: which one.
         computed: whether all of its rows are held; else they are still being computed.
         done: the last key that was computed, or published; None before the first.
+        rows: held so far while they are being computed.
     """
 
     trigger: Trigger
     computed: bool = False
     done: bytes | None = None
+    rows: int = 0
 
     @classmethod
     def load(cls, reader: StateReader) -> Pending | None:
@@ -56,34 +63,55 @@ def hold(releases: Releases, rows: Changes) -> None:
     rows.update((HELD + key, blob) for key, blob in zip(releases.key, blobs, strict=True))
 
 
-def held(reader: StateReader, done: bytes | None, limit: int) -> tuple[Releases, bool]:
-    """Read held rows in key order.
+class Portion(NamedTuple):
+    """What one transaction publishes.
+
+    Attributes:
+        releases: the next held rows.
+        gone: keys that the latest topic shows and this release lacks.
+        end: the last key of both; None: this is all that is left.
+    """
+
+    releases: Releases
+    gone: list[bytes]
+    end: bytes | None
+
+
+def held(
+    reader: StateReader, done: bytes | None, limit: int, shown: bytes | None = None
+) -> Portion:
+    """Read held rows in key order, and beside them the keys that an earlier release has shown.
 
     Args:
         reader: committed rows.
         done: the last key that was published; None before the first.
-        limit: rows to read at most.
-
-    Returns:
-        The next rows, and whether there are more after them.
+        limit: rows and keys that are gone to read at most.
+        shown: prefix of the keys that the latest topic shows; None where no key is ever gone.
     """
-    begin = HELD if done is None else HELD + done + b"\0"  # the least key above `done`
-    found = list(islice(reader.scan(begin, after(HELD)), limit + 1))  # one more: are there more?
-    taken = found[:limit]
-    value, variance = unpack_held([row for _, row in taken])
-    releases = Releases(
-        Keys.of([key[1:] for key, _ in taken]),
-        value,
-        variance,
-        np.zeros(len(taken), np.int32),
-        {},
-    )
-    return releases, len(found) > limit
+    found = _next(reader, HELD, done, limit)
+    before = {} if shown is None else _next(reader, shown, done, limit)
+    every = sorted(found.keys() | before.keys())
+    keys = [key for key in every[:limit] if key in found]
+    value, variance = unpack_held([found[key] for key in keys])
+    releases = Releases(Keys.of(keys), value, variance, np.zeros(len(keys), np.int32), {})
+    gone = [key for key in every[:limit] if key not in found]
+    return Portion(releases, gone, every[limit - 1] if len(every) > limit else None)
 
 
-def published(releases: Releases, rows: Changes) -> None:
-    """Delete held rows in the step that publishes them."""
-    rows.update((HELD + key, None) for key in releases.key.tolist())
+def _next(reader: StateReader, prefix: bytes, done: bytes | None, limit: int) -> dict[bytes, bytes]:
+    """Read the rows after ``done``; one more than the limit tells whether there are others."""
+    begin = prefix if done is None else prefix + done + b"\0"  # the least key above `done`
+    rows = islice(reader.scan(begin, after(prefix)), limit + 1)
+    return {key[len(prefix) :]: row for key, row in rows}
+
+
+def published(part: Portion, rows: Changes, shown: bytes | None = None) -> None:
+    """Delete held rows in the step that publishes them; note what the latest topic shows then."""
+    keys = part.releases.key.tolist()
+    rows.update((HELD + key, None) for key in keys)
+    if shown is not None:
+        rows.update((shown + key, b"") for key in keys)
+        rows.update((shown + key, None) for key in part.gone)
 
 
 def kept_manifest(reader: StateReader) -> bytes:

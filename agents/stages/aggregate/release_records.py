@@ -1,5 +1,8 @@
 """Released columns as records that anyone may read: rows, then one manifest per shard.
 
+Every record has one header, whose name says what it is: `ROW`, `MANIFEST` or `GONE`. Stock filters
+of other tools look for a name. Rows also go to the latest topic, the same bytes under the same key.
+
 Everything here is post-processing of `Releases` and public configuration. Bytes are the same on
 every machine: standard deviations and half widths of intervals are rounded to six significant
 digits, values are exact multiples of their public grid.
@@ -9,13 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
 from ....mechanisms.columns import I64, Releases
+from ....mechanisms.contract import Place
+from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
 from ....topics.events.decode import utc
@@ -26,6 +31,11 @@ from ...deployment.model import Pipeline
 from ...deployment.statement import significant
 from ..routing import route
 from ..step import Out
+
+ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
+"""Names of headers. The first two hold the record's schema, the last one a trigger's number."""
+
+ROW_SCHEMA, MANIFEST_SCHEMA = "hush.release/2", "hush.manifest/2"
 
 
 class Writer:
@@ -52,50 +62,83 @@ class Writer:
         """Yield one record for each released key, in canonical key order."""
         homes = route(releases.key, self._pipeline.release_partitions).tolist()
         values, variances = releases.value.tolist(), releases.variance.tolist()
-        for row, key in enumerate(releases.key.tolist()):
-            record = self._row(key, values[row], variances[row])
-            yield self._out(self._record_key(key), encode(record), homes[row])
+        for row, (key, place) in enumerate(self._places(releases.key)):
+            record = self._row(key, place, values[row], variances[row])
+            yield self._out(self._text(key), encode(record), homes[row], ROW, ROW_SCHEMA)
 
-    def manifest(self, public: dict[str, I64], nonce: bytes) -> Out:
+    def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
+        """Yield records of the latest topic: the same rows, then a tombstone for each key that is gone.
+
+        Args:
+            rows: by `rows`.
+            gone: keys that an earlier release of this window had and this one has not.
+        """
+        topic = self._pipeline.latest_topic
+        if topic is None:
+            return
+        yield from (row._replace(topic=topic) for row in rows)
+        homes = route(Keys.of(gone), self._pipeline.release_partitions).tolist()
+        for key, home in zip(gone, homes, strict=True):
+            out = self._out(self._text(key), None, home, GONE, str(self._trigger.index))
+            yield out._replace(topic=topic)
+
+    def manifest(self, public: dict[str, I64], nonce: bytes, rows: int) -> Out:
         """Make the manifest: everything that all rows of this shard and trigger have in common.
 
         Args:
             public: public columns of the release by name, such as thresholds.
             nonce: the one in force at this trigger, 16 bytes.
+            rows: number of rows that this shard releases.
         """
+        p = self._pipeline
+        own, m = p.mechanism.key_form == "code", p.mechanism
         body = self._common | {
-            "schema": "hush.manifest/1",
+            "schema": MANIFEST_SCHEMA,
             "shard": self._shard,
-            "shards": self._pipeline.cells_partitions,
+            "shards": p.cells_partitions,
+            "rows": rows,
+            "key_names": list(m.key_fields if own else p.key_names),
+            "value_names": [o.name for o in m.outputs] if own else [a.label for a in p.aggregates],
+            "replaces": m.replaces,
             "nonce": nonce.hex(),
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
-        return self.kept_manifest(encode(body))
+        space = m.geometry()
+        return self.kept_manifest(encode(body | {"space": space} if space else body))
 
     def kept_manifest(self, value: bytes) -> Out:
         """Make the record of a manifest whose bytes were made earlier."""
-        key = self._record_key(b"manifest:%d" % self._shard)
-        return self._out(key, value, self._shard % self._pipeline.release_partitions)
+        home = self._shard % self._pipeline.release_partitions
+        return self._out(f"manifest:{self._shard}", value, home, MANIFEST, MANIFEST_SCHEMA)
 
-    def _row(self, key: bytes, values: list[int], variances: list[float]) -> dict[str, Any]:
+    def _places(self, keys: Keys) -> Iterable[tuple[bytes, Place]]:
+        p, every = self._pipeline, keys.tolist()
+        if p.mechanism.key_form == "code":  # bytes of the mechanism's own, such as a cell or slot
+            return zip(every, p.mechanism.places(keys), strict=True)
+        names = p.key_names
+        return ((key, Place(dict(zip(names, decode_key(key), strict=True)), {})) for key in every)
+
+    def _text(self, key: bytes) -> str:
+        """A key as the last part of a record key: its JSON, or bytes in hexadecimal."""
+        return key.hex() if self._pipeline.mechanism.key_form == "code" else key.decode()
+
+    def _row(
+        self, key: bytes, place: Place, values: list[int], variances: list[float]
+    ) -> dict[str, Any]:
         p, t = self._pipeline, self._trigger
         body = {
-            "schema": "hush.release/1",
+            "schema": ROW_SCHEMA,
             "release_id": release_id(t, key),
             "pipeline": p.name,
             "window": self._window,
             "trigger": t.index,
             "final": t.final,
-            "key": self._key(key),
+            "key": place.key,
             "values": self._values(values, variances),
         }
+        if place.box:
+            body["box"] = place.box
         return self._common | body if p.full_rows else body
-
-    def _key(self, key: bytes) -> Any:
-        p = self._pipeline
-        if p.mechanism.key_form == "code":  # bytes of the mechanism's own, such as a cell or slot
-            return key.hex()
-        return dict(zip(p.key_names, decode_key(key), strict=True))
 
     def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
         m, every = self._pipeline.mechanism, {}
@@ -128,7 +171,6 @@ class Writer:
     def _common(self) -> dict[str, Any]:
         p, t = self._pipeline, self._trigger
         return {
-            "schema": "hush.release/1",
             "pipeline": p.name,
             "window": self._window,
             "trigger": t.index,
@@ -145,12 +187,11 @@ class Writer:
             "emitted_at": utc(t.scheduled),
         }
 
-    def _record_key(self, key: bytes) -> bytes:
-        p, start = self._pipeline, self._window["start"]
-        return p.name.encode() + b"|" + start.encode() + b"|" + key
-
-    def _out(self, key: bytes, value: bytes, partition: int) -> Out:
-        return Out(self._pipeline.release_topic, partition, key, value, self._millis)
+    def _out(self, last: str, value: bytes | None, partition: int, kind: str, told: str) -> Out:
+        p = self._pipeline
+        key = f"{p.name}|{self._window['start']}|{last}".encode()
+        header = ((kind, told.encode()),)
+        return Out(p.release_topic, partition, key, value, self._millis, header)
 
 
 def release_id(trigger: Trigger, key: bytes) -> str:

@@ -27,7 +27,7 @@ from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
-from ...state.layout import DUE, MANIFEST, NONCE, OPEN, ROW, STATUS, below
+from ...state.layout import DUE, MANIFEST, NONCE, OPEN, ROW, SHOWN, STATUS, below, shown_of
 from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import finished
@@ -186,7 +186,7 @@ class AggregateStage:
             Pending(trigger).store(step.rows)
             return step
         self._sums.spill(step.rows, leave=(trigger.window, trigger.index))
-        self._compute(reader, trigger, chosen, nonces, step)
+        self._compute(reader, Pending(trigger), chosen, nonces, step)
         return step
 
     def _compute_chunk(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
@@ -194,20 +194,22 @@ class AggregateStage:
         trigger, step = pending.trigger, Step(marker, more=True)
         nonces = load(reader, trigger.window)
         chosen = self._computation.chunk(reader, trigger, pending.done, self._sums, nonces)
-        self._compute(reader, trigger, chosen, nonces, step)
+        self._compute(reader, pending, chosen, nonces, step)
         return step
 
     def _compute(
-        self, reader: StateReader, trigger: Trigger, chosen: Chosen, nonces: Nonces, step: Step
+        self, reader: StateReader, pending: Pending, chosen: Chosen, nonces: Nonces, step: Step
     ) -> None:
         """Run the mechanism and hold its rows; with the last ones, the manifest."""
+        trigger = pending.trigger
         releases = self._computation.run(reader, trigger, chosen, nonces, step)
         hold(releases, step.rows)
+        rows = pending.rows + len(releases.key)
         if chosen.end is not None:
-            Pending(trigger, done=chosen.end).store(step.rows)
+            Pending(trigger, done=chosen.end, rows=rows).store(step.rows)
             return
         self._sums.drop((trigger.window, trigger.index), trigger.ordinal, step.rows)
-        manifest = self._writer(trigger).manifest(releases.public, nonces[-1][1])
+        manifest = self._writer(trigger).manifest(releases.public, nonces[-1][1], rows)
         step.rows[MANIFEST] = manifest.value
         Pending(trigger, computed=True).store(step.rows)
 
@@ -216,14 +218,16 @@ class AggregateStage:
         trigger, step = pending.trigger, Step(marker, more=True)
         # Never 0: that stands for a step that publishes nothing, and deletions would join it.
         step.not_before = max(trigger.time + self._pipeline.publish_delay, 1)
-        releases, more = held(reader, pending.done, RELEASED)
-        step.out += list(self._writer(trigger).rows(releases))
-        step.counts[self._pipeline.name, "released"] += len(releases.key)
-        published(releases, step.rows)
-        if more:
-            Pending(trigger, computed=True, done=releases.key[-1]).store(step.rows)
+        writer, shown = self._writer(trigger), self._shown(trigger)
+        part = held(reader, pending.done, RELEASED, shown)
+        rows = list(writer.rows(part.releases))
+        step.out += [*rows, *writer.latest(rows, part.gone)]
+        step.counts[self._pipeline.name, "released"] += len(rows)
+        published(part, step.rows, shown)
+        if part.end is not None:
+            Pending(trigger, computed=True, done=part.end).store(step.rows)
             return step
-        manifest = self._writer(trigger).kept_manifest(kept_manifest(reader))
+        manifest = writer.kept_manifest(kept_manifest(reader))
         self._finish(marker, trigger, manifest, step)
         step.rows |= {OPEN: None, MANIFEST: None}
         return step
@@ -239,6 +243,11 @@ class AggregateStage:
         step.marker = self._marker(marker, trigger.ordinal)
         step.counts[self._pipeline.name, "manifests"] += 1
 
+    def _shown(self, trigger: Trigger) -> bytes | None:
+        """Prefix of what the latest topic shows of a window, where a release may end a key."""
+        kept = self._pipeline.latest_topic and self._pipeline.mechanism.replaces
+        return shown_of(trigger.window) if kept else None
+
     def _writer(self, trigger: Trigger) -> Writer:
         return Writer(self._pipeline, trigger, self._partition)
 
@@ -250,7 +259,7 @@ class AggregateStage:
         Some may never have been released: the budget did not pay for them.
         """
         found = self._sums.forget(floor, step.rows)
-        for tag in (ROW, STATUS, NONCE, DUE):
+        for tag in (ROW, STATUS, NONCE, SHOWN, DUE):
             for key, _ in islice(reader.scan(*below(tag, floor)), max(limit - found, 0)):
                 (step.local if tag == DUE else step.rows).setdefault(key, None)
                 found += 1

@@ -100,7 +100,7 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
         manifests = Counter()
         for message in Cluster(config.kafka).read("hush.boroughs.releases.v1"):
             body = json.loads(message.value())
-            if body["schema"] == "hush.manifest/1":
+            if body["schema"] == "hush.manifest/2":
                 manifests[body["window"]["start"], body["trigger"]] += 1
         assert len(manifests) == 31 and set(manifests.values()) == {2}
         secret = bytes.fromhex((folder / "hush.key").read_text())

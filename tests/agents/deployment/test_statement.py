@@ -136,7 +136,7 @@ def test_a_key_appears_exactly_when_its_noisy_count_reaches_the_stated_threshold
     run_ = engine(deployment(mechanism=", adaptive_weight = 0"), [log],
                   [start(p), trigger(p, 1, [len(log)])])  # fmt: skip
     rows = [json.loads(o.value or b"") for o in run_.outs[p.release_topic]]
-    values = [r["values"]["count"]["value"] for r in rows if r["schema"] == "hush.release/1"]
+    values = [r["values"]["count"]["value"] for r in rows if r["schema"] == "hush.release/2"]
     assert 5 < len(values) < len(users)
     assert min(values) >= bar[0] - 1  # values are rounded
 
@@ -180,7 +180,7 @@ def test_manifests_do_not_depend_on_the_data():
         cuts = [trigger(P, n, [size], epochs=1) for n in range(1, 5)]
         run_ = engine(deployment(), [log], [start(P), *cuts])
         found.append(
-            [o.value for o in run_.outs[P.release_topic] if b"hush.manifest/1" in (o.value or b"")]
+            [o.value for o in run_.outs[P.release_topic] if b"hush.manifest/2" in (o.value or b"")]
         )
     assert len(found[0]) == 4 and found[0] == found[1] == found[2]
 

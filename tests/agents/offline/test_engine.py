@@ -107,5 +107,5 @@ def test_a_repartitioned_stream_with_feedback_never_deadlocks(seed):
     engine = OfflineEngine(made, NAMES, SECRET, raw, list(enumerate(records)))
     shuffled(engine, random.Random(seed))
     engine.run()
-    manifests = [o for o in engine.outs[p.release_topic] if b"hush.manifest/1" in (o.value or b"")]
+    manifests = [o for o in engine.outs[p.release_topic] if b"hush.manifest/2" in (o.value or b"")]
     assert len(manifests) == 4 * 2  # every trigger, both shards

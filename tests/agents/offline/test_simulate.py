@@ -66,7 +66,7 @@ def test_errors_are_those_of_the_released_values():
     (window,) = reports["p"].windows
     bodies = [json.loads(o.value or b"") for o in engine.outs["hush.p.releases.v1"]]
     last = {b["key"]["page"]: b["values"]["count"]["value"]
-            for b in bodies if b["schema"] == "hush.release/1" and b["final"]}  # fmt: skip
+            for b in bodies if b["schema"] == "hush.release/2" and b["final"]}  # fmt: skip
     errors = [n - sum(r["page"] == page for r in data) for page, n in last.items()]
     assert window["l1"] == sum(map(abs, errors)) and window["linf"] == max(map(abs, errors))
     assert set(last) == {"p1", "p2"} and window["covered"] == window["records"]

@@ -27,7 +27,7 @@ from hushstream.mechanisms.columns import (
     empty_part,
     empty_units,
 )
-from hushstream.mechanisms.contract import NOTHING_MORE, Cost, Noise, Output, Setting, Stated
+from hushstream.mechanisms.contract import NOTHING_MORE, Cost, Noise, Output, Place, Setting, Stated
 from hushstream.mechanisms.entry import Entry, as_given, no_objection
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.hierarchy import laplace_variance
@@ -71,6 +71,8 @@ class NoisyTotal:
     definition: ClassVar[Literal["pure"]] = "pure"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
     key_form: ClassVar[Literal["code"]] = "code"
+    key_fields: ClassVar[tuple[str, ...]] = ()
+    replaces: ClassVar[bool] = False
     survey: ClassVar[None] = None
 
     horizon: int
@@ -140,6 +142,12 @@ class NoisyTotal:
 
     def key_threshold(self, t: int) -> Fraction | None:
         return None
+
+    def places(self, keys: Keys) -> list[Place]:
+        return [Place({}, {}) for _ in range(len(keys))]
+
+    def geometry(self) -> dict[str, Any]:
+        return {}
 
     def digests(self) -> tuple[str, ...]:
         return ()

@@ -23,7 +23,7 @@ from hushstream.agents.stages.aggregate.held_release import (
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.step import LogFrame, Out, Step
-from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries
+from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries, shown_of
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes, scan_prefix
 from hushstream.errors import EngineError
@@ -229,7 +229,7 @@ def test_a_worker_killed_at_any_point_publishes_the_same_bytes_once(monkeypatch,
     monkeypatch.setattr(frames, "LIMIT", 600)
     cells = cells_of(made, log, 3)
     whole = [o for o in aggregated(made, cells, None) if o.topic == "hush.p.releases.v1"]
-    assert sum(b"hush.release/1" in (o.value or b"") for o in whole) > 20
+    assert sum(b"hush.release/2" in (o.value or b"") for o in whole) > 20
     small(monkeypatch, 7)
     for seed in range(6):
         every = aggregated(made, cells, random.Random(seed))
@@ -258,16 +258,52 @@ def test_held_rows_come_back_in_order_bit_for_bit(data, columns, limit):
     store.write(rows)
     done, more = None, True
     while more:
-        some, more = held(store, done, limit)
+        part = held(store, done, limit)
+        some, more = part.releases, part.end is not None
         assert len(some.key) == limit or not more
+        assert part.gone == []
         changes: Changes = {}
-        published(some, changes)
+        published(part, changes)
         store.write(changes)
         seen += zip(some.key.tolist(), some.value.tolist(), some.variance.tolist(), strict=True)
-        done = some.key[-1] if len(some.key) else done
+        done = part.end
     wanted = zip(keys, made.value.tolist(), made.variance.tolist(), strict=True)
     assert seen == list(wanted)
     assert not list(scan_prefix(store, HELD))
+
+
+KEYS = st.sets(st.binary(max_size=2), max_size=9)
+
+
+@given(st.lists(KEYS, min_size=1, max_size=4), st.integers(1, 4))
+def test_the_latest_topic_shows_the_keys_of_the_last_release_and_no_other(rounds, limit):
+    """Slice by slice: every key that has gone is named once, at the release that lacks it."""
+    store, shown = MemoryStore(), shown_of(3)
+    store.write({shown_of(4) + b"x": b""})  # of another window
+    before: set[bytes] = set()
+    for keys in rounds:
+        ordered = sorted(keys)
+        rows: Changes = {}
+        column = np.zeros((len(ordered), 1))
+        status = np.zeros(len(ordered), np.int32)
+        hold(Releases(Keys.of(ordered), column.astype(np.int64), column, status, {}), rows)
+        store.write(rows)
+        sent, gone, done, more = [], [], None, True
+        while more:
+            part = held(store, done, limit, shown)
+            done, more = part.end, part.end is not None
+            assert len(part.releases.key) + len(part.gone) <= limit
+            sent += part.releases.key.tolist()
+            gone += part.gone
+            changes: Changes = {}
+            published(part, changes, shown)
+            store.write(changes)
+        assert sent == ordered
+        assert gone == sorted(before - keys)
+        before = set(keys)
+    left = [key for key, _ in scan_prefix(store, shown)]
+    assert left == [shown + key for key in sorted(before)]
+    assert list(scan_prefix(store, shown_of(4)))
 
 
 def test_what_is_in_progress_survives_and_a_lost_manifest_stops_the_stage():

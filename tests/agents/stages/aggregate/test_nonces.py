@@ -64,7 +64,7 @@ class Shard:
 
     def nonces(self) -> dict[int, str]:
         bodies = (json.loads(out.value or b"") for out in self.outs)
-        return {b["trigger"]: b["nonce"] for b in bodies if b["schema"] == "hush.manifest/1"}
+        return {b["trigger"]: b["nonce"] for b in bodies if b["schema"] == "hush.manifest/2"}
 
 
 def values(outs: Sequence[Out]) -> dict[tuple[int, str], int]:
@@ -73,7 +73,7 @@ def values(outs: Sequence[Out]) -> dict[tuple[int, str], int]:
     return {
         (b["trigger"], b["key"]["page"]): b["values"]["count"]["value"]
         for b in bodies
-        if b["schema"] == "hush.release/1"
+        if b["schema"] == "hush.release/2"
     }
 
 
@@ -144,7 +144,7 @@ def test_a_crash_after_the_close_gives_the_same_bytes(monkeypatch: Any, chunk: i
         assert set(kept.values()) <= {whole.nonces()[1]}
         later = {nonce for t, nonce in nonces.items() if t > done + pending}
         assert whole.nonces()[1] not in later and len(later) <= 1
-        ends = [n for n, out in enumerate(whole.outs) if b"hush.manifest/1" in (out.value or b"")]
+        ends = [n for n, out in enumerate(whole.outs) if b"hush.manifest/2" in (out.value or b"")]
         upto = ends[done + pending - 1] + 1 if done + pending else 0
         assert shard.outs[:upto] == whole.outs[:upto]
         crashed += pending

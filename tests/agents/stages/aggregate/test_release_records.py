@@ -55,10 +55,11 @@ def test_the_golden_record():
     assert NAMES == ["count", "sum:fare"]
     (out,) = writer().rows(releases((b'["a"]', 100, 123456)))
     assert out.key == b'p|2019-03-01T00:00:00Z|["a"]'
-    assert out.topic == "hush.p.releases.v1" and out.headers == ()
+    assert out.topic == "hush.p.releases.v1"
+    assert out.headers == (("hush-row", b"hush.release/2"),)
     assert out.timestamp == 1_551_398_400_000 + 12 * 3600 * 1000
     assert json.loads(out.value or b"") == {
-        "schema": "hush.release/1",
+        "schema": "hush.release/2",
         "release_id": release_id(trigger(P, 2, [0]), b'["a"]'),
         "pipeline": "p",
         "window": {"start": "2019-03-01T00:00:00Z", "end": "2019-03-02T00:00:00Z"},
@@ -77,7 +78,7 @@ def test_the_golden_record():
         },
     }
     digest = hashlib.sha256(out.value or b"").hexdigest()
-    assert digest[:16] == "674a89e491450908"
+    assert digest[:16] == "c906b24c810ed0ec"
 
 
 def test_release_ids_name_charge_pipeline_window_trigger_and_key():
@@ -95,10 +96,13 @@ def test_release_ids_name_charge_pipeline_window_trigger_and_key():
 
 
 def test_the_manifest_holds_what_all_rows_have_in_common():
-    out = writer(shard=0).manifest({"threshold": np.array([34], np.int64)}, b"n" * 16)
+    out = writer(shard=0).manifest({"threshold": np.array([34], np.int64)}, b"n" * 16, 7)
     body = json.loads(out.value or b"")
     assert out.key == b"p|2019-03-01T00:00:00Z|manifest:0"
-    assert body["schema"] == "hush.manifest/1"
+    assert out.headers == (("hush-manifest", b"hush.manifest/2"),)
+    assert (body["rows"], body["replaces"], body["key_names"]) == (7, False, ["page"])
+    assert body["value_names"] == ["count", "sum_fare", "mean_fare"] and "space" not in body
+    assert body["schema"] == "hush.manifest/2"
     assert (body["shard"], body["shards"], body["trigger"], body["triggers"]) == (0, 1, 2, 4)
     assert body["mechanism"] == "histogram" and body["confidence_level"] == 0.95
     assert body["public"] == {"threshold": [34]} and body["nonce"] == "6e" * 16
@@ -111,14 +115,26 @@ def test_the_manifest_holds_what_all_rows_have_in_common():
     assert {"config_hash", "code_version", "final", "window", "pipeline"} <= set(body)
 
 
+def test_the_latest_topic_has_the_same_rows_and_a_tombstone_for_each_key_that_is_gone():
+    """A filter is never needed there: rows and tombstones, under the key of the row."""
+    (row,) = writer().rows(releases((b'["a"]', 100, 123456)))
+    same, gone = writer().latest([row], [b'["b"]'])
+    assert same == row._replace(topic="hush.p.latest.v1")
+    assert gone.key == b'p|2019-03-01T00:00:00Z|["b"]' and gone.value is None
+    assert gone.topic == "hush.p.latest.v1" and gone.headers == (("hush-gone", b"2"),)
+    assert gone.timestamp == row.timestamp  # the scheduled time, as for every public record
+    assert list(writer(replace(P, latest_topic=None)).latest([row], [b'["b"]'])) == []
+
+
 def test_full_rows_repeat_the_manifest():
     full = replace(P, full_rows=True)
     (row,) = bodies(full, (b'["a"]', 5, 100))
-    manifest = json.loads(writer(full).manifest({}, bytes(16)).value or b"")
-    shared = set(manifest) - {"schema", "shard", "shards", "public", "nonce"}
+    manifest = json.loads(writer(full).manifest({}, bytes(16), 1).value or b"")
+    own = {"schema", "shard", "shards", "rows", "key_names", "value_names", "replaces", "public"}
+    shared = set(manifest) - own - {"nonce"}
     assert shared <= set(row)
     assert all(row[name] == manifest[name] for name in shared)
-    assert row["schema"] == "hush.release/1"
+    assert row["schema"] == "hush.release/2"
 
 
 @pytest.mark.parametrize("count", [0, -3])

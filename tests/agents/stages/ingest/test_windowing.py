@@ -202,7 +202,7 @@ def test_a_file_in_order_of_time_gives_the_same_counts_by_arrival(schedule):
         counts = reports["p"].counts
         assert counts["seen"] == counts["accepted"] == 900
         bodies = [json.loads(o.value or b"") for o in engine_.outs["hush.p.releases.v1"]]
-        rows = [b for b in bodies if b["schema"] == "hush.release/1"]
+        rows = [b for b in bodies if b["schema"] == "hush.release/2"]
         found.append([(b["window"], b["trigger"], b["values"]["count"]["stddev"]) for b in rows])
         for window_, report in enumerate(reports["p"].windows):
             assert report["window"] == window_ and report["linf"] < 6 * 8

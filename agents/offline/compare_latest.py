@@ -1,0 +1,72 @@
+"""Comparison of the latest topic with what a replay recomputes: in order, each record once.
+
+The topic is compacted, so older records of a key may be missing. What is there must be recomputed
+records of that key in their order, and the last of those that were published must be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+from ...topics.events.decode import RawRecord
+from ..deployment.model import Pipeline
+from ..stages.aggregate.release_records import GONE
+from ..stages.step import Out
+from .compare import ReleaseCheck, ReplayOutcome, digest, of_out, of_raw
+
+
+class LatestCheck:
+    """The recomputed latest topic of one pipeline, compared with the one that readers see.
+
+    Args:
+        pipeline: whose topic.
+        releases: the check of its release topic, which knows how far each shard has published.
+    """
+
+    def __init__(self, pipeline: Pipeline, releases: ReleaseCheck) -> None:
+        self._topic = pipeline.latest_topic
+        self._releases = releases
+        self._expected: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
+        self._reached: dict[bytes, int] = {}
+        self._problems: list[tuple[str, bytes]] = []
+
+    def expect(self, out: Out) -> None:
+        """Take a recomputed record of the latest topic."""
+        key = out.key or b""
+        if self._releases.takes(key):
+            ordinal = self._releases.ordinal(key, _trigger(out))
+            self._expected[key].append((ordinal, digest(of_out(out))))
+
+    def take(self, partition: int, record: RawRecord, committed: bool) -> None:
+        """Take a record of the topic, in the order of its partition; arguments as for releases."""
+        key = record.key or b""
+        if not self._releases.takes(key):
+            return
+        known = [one for _, one in self._expected.get(key, ())]
+        found = digest(of_raw(partition, record))
+        if found not in known:
+            self._problems.append(("differing", key))
+        elif committed:
+            place, before = known.index(found), self._reached.get(key, -1)
+            if place <= before:
+                self._problems.append(("doubled", key))
+            self._reached[key] = max(place, before)
+
+    def finish(self, outcome: ReplayOutcome) -> None:
+        """Judge the records taken; call it after the check of the releases has been finished."""
+        for what, key in self._problems:
+            outcome.found(what, f"{self._topic}: {key!r}")
+        for key, records in self._expected.items():
+            published = sum(self._releases.published(key, ordinal) for ordinal, _ in records)
+            reached = self._reached.get(key, -1) + 1
+            if reached < published:
+                outcome.found("lost", f"{self._topic}: the newest record of {key!r}")
+            outcome.compared += reached > 0
+
+
+def _trigger(out: Out) -> int:
+    """The trigger of a row, or of a tombstone."""
+    if out.value is None:
+        return int(dict(out.headers)[GONE])
+    return int(json.loads(out.value)["trigger"])
