@@ -67,7 +67,7 @@ class Writer:
             yield self._out(self._text(key), encode(record), homes[row], ROW, ROW_SCHEMA)
 
     def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
-        """Yield records of the latest topic: the same rows, then a tombstone for each key that is gone.
+        """Yield records of the latest topic: the same rows, and a tombstone per key that is gone.
 
         Args:
             rows: by `rows`.
