@@ -1,0 +1,67 @@
+"""Seeded schedules of faults against the real code, in virtual time: `tests/schedules`.
+
+Each schedule runs clock, shards, transactions and follower of one to three workers against a Kafka
+in memory, with up to five faults at random moments, and judges what was released. A failing seed is
+run again in words by ``python -m tests.schedules.campaign --seed N``.
+
+    python benchmarks/schedules.py [--quick] [--json] [--schedules N] [--seed S] [--processes P]
+
+--quick runs 200 of them, the default is 10,000. The last line under ``--json``: ``schedules``;
+``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with such an objection; ``faults``;
+``seconds``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.schedules.campaign import KINDS, Result, campaign
+
+
+def measured(schedules: int, seed: int, processes: int, console: Console) -> Result:
+    """Run a campaign behind a progress bar."""
+    columns = TextColumn("schedules"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=schedules)
+        return campaign(schedules, seed, processes, told=lambda done: progress.advance(task, done))
+
+
+def main() -> None:
+    """Run and report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--schedules", type=int)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    args = parser.parse_args()
+    number = args.schedules or (200 if args.quick else 10_000)
+    console = Console(stderr=True)
+    began = time.monotonic()
+    result = measured(number, args.seed, args.processes, console)
+    for one in result.found[:20]:
+        console.print(f"seed {one.seed}: {'; '.join(one.faults)}", highlight=False)
+        for kind, texts in one.kinds.items():
+            for text in texts[:3]:
+                console.print(f"  {kind}: {text[:300]}", highlight=False, markup=False)
+    line = {
+        "schedules": result.schedules,
+        **{kind: result.count(kind) for kind in KINDS},
+        "faults": sum(result.kinds.values()),
+        "seconds": round(time.monotonic() - began),
+    }
+    print(json.dumps(line) if args.json else "\n".join(f"{k}: {v}" for k, v in line.items()))
+    sys.exit(1 if result.found else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,18 @@
+"""A simulation of the real code under a seeded scheduler.
+
+| module | what it holds |
+|---|---|
+| `loop` | an event loop that owns time; processes that may be paused and die |
+| `broker` | Kafka in memory: logs, transactions, fencing, outages, lost answers |
+| `clients`, `admin` | the clients of both libraries, as the product uses them |
+| `group` | the consumer group, and what stands for Faust |
+| `disk` | tables that outlive their process |
+| `world` | all of that together, and the product's view of time |
+| `patches` | where libraries are replaced; the product's modules stay as they are |
+| `deployments` | four small deployments, begun once |
+| `machine`, `faults` | workers with their supervisors and disks, and what happens to them |
+| `schedule` | one seed from its beginning to its verdict |
+| `verdict` | what must have come of it, judged by `tests/judge` and by counting |
+| `campaign` | many seeds over several processes |
+| `bugs` | old mistakes, put back one at a time |
+"""

@@ -1,0 +1,190 @@
+"""confluent-kafka as the product uses it: administration, reading at a start, genesis, trimming.
+
+Calls of this library block, so they are answered at once; while the broker is away they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from . import world
+from .broker import Broker, Place
+from .loop import HERE
+
+
+def _reached(patience: float = 10.0) -> Broker:
+    """The broker, if it answers in time."""
+    broker = world.current().broker
+    until = broker.loop.now + patience
+    while broker.down:
+        if broker.loop.now < until and HERE.get() is not None:
+            world.VirtualTime.sleep(min(0.5, until - broker.loop.now))
+            continue
+        raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    return broker
+
+
+class Given:
+    """A future that knows its result."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The result."""
+        if isinstance(self._value, Exception):
+            raise self._value
+        return self._value
+
+
+class Administration:
+    """Stands for `confluent_kafka.admin.AdminClient`."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        pass
+
+    def list_topics(self, timeout: float = 0) -> Any:
+        """All topics."""
+        broker = _reached(timeout)
+        return SimpleNamespace(
+            topics={t: SimpleNamespace(partitions=range(n)) for t, n in broker.topics.items()}
+        )
+
+    def describe_topics(self, names: Any) -> dict[str, Given]:
+        """Their ids."""
+        broker = _reached()
+        return {n: Given(SimpleNamespace(topic_id=broker.ids[n])) for n in names.topic_names}
+
+    def list_offsets(self, places: Mapping[Any, Any], isolation_level: Any = None) -> Any:
+        """First offsets or ends."""
+        broker = _reached()
+        found = {}
+        for place, spec in places.items():
+            log = broker.logs[place.topic, place.partition]
+            first = type(spec) is type(OffsetSpec.earliest())
+            committed = isolation_level == IsolationLevel.READ_COMMITTED
+            offset = log.start if first else log.stable if committed else log.end
+            found[place] = Given(SimpleNamespace(offset=offset))
+        return found
+
+    def describe_configs(self, resources: Any) -> dict[Any, Given]:
+        """Settings of topics."""
+        broker = _reached()
+        return {
+            r: Given({k: SimpleNamespace(value=v) for k, v in broker.settings[r.name].items()})
+            for r in resources
+        }
+
+    def create_topics(self, topics: Any) -> dict[str, Given]:
+        """Create topics."""
+        broker = _reached()
+        for one in topics:
+            broker.create(one.topic, one.num_partitions, one.config)
+        return {one.topic: Given(None) for one in topics}
+
+    def delete_records(self, places: Any, request_timeout: float = 0) -> dict[Any, Given]:
+        """Trim partitions; what fails, fails in the futures."""
+        broker = world.current().broker
+        if broker.down:
+            away = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+            return {place: Given(away) for place in places}
+        for place in places:
+            broker.trim((place.topic, place.partition), place.offset)
+        return {place: Given(None) for place in places}
+
+
+class Message:
+    """Stands for `confluent_kafka.Message`."""
+
+    def __init__(self, place: Place, offset: int, record: Any, error: int | None = None) -> None:
+        self._place, self._offset, self._record = place, offset, record
+        self._error = None if error is None else KafkaError(error)
+
+    def error(self) -> Any:
+        return self._error
+
+    def partition(self) -> int:
+        return self._place[1]
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> Any:
+        return self._record.key
+
+    def value(self) -> Any:
+        return self._record.value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp
+
+    def headers(self) -> Any:
+        return list(self._record.headers)
+
+
+class Reader:
+    """Stands for `confluent_kafka.Consumer`."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._committed = options["isolation.level"] == "read_committed"
+        self._positions: dict[Place, int] = {}
+        self._queue: list[Message] = []
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float = 0) -> tuple[int, int]:
+        """First offset and end."""
+        log = _reached().logs[place.topic, place.partition]
+        return log.start, log.stable if self._committed else log.end
+
+    def assign(self, places: Any) -> None:
+        """Read these, each to its end."""
+        for place in places:
+            log = _reached().logs[place.topic, place.partition]
+            at = (place.topic, place.partition)
+            records, end = log.read(max(place.offset, log.start), 1 << 30, self._committed)
+            self._queue += [Message(at, r.offset, r) for r in records]
+            self._queue.append(Message(at, end, None, KafkaError._PARTITION_EOF))
+
+    def poll(self, timeout: float = 0) -> Message | None:
+        """The next one."""
+        return self._queue.pop(0) if self._queue else None
+
+    def consume(self, most: int, timeout: float = 0) -> list[Message]:
+        """The next ones."""
+        found, self._queue = self._queue[:most], self._queue[most:]
+        return found
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Writer:
+    """Stands for `confluent_kafka.Producer`, for genesis and claims alone."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._lines: list[tuple[Place, Any]] = []
+
+    def init_transactions(self, timeout: float) -> None:
+        """Nobody else writes then."""
+
+    def begin_transaction(self) -> None:
+        """What is produced is kept until the commit."""
+
+    def produce(self, topic: str, value: bytes, key: Any = None, partition: int = 0) -> None:
+        """Keep a record."""
+        self._lines.append(((topic, partition), (key, value, None, ())))
+
+    def commit_transaction(self, timeout: float) -> None:
+        """Append what was produced."""
+        self.flush(0)
+
+    def flush(self, timeout: float) -> int:
+        """Append what was produced; none is left."""
+        for place, content in self._lines:
+            world.current().broker.append(place, *content)
+        self._lines.clear()
+        return 0

@@ -1,0 +1,337 @@
+"""An Apache Kafka in memory: logs, transactions, fencing, outages. Time is the loop's.
+
+What is modelled: offsets of records and of control markers; the last stable offset; aborted
+records; transactional ids with epochs, whose next owner fences the one before and waits until its
+transaction has been ended; markers that come later than the answer to a commit, and to each
+partition at another moment; time-outs of transactions; retention by deletion from the front;
+outages, answers that are slow, answers that are lost after the work was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from random import Random
+from typing import Any, NamedTuple
+
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, ProducerFenced
+from hushstream.topics.events.decode import RawRecord
+
+from .loop import HERE, VirtualLoop
+
+START = 1_552_000_000.0  # wall-clock time of virtual second 0
+Place = tuple[str, int]
+PATIENCE = 40.0
+SERVER = Context()
+
+
+class Again(Exception):
+    """The broker asks the client to try again in a moment."""
+
+
+class Answer(NamedTuple):
+    """What the broker says of a record that was appended."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+
+
+class Transaction:
+    """One transaction of a producer, open until a marker ends it at each of its partitions."""
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+        self.left = 0
+        self.ending = False
+        self.timer: Any = None
+
+
+class Owner:
+    """A transactional id at its coordinator."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.transaction: Transaction | None = None
+
+
+class Log:
+    """One partition. ``records`` holds None where a control marker stands."""
+
+    def __init__(self, stamped: bool) -> None:
+        self.start = 0
+        self.stamped = stamped
+        self.records: list[RawRecord | None] = []
+        self.owners: list[Transaction | None] = []
+        self.open: dict[Transaction, int] = {}
+        self.aborted: set[Transaction] = set()
+        self.watchers: list[Callable[[], None]] = []
+
+    def copy(self) -> Log:
+        """Another log with the same records; none of its transactions is open."""
+        made = Log(self.stamped)
+        made.start = self.start
+        made.records, made.owners = list(self.records), list(self.owners)
+        made.aborted = set(self.aborted)
+        return made
+
+    @property
+    def end(self) -> int:
+        return len(self.records)
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset."""
+        return min(self.open.values(), default=len(self.records))
+
+    def append(
+        self, transaction: Transaction | None, now: float, content: tuple[Any, ...]
+    ) -> Answer:
+        """Append key, value, timestamp and headers."""
+        key, value, stamp, headers = content
+        offset = len(self.records)
+        if self.stamped or stamp is None:
+            stamp = int((START + now) * 1000)
+        self.records.append(RawRecord(offset, stamp, key, value, tuple(headers)))
+        self.owners.append(transaction)
+        if transaction is not None:
+            self.open.setdefault(transaction, offset)
+        return Answer(offset, stamp, int(self.stamped))
+
+    def mark(self, transaction: Transaction, commit: bool) -> None:
+        """End a transaction here."""
+        if self.open.pop(transaction, None) is None:
+            return
+        if not commit:
+            self.aborted.add(transaction)
+        self.records.append(None)
+        self.owners.append(None)
+        self.notify()
+
+    def notify(self) -> None:
+        """Tell those who wait that there may be more to read."""
+        for watcher in list(self.watchers):
+            watcher()
+
+    def read(self, begin: int, most: int, committed: bool = True) -> tuple[list[RawRecord], int]:
+        """Records at or above an offset, and the position after them."""
+        end = self.stable if committed else len(self.records)
+        found: list[RawRecord] = []
+        place = begin
+        while place < end and len(found) < most:
+            record, owner = self.records[place], self.owners[place]
+            if record is not None and not (committed and owner in self.aborted):
+                found.append(record)
+            place += 1
+        return found, place
+
+
+class Broker:
+    """All partitions of one cluster, and the coordinator of transactions."""
+
+    def __init__(self, loop: VirtualLoop, random: Random) -> None:
+        self.loop = loop
+        self.random = random
+        self.logs: dict[Place, Log] = {}
+        self.topics: dict[str, int] = {}
+        self.ids: dict[str, str] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        self.owners: dict[str, Owner] = {}
+        self.down = False
+        self.outages = 0
+        self.slow = 0.0  # seconds that an answer may take at most, beyond the usual
+        self.lossy = 0.0  # share of answers that are lost
+        self._parked: list[tuple[Any, ...]] = []
+
+    def create(self, topic: str, partitions: int, settings: dict[str, str]) -> None:
+        """Create a topic."""
+        stamped = settings.get("message.timestamp.type") == "LogAppendTime"
+        self.topics[topic] = partitions
+        self.settings[topic] = {"cleanup.policy": "delete", **settings}
+        self.ids[topic] = f"{topic}#{len(self.ids)}"
+        for number in range(partitions):
+            self.logs[topic, number] = Log(stamped)
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def delay(self) -> float:
+        """Seconds that a message is on its way."""
+        draw = self.random.random
+        return draw() ** 3 * 0.03 + (draw() ** 2 * self.slow if self.slow else 0.0)
+
+    def call(
+        self,
+        work: Callable[[], Any],
+        patience: float = PATIENCE,
+        at: float | None = None,
+        twice: bool = False,
+    ) -> asyncio.Future[Any]:
+        """Send a request; the answer, or the error of a client that waited for too long.
+
+        Args:
+            work: what the broker does once the request arrives.
+            patience: seconds.
+            at: when it arrives; None: after some delay.
+            twice: the answer has a way of its own, on which client or answer may be lost.
+        """
+        future = self.loop.create_future()
+        when = self.loop.now + self.delay() if at is None else at
+        request = (work, future, HERE.get(), self.loop.now + patience, twice)
+        self.loop.call_at(when, self._arrive, request, context=SERVER)
+        return future
+
+    def _arrive(self, request: tuple[Any, ...]) -> None:
+        work, future, process, deadline, twice = request
+        if self.down or (process is not None and process.paused and future.done()):
+            self._park(request)
+            return
+        try:
+            found = work()
+        except Again:
+            if process is None or not process.dead:
+                delay = 0.02 + self.delay()
+                if self.loop.now + delay > deadline:
+                    self._reply(future, KafkaTimeoutError())
+                else:
+                    self.loop.call_later(delay, self._arrive, request, context=SERVER)
+            return
+        except Exception as error:
+            found = error
+        if self.lossy and self.random.random() < self.lossy:
+            found = self.outage_error()
+        if twice:
+            self.loop.call_later(self.delay(), self._reply, future, found, context=SERVER)
+        else:
+            self._reply(future, found)
+
+    def _park(self, request: tuple[Any, ...]) -> None:
+        """The broker is away: the client asks again when it is back, or gives up before."""
+        _, future, process, deadline, _ = request
+        if process is not None and process.dead:
+            return
+        self._parked.append(request)
+        if not future.done():
+            error = self.outage_error()
+            self.loop.call_at(max(deadline, self.loop.now), self._reply, future, error,
+                              context=SERVER)  # fmt: skip
+
+    @staticmethod
+    def _reply(future: asyncio.Future[Any], found: Any) -> None:
+        if future.done():
+            return
+        if isinstance(found, BaseException):
+            future.set_exception(found)
+            future.exception()  # a client that went away never asks
+        else:
+            future.set_result(found)
+
+    def outage_error(self) -> BaseException:
+        """What a client raises when it has waited for too long."""
+        return KafkaTimeoutError() if self.random.random() < 0.5 else KafkaConnectionError("away")
+
+    def go_down(self) -> None:
+        """Begin an outage."""
+        self.down = True
+        self.outages += 1
+
+    def come_back(self) -> None:
+        """End an outage: clients that still wait ask again."""
+        self.down = False
+        parked, self._parked = self._parked, []
+        for request in parked:
+            _, future, process, _, _ = request
+            if (process is not None and process.dead) or future.done():
+                continue
+            self.loop.call_later(self.delay() * 5, self._arrive, request, context=SERVER)
+        for log in self.logs.values():
+            log.notify()
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def initialise(self, identity: str) -> int:
+        """Take a transactional id: what its earlier owner left open is aborted first.
+
+        Raises:
+            Again: that has not ended yet.
+        """
+        owner = self.owners.setdefault(identity, Owner())
+        if owner.transaction is not None:
+            if not owner.transaction.ending:
+                owner.epoch += 1
+                self._end(owner, owner.transaction, commit=False)
+            raise Again
+        owner.epoch += 1
+        return owner.epoch
+
+    def _fence(self, identity: str, epoch: int) -> Owner:
+        owner = self.owners[identity]
+        if owner.epoch != epoch:
+            raise ProducerFenced
+        return owner
+
+    def produce(
+        self, identity: str, epoch: int, place: Place, contents: list[tuple[Any, ...]],
+        seconds: float,
+    ) -> list[Answer]:  # fmt: skip
+        """Append records within the owner's open transaction, or begin one."""
+        owner = self._fence(identity, epoch)
+        transaction = owner.transaction
+        if transaction is not None and transaction.ending:
+            raise Again
+        if transaction is None:
+            transaction = owner.transaction = Transaction()
+            transaction.timer = self.loop.call_later(
+                seconds, self._expire, owner, transaction, context=SERVER
+            )
+        if place not in transaction.places:
+            transaction.places.append(place)
+        log = self.logs[place]
+        return [log.append(transaction, self.loop.now, content) for content in contents]
+
+    def end(self, identity: str, epoch: int, commit: bool) -> None:
+        """Decide a transaction; its markers follow."""
+        owner = self._fence(identity, epoch)
+        if owner.transaction is None:
+            return  # nothing was sent, or the answer before was lost
+        if not owner.transaction.ending:
+            self._end(owner, owner.transaction, commit)
+
+    def _expire(self, owner: Owner, transaction: Transaction) -> None:
+        if owner.transaction is transaction and not transaction.ending:
+            owner.epoch += 1
+            self._end(owner, transaction, commit=False)
+
+    def _end(self, owner: Owner, transaction: Transaction, commit: bool) -> None:
+        transaction.ending = True
+        transaction.timer.cancel()
+        transaction.left = len(transaction.places)
+        if not transaction.left:
+            owner.transaction = None
+        for place in transaction.places:
+            self.loop.call_later(self.delay(), self._mark, owner, transaction, place, commit,
+                                 context=SERVER)  # fmt: skip
+
+    def _mark(self, owner: Owner, transaction: Transaction, place: Place, commit: bool) -> None:
+        if self.down:
+            self.loop.call_later(0.5, self._mark, owner, transaction, place, commit,
+                                 context=SERVER)  # fmt: skip
+            return
+        self.logs[place].mark(transaction, commit)
+        transaction.left -= 1
+        if not transaction.left:
+            owner.transaction = None
+
+    # -- what anyone may do -----------------------------------------------------------------------
+
+    def append(self, place: Place, *content: Any) -> Answer:
+        """Append a record outside of any transaction."""
+        log = self.logs[place]
+        answer = log.append(None, self.loop.now, content)
+        log.notify()
+        return answer
+
+    def trim(self, place: Place, below: int) -> None:
+        """Delete records from the front."""
+        log = self.logs[place]
+        log.start = max(log.start, min(below, log.end))

@@ -1,0 +1,92 @@
+"""Five old mistakes, put back one at a time: the simulation must find each of them.
+
+Each is a function that changes the product within this process, to be called after
+`patches.install`. `FOUND_WITHIN` says how many schedules may pass until one of them objects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from hushstream.agents.clock import owner
+from hushstream.agents.kafka import clients
+from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.worker import tasks
+from hushstream.agents.worker.evidence import Known, known_of
+from hushstream.agents.worker.local_state import LocalState
+from hushstream.agents.worker.setup import WorkerSetup
+from hushstream.agents.worker.shard import Shard
+from hushstream.agents.worker.worker import Worker
+
+from .world import VirtualTime
+
+
+def cancelled_clock() -> None:
+    """A client that stops after an outage lets its `CancelledError` through: the clock's task ends.
+
+    Nobody looked at how a task ended, and a cancelled one says nothing by itself.
+    """
+
+    async def stop_quietly(client: Any) -> None:
+        try:
+            await asyncio.wait_for(client.stop(), clients.STOP_SECONDS)
+        except Exception:
+            pass
+
+    owner.stop_quietly = stop_quietly  # type: ignore[assignment]
+    owner.OUTAGES = clients.OUTAGES[:-1]  # type: ignore[assignment]
+
+    def ended(self: tasks.Tasks, task: asyncio.Task[None]) -> None:
+        if task in self._running and not task.cancelled() and task.exception() is not None:
+            self._fail(task.exception())  # type: ignore[arg-type]
+
+    tasks.Tasks._ended = ended  # type: ignore[method-assign]
+
+
+def stale_idle_shard() -> None:
+    """A worker that was taken for dead keeps its shards, whoever owned them meanwhile."""
+    Worker._was_away = lambda self: False  # type: ignore[method-assign]
+    Shard.doubt = lambda self: None  # type: ignore[method-assign]
+
+
+def frozen_sleep() -> None:
+    """A shard sleeps once, for the whole time that the wall clock says is left."""
+
+    async def until(self: Shard, not_before: int) -> None:
+        left = not_before / 1e6 - VirtualTime.time()
+        if left > 0:
+            await asyncio.sleep(left)
+
+    Shard._until = until  # type: ignore[method-assign]
+
+
+def forgotten_floor() -> None:
+    """A raw partition is read from offset 0, wherever it began when the deployment did."""
+    WorkerSetup.begin_of = lambda self, source, partition: 0  # type: ignore[method-assign]
+
+
+def stale_genesis() -> None:
+    """A local table is believed, whatever genesis its marker names."""
+
+    def known(self: LocalState, store: Any) -> Known | None:
+        return known_of(*store.get_many([POSITION, MARKER]))
+
+    LocalState._known = known  # type: ignore[method-assign]
+
+
+BUGS: dict[str, Callable[[], None]] = {
+    "cancelled clock": cancelled_clock,
+    "stale idle shard": stale_idle_shard,
+    "frozen sleep": frozen_sleep,
+    "forgotten floor": forgotten_floor,
+    "stale genesis": stale_genesis,
+}
+FOUND_WITHIN = {
+    "cancelled clock": 200,
+    "stale idle shard": 400,
+    "frozen sleep": 100,
+    "forgotten floor": 20,
+    "stale genesis": 200,
+}

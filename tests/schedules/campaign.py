@@ -1,0 +1,227 @@
+"""Many seeds over several processes, and one seed in words.
+
+    python -m tests.schedules.campaign --seed 7           # one schedule, in words
+    python -m tests.schedules.campaign --seed 7 --bug "frozen sleep"
+
+A process of its own for each share: the simulation replaces libraries in the whole process, and
+what runs depends on the order of sets, so `PYTHONHASHSEED` is fixed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+NAME = "tests.schedules.campaign"  # whatever it is imported as
+KINDS = ("lost", "doubled", "differing", "stuck")
+TOLD = 20  # schedules between two lines of a share
+
+
+class Found(NamedTuple):
+    """What is wrong with one schedule."""
+
+    seed: int
+    kinds: dict[str, list[str]]
+    faults: list[str]
+
+
+class Result(NamedTuple):
+    """What a campaign came to.
+
+    Attributes:
+        schedules: that were run.
+        found: one entry for each that has something wrong.
+        callbacks: that ran in all of them.
+        kinds: how many faults of each kind they had.
+    """
+
+    schedules: int
+    found: list[Found]
+    callbacks: int
+    kinds: dict[str, int]
+
+    def count(self, kind: str) -> int:
+        """Schedules with an objection of a kind."""
+        return sum(bool(one.kinds[kind]) for one in self.found)
+
+
+def share(
+    begin: int, step: int, number: int, seconds: float, bug: str, first: bool
+) -> Iterator[dict[str, Any]]:
+    """Run seeds begin, begin + step, … in this process.
+
+    Args:
+        number: of schedules, at most.
+        seconds: of real time, at most.
+        bug: an old mistake to put back; empty: none.
+        first: whether to end with the first schedule that has something wrong.
+
+    Yields:
+        Now and then, what came of the schedules since the last time.
+    """
+    import gc
+
+    from . import bugs, patches
+
+    patches.install()
+    if bug:
+        bugs.BUGS[bug]()
+    from . import schedule
+
+    schedule.quiet()
+    until = time.monotonic() + seconds
+    told: dict[str, Any] = {"schedules": 0, "callbacks": 0, "found": [], "kinds": {}}
+    for place in range(number):
+        made = schedule.run(begin + place * step)
+        told["schedules"] += 1
+        told["callbacks"] += made.callbacks
+        for fault in made.faults:
+            kind = fault.split()[2]
+            told["kinds"][kind] = told["kinds"].get(kind, 0) + 1
+        if not made.good:
+            kinds = {kind: getattr(made, kind) for kind in KINDS}
+            told["found"].append([made.seed, kinds, made.faults])
+        last = place + 1 == number or time.monotonic() > until or (first and told["found"])
+        if last or told["schedules"] == TOLD:
+            yield told
+            told = {"schedules": 0, "callbacks": 0, "found": [], "kinds": {}}
+            gc.collect()
+        if last:
+            return
+
+
+def campaign(
+    schedules: int,
+    seed: int = 0,
+    processes: int = 2,
+    seconds: float = 1e9,
+    bug: str = "",
+    first: bool = False,
+    told: Callable[[int], None] = lambda done: None,
+) -> Result:
+    """Run schedules seed, seed + 1, … until their number or a time is reached.
+
+    Args:
+        schedules: at most.
+        processes: among which they are spread.
+        seconds: of real time.
+        bug: an old mistake to put back; empty: none.
+        first: whether to end with the first schedule that has something wrong.
+        told: called with the number of schedules that were run since the last time.
+
+    Raises:
+        RuntimeError: a process failed; what it printed is in the message.
+    """
+    shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
+    children = [_child(len(s), s.start, processes, seconds, bug, first) for s in shares if len(s)]
+    total, callbacks, kinds, found = 0, 0, dict[str, int](), list[Found]()
+    try:
+        for line in _lines(children):
+            total += line["schedules"]
+            callbacks += line["callbacks"]
+            found += [Found(*one) for one in line["found"]]
+            for kind, number in line["kinds"].items():
+                kinds[kind] = kinds.get(kind, 0) + number
+            told(line["schedules"])
+            if first and found:
+                break
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    return Result(total, sorted(found), callbacks, kinds)
+
+
+def _child(
+    number: int, begin: int, step: int, seconds: float, bug: str, first: bool
+) -> subprocess.Popen[str]:
+    wanted = json.dumps([begin, step, number, seconds, bug, first])
+    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    return subprocess.Popen(
+        [sys.executable, "-m", NAME, "--share", wanted],
+        cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _lines(children: list[subprocess.Popen[str]]) -> Iterator[dict[str, Any]]:
+    import selectors
+
+    with selectors.DefaultSelector() as waiting:
+        for child in children:
+            assert child.stdout is not None
+            waiting.register(child.stdout, selectors.EVENT_READ, child)
+        while waiting.get_map():
+            for key, _ in waiting.select():
+                line = key.fileobj.readline()  # type: ignore[union-attr]
+                if line:
+                    yield json.loads(line)
+                    continue
+                waiting.unregister(key.fileobj)
+                child = key.data
+                if child.wait():
+                    raise RuntimeError(f"a process of the campaign failed:\n{child.stderr.read()}")
+
+
+def one(seed: int, bug: str = "") -> Any:
+    """What comes of one seed, from a process of its own; `schedule.Outcome` as a dictionary."""
+    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
+    done = subprocess.run(
+        [sys.executable, "-m", NAME, "--seed", str(seed), "--bug", bug, "--json"],
+        cwd=ROOT, env=environ, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """A share of a campaign, or one seed in words."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--share", help="for `campaign` itself")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--bug", default="")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    if args.share:
+        for line in share(*json.loads(args.share)):
+            print(json.dumps(line), flush=True)
+        return
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
+    _one(args.seed, args.bug, args.json)
+
+
+def _one(seed: int, bug: str, as_json: bool) -> None:
+    from . import bugs, patches
+
+    patches.install()
+    if bug:
+        bugs.BUGS[bug]()
+    from . import schedule
+
+    if as_json:
+        schedule.quiet()
+    made = schedule.run(seed)
+    if as_json:
+        print(json.dumps(vars(made)))
+        return
+    print(f"seed {seed}: trace {made.trace:016x}, {made.callbacks} callbacks, "
+          f"all done {made.recovery:.0f} s after the last fault")  # fmt: skip
+    for line in made.faults:
+        print(f"  fault  {line}")
+    for at, name, text in made.exits:
+        print(f"  exit   {at:.3f} s: {name}: {text}")
+    for kind in KINDS:
+        for line in getattr(made, kind):
+            print(f"  {kind}: {line}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""aiokafka's producer and consumer as the product uses them, against the broker in memory.
+
+Each of them fails as the real one does: requests are given up after a while, a producer whose
+epoch is over is fenced, and a client that is stopped after an outage may hang, raise, or let a
+`CancelledError` of its own through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiokafka.errors import (
+    IllegalOperation,
+    KafkaConnectionError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    ProducerFenced,
+)
+from aiokafka.structs import TopicPartition
+
+from . import world
+from .broker import Answer, Broker
+
+MOST = 200  # records of one answer
+ROOM = 40  # records of one batch
+
+
+async def connect(broker: Broker) -> None:
+    """Reach the cluster, or not."""
+    await broker.call(lambda: None, patience=1.0 + broker.random.random())
+
+
+async def hang_up(broker: Broker, outages: int) -> None:
+    """Stop a client."""
+    draw = broker.random.random()
+    if broker.down or broker.outages > outages:
+        if draw < 0.3:
+            raise asyncio.CancelledError
+        if draw < 0.5:
+            raise KafkaConnectionError("stopping")
+        if draw < 0.7 and broker.down:
+            await broker.call(lambda: None, patience=1000.0)
+    elif draw < 0.2:
+        await asyncio.sleep(broker.delay())
+
+
+class Batch:
+    """What `agents.kafka.private.fill` fills."""
+
+    def __init__(self) -> None:
+        self.contents: list[tuple[Any, ...]] = []
+        self._builder = self
+        self._relative_offset = 0
+
+    def append(self, place: int, at: int, key: Any, value: Any, headers: Any) -> Any:
+        """Take a record; None where there is no room."""
+        if len(self.contents) >= ROOM:
+            return None
+        self.contents.append((key, value, at, tuple(headers)))
+        return True
+
+
+class SimProducer:
+    """A transactional producer."""
+
+    def __init__(self, **options: Any) -> None:
+        self._broker = world.current().broker
+        self._id: str = options["transactional_id"]
+        self._timeout = options["transaction_timeout_ms"] / 1000
+        self._outages = self._broker.outages
+        self._epoch = -1
+        self._sent: list[asyncio.Future[Any]] = []
+        self._arrival = 0.0
+        self._fatal = False
+        self._open = False
+
+    async def start(self) -> None:
+        """Connect, and fence whoever had the id."""
+        await connect(self._broker)
+        self._epoch = await self._broker.call(lambda: self._broker.initialise(self._id))
+
+    async def begin_transaction(self) -> None:
+        """Begin."""
+        if self._fatal or self._open:
+            raise IllegalOperation("the producer is not ready")
+        self._open, self._sent = True, []
+
+    def create_batch(self) -> Batch:
+        """An empty batch."""
+        return Batch()
+
+    async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> Any:
+        """Send a batch; the future of its answer."""
+        return self._send((topic, partition), batch.contents)
+
+    async def send(
+        self, topic: str, value: Any, *, key: Any = None, partition: int
+    ) -> asyncio.Future[Any]:
+        """Send one record; the future of its answer."""
+        return self._send((topic, partition), [(key, value, None, ())])
+
+    def _send(
+        self, place: tuple[str, int], contents: list[tuple[Any, ...]]
+    ) -> asyncio.Future[Answer]:
+        if self._fatal:
+            raise IllegalOperation("fenced before")
+        broker = self._broker
+        self._arrival = max(self._arrival + 1e-6, broker.loop.now + broker.delay())
+
+        def work() -> Answer:
+            return broker.produce(self._id, self._epoch, place, contents, self._timeout)[0]
+
+        sent = broker.call(work, patience=30.0, at=self._arrival)
+        self._sent.append(sent)
+        return sent
+
+    async def commit_transaction(self) -> None:
+        """Wait for all answers, then commit."""
+        await self._finish(True)
+
+    async def abort_transaction(self) -> None:
+        """Take everything back."""
+        await self._finish(False)
+
+    async def _finish(self, commit: bool) -> None:
+        if self._fatal:
+            raise IllegalOperation("fenced before")
+        broker = self._broker
+        try:
+            for answer in self._sent:
+                await answer
+            self._open = False
+            await broker.call(lambda: broker.end(self._id, self._epoch, commit), 60.0, twice=True)
+        except ProducerFenced:
+            self._fatal = True
+            raise
+        except KafkaError:
+            self._open = True
+            raise
+
+    async def stop(self) -> None:
+        """Hang up; an open transaction stays open."""
+        await hang_up(self._broker, self._outages)
+
+
+class SimConsumer:
+    """A consumer without a group."""
+
+    def __init__(self, **options: Any) -> None:
+        self._broker = world.current().broker
+        self._outages = self._broker.outages
+        self._assigned: list[TopicPartition] = []
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+
+    async def start(self) -> None:
+        """Connect."""
+        await connect(self._broker)
+
+    async def stop(self) -> None:
+        """Hang up."""
+        await hang_up(self._broker, self._outages)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these."""
+        self._assigned = list(partitions)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Fetch nothing of these."""
+        self._paused.update(partitions)
+
+    def seek(self, tp: TopicPartition, position: int) -> None:
+        """Read from there on."""
+        self._positions[tp] = position
+
+    async def position(self, tp: TopicPartition) -> int:
+        """Where it stands."""
+        return self._positions[tp]
+
+    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
+        """Last stable offsets."""
+        broker = self._broker
+        return await broker.call(  # type: ignore[no-any-return]
+            lambda: {tp: broker.logs[tp.topic, tp.partition].stable for tp in partitions}
+        )
+
+    async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
+        """First offsets."""
+        broker = self._broker
+        return await broker.call(  # type: ignore[no-any-return]
+            lambda: {tp: broker.logs[tp.topic, tp.partition].start for tp in partitions}
+        )
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0
+    ) -> dict[Any, list[Any]]:
+        """Records of these partitions, or of all, waiting a moment if there are none."""
+        wanted = [tp for tp in partitions or self._assigned if tp not in self._paused]
+        until = self._broker.loop.now + timeout_ms / 1000
+        while True:
+            found = self._take(wanted)
+            if found or self._broker.loop.now >= until:
+                return found
+            await self._wait(wanted, until)
+
+    def _take(self, wanted: Iterable[TopicPartition]) -> dict[Any, list[Any]]:
+        found: dict[Any, list[Any]] = {}
+        if self._broker.down:
+            return found
+        for tp in wanted:
+            log, position = self._broker.logs[tp.topic, tp.partition], self._positions[tp]
+            if not log.start <= position <= log.end:
+                raise OffsetOutOfRangeError({tp: position})
+            if position < log.stable:
+                records, self._positions[tp] = log.read(position, MOST)
+                if records:
+                    found[tp] = records
+        return found
+
+    async def _wait(self, wanted: Sequence[TopicPartition], until: float) -> None:
+        """Until there may be more, or it is too late."""
+        broker = self._broker
+        more = broker.loop.create_future()
+        logs = [broker.logs[tp.topic, tp.partition] for tp in wanted]
+
+        def soon() -> None:
+            broker.loop.call_later(broker.delay(), broker._reply, more, None)
+
+        for log in logs:
+            log.watchers.append(soon)
+        timer = broker.loop.call_at(until, broker._reply, more, None)
+        try:
+            # A position behind only control markers moves without an answer.
+            if not any(self._positions[tp] < log.stable
+                       for tp, log in zip(wanted, logs, strict=True)) or broker.down:  # fmt: skip
+                await more
+            else:
+                await asyncio.sleep(0)
+        finally:
+            timer.cancel()
+            for log in logs:
+                log.watchers.remove(soon)

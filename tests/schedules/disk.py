@@ -1,0 +1,112 @@
+"""Disks: what a table has been given stays when its process dies, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from . import world
+from .loop import HERE
+
+
+class Folder(PurePosixPath):
+    """A folder of tables, as far as the product looks at folders."""
+
+    __slots__ = ()
+
+    def mkdir(self, **_: Any) -> None:
+        """Folders need not be made."""
+
+    def exists(self) -> bool:
+        """Whether a table lies here."""
+        return any(self._below())
+
+    def iterdir(self) -> Iterator[Folder]:
+        """Tables below."""
+        return self._below()
+
+    def rglob(self, pattern: str) -> Iterator[Folder]:
+        """Files of a table: they are not counted."""
+        return iter(())
+
+    def glob(self, pattern: str) -> Iterator[Folder]:
+        """Folders of tables, two levels below."""
+        assert pattern == "*/[0-9]*", pattern
+        return self._below()
+
+    def _below(self) -> Iterator[Folder]:
+        for path, rows in list(world.current().disks.items()):
+            if rows and path.startswith(f"{self}/"):
+                yield Folder(path)
+
+
+def discard(path: Folder) -> None:
+    """Delete a table."""
+    world.current().disks.pop(str(path), None)
+
+
+class Table:
+    """Stands for `rocksdict.Rdict`."""
+
+    def __init__(self, path: str, options: Any = None, access_type: Any = None) -> None:
+        here = world.current()
+        self._path = path
+        holder = here.holders.get(path)
+        if access_type is None:
+            if holder is not None and not holder.dead:
+                raise RuntimeError(f"{path}/LOCK: the lock is held")
+            here.holders[path] = HERE.get()
+        self._rows = here.disks.setdefault(path, {})
+        self._reads = access_type is not None
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Rows."""
+        return [self._rows.get(key) for key in keys]
+
+    def items(self, from_key: bytes, read_opt: Span) -> Iterator[tuple[bytes, bytes]]:
+        """Rows in order."""
+        for key in sorted(k for k in self._rows if from_key <= k < read_opt.end):
+            yield key, self._rows[key]
+
+    def write(self, batch: Writes, write_opt: Any = None) -> None:
+        """Apply a batch; all of it is on disk."""
+        for key, value in batch.changes:
+            if value is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = value
+
+    def flush(self) -> None:
+        """Everything is on disk."""
+
+    def close(self) -> None:
+        """Release the folder."""
+        holders = world.current().holders
+        if not self._reads and holders.get(self._path) is HERE.get():
+            holders.pop(self._path, None)
+
+
+class Writes:
+    """Stands for `rocksdict.WriteBatch`."""
+
+    def __init__(self, raw_mode: bool = True) -> None:
+        self.changes: list[tuple[bytes, bytes | None]] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Store a row."""
+        self.changes.append((key, value))
+
+    def delete(self, key: bytes) -> None:
+        """Delete a row."""
+        self.changes.append((key, None))
+
+
+class Span:
+    """Stands for `rocksdict.ReadOptions`."""
+
+    end = b""
+
+    def set_iterate_upper_bound(self, end: bytes) -> None:
+        """Where a scan ends."""
+        self.end = end

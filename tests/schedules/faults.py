@@ -1,0 +1,165 @@
+"""Faults at random moments, how long they last, and which ends of workers they warrant."""
+
+from __future__ import annotations
+
+from .broker import SERVER
+from .deployments import OUTAGE
+from .machine import Machine
+from .world import World
+
+
+class Faults:
+    """The faults of one schedule.
+
+    Args:
+        world: where they happen.
+        machines: of all workers.
+        told: takes what happened, in words.
+    """
+
+    def __init__(self, world: World, machines: list[Machine], told: list[str]) -> None:
+        self._world = world
+        self._machines = machines
+        self._told = told
+        self._down = 0
+        self._away = 0.0
+        self._clocks = False
+        self._kinds = (
+            self.kill, self.kill, self.wipe, self.old, self.mistake, self.pause, self.pause,
+            self.outage, self.outage, self.rebalance, self.forget, self.stop, self.slow,
+            self.lossy, self.clock, self.clock, self.retention,
+        )  # fmt: skip
+
+    def plan(self, until: float) -> float:
+        """Plan faults that begin before a moment; returns when the last of them is over."""
+        random = self._world.random
+        end = until
+        for _ in range(random.choice((0, 1, 1, 2, 2, 3, 4, 5))):
+            at = 1.0 + random.random() * (until - 1.0)
+            kind, machine = random.choice(self._kinds), random.choice(self._machines)
+            size = random.random()
+            lasts = kind(machine, at, size)
+            self._told.append(f"{at:.3f} s: {kind.__name__} {machine.name}, {lasts:.3f} s")
+            end = max(end, at + lasts)
+        return end + 0.1
+
+    def heal(self) -> None:
+        """Set all clocks right; everything else has ended by itself."""
+        for machine in self._machines:
+            machine.set_clock(0.0)
+
+    def warrants(self, text: str) -> bool:
+        """Whether a worker may end with this error after what has happened."""
+        if "no broker for" in text or "no Kafka answers" in text or "stopped answering" in text:
+            return self._away > OUTAGE - 20
+        return self._clocks and "the clock of this machine is" in text
+
+    def _at(self, at: float, work: object, *args: object) -> None:
+        self._world.loop.call_at(at, work, *args, context=SERVER)
+
+    # -- each returns how long it lasts -----------------------------------------------------------
+
+    def kill(self, machine: Machine, at: float, size: float) -> float:
+        """A crash; the disk stays as the last store left it."""
+        away = size**2 * 20
+        self._at(at, machine.kill, away)
+        return away
+
+    def wipe(self, machine: Machine, at: float, size: float) -> float:
+        """A crash, and the disk is lost."""
+        self._at(at, machine.kill, size * 10)
+        self._at(at, machine.wipe)
+        return size * 10
+
+    def old(self, machine: Machine, at: float, size: float) -> float:
+        """A crash, and the disk comes back as it was some time before."""
+        self._at(at * size, machine.keep)
+        self._at(at, machine.kill, 1 + size * 10)
+        self._at(at + 0.5, machine.restore)
+        return 1 + size * 10
+
+    def mistake(self, machine: Machine, at: float, size: float) -> float:
+        """A crash, and the tables that lie there now are another genesis'."""
+        self._at(at, machine.kill, 1 + size * 10)
+        self._at(at + 0.5, machine.mistake)
+        return 1 + size * 10
+
+    def pause(self, machine: Machine, at: float, size: float) -> float:
+        """The process stands still, perhaps for longer than its session."""
+        seconds = 0.1 + size**2 * 40
+        self._at(at, machine.pause, seconds)
+        return seconds
+
+    def outage(self, machine: Machine, at: float, size: float) -> float:
+        """No broker; one in ten lasts longer than a worker's patience."""
+        seconds = 0.1 + size**2 * 45 if size < 0.9 else OUTAGE + (size - 0.9) * 300
+        self._away = max(self._away, seconds)
+        self._at(at, self._go_down)
+        self._at(at + seconds, self._come_back)
+        if size > 0.4:
+            self._at(at + seconds + size * 2, self._forget_all)
+        return seconds + 2
+
+    def _go_down(self) -> None:
+        self._down += 1
+        self._world.broker.go_down()
+
+    def _come_back(self) -> None:
+        self._down -= 1
+        if not self._down:
+            self._world.broker.come_back()
+
+    def _forget_all(self) -> None:
+        for machine in self._machines:
+            if machine.process is not None:
+                self._world.group.forget(machine.process)
+
+    def rebalance(self, machine: Machine, at: float, size: float) -> float:
+        """The group spreads its partitions anew."""
+        self._at(at, self._world.group.rebalance)
+        return 0.0
+
+    def forget(self, machine: Machine, at: float, size: float) -> float:
+        """The group takes a living worker for dead."""
+        self._at(at, self._forget, machine)
+        return 2.0
+
+    def _forget(self, machine: Machine) -> None:
+        if machine.process is not None:
+            self._world.group.forget(machine.process)
+
+    def stop(self, machine: Machine, at: float, size: float) -> float:
+        """SIGTERM, as in a rolling restart."""
+        self._at(at, machine.stop)
+        return 0.0
+
+    def slow(self, machine: Machine, at: float, size: float) -> float:
+        """All answers take longer."""
+        self._at(at, setattr, self._world.broker, "slow", size * 4)
+        self._at(at + 1 + size * 10, setattr, self._world.broker, "slow", 0.0)
+        return 1 + size * 10
+
+    def lossy(self, machine: Machine, at: float, size: float) -> float:
+        """Answers are lost after the work was done."""
+        self._at(at, setattr, self._world.broker, "lossy", size * 0.5)
+        self._at(at + 0.2 + size * 8, setattr, self._world.broker, "lossy", 0.0)
+        return 0.2 + size * 8
+
+    def clock(self, machine: Machine, at: float, size: float) -> float:
+        """A machine's clock is set: by up to an hour, mostly back."""
+        self._clocks = True
+        ahead = (size - 0.7) * 5000 if size < 0.3 or size > 0.95 else (size - 0.8) * 40
+        self._at(at, machine.set_clock, ahead)
+        return 0.0
+
+    def retention(self, machine: Machine, at: float, size: float) -> float:
+        """Raw records that were applied are deleted."""
+        self._at(at, self._retain)
+        return 0.0
+
+    def _retain(self) -> None:
+        for machine in self._machines:
+            shards = {} if machine.worker is None else machine.worker.shards
+            for tp, shard in shards.items():
+                if tp.topic == "events":
+                    self._world.broker.trim((tp.topic, tp.partition), shard.applied)

@@ -1,0 +1,326 @@
+"""The consumer group, and what stands for Faust: assignment, fetching, intervals.
+
+The product's `Worker` is the real one. Faust and aiokafka's group run a thread of their own, which
+no virtual time reaches, so this module does what `agents/kafka/transport.py` does on top of them:
+it calls the worker's callbacks in the same order, seeks where the shards say, and delivers
+intervals. `Gone`, which judges positions that were deleted, is the product's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiokafka.errors import OffsetOutOfRangeError
+from faust.types import TP
+from hushstream.agents.kafka.clients import through_outages
+from hushstream.agents.kafka.intervals import Gone, Interval
+from hushstream.agents.kafka.progress import Progress
+
+from . import world
+from .broker import SERVER
+from .loop import HERE, Process
+
+AGAIN = 1.0  # seconds until a position that is gone is asked for again
+
+
+class Signal:
+    """Stands for a signal of Faust."""
+
+    def __init__(self) -> None:
+        self._handlers: list[Callable[..., Any]] = []
+
+    def connect(self, handler: Callable[..., Any]) -> None:
+        """Call it from now on."""
+        self._handlers.append(handler)
+
+    async def send(self) -> None:
+        """Call all handlers."""
+        for handler in self._handlers:
+            await handler()
+
+
+class Refused:
+    """What a fetcher has for a position that the broker no longer holds."""
+
+    def __init__(self, tp: TP, position: int) -> None:
+        self._where = {tp: position}
+
+    def check_raise(self) -> None:
+        """Raise the error of the fetch."""
+        raise OffsetOutOfRangeError(self._where)
+
+
+class SimApp:
+    """Stands for the Faust application of one worker, and for its consumer.
+
+    Attributes:
+        consumer: this object; Faust has two.
+    """
+
+    def __init__(self, setup: Any, fail: Callable[[BaseException], None]) -> None:
+        here = world.current()
+        self._broker, self._group = here.broker, here.group
+        self._topics: list[str] = []
+        self._deliver: Callable[[Interval], None] = lambda interval: None
+        self._patience = setup.config.kafka.outage_timeout
+        self.process: Process | None = HERE.get()
+        self.consumer = self
+        self.on_rebalance_complete = Signal()
+        self.on_partitions_revoked = Signal()
+        self.on_before_shutdown = Signal()
+        self.crash_reason: BaseException | None = None
+        self.should_stop = False
+        self.progress = Progress("the consumer")
+        self.member_id = ""
+        self.positions: Callable[[], Mapping[TP, int]] = dict
+        self.applied: Callable[[], Mapping[TP, int]] = dict
+        self.doubt: Callable[[TP], None] = lambda tp: None
+        self._gone = Gone(doubt=lambda tp: self.doubt(tp))
+        self._generation = 0
+        self._flowing = False
+        self._assigned: set[TP] = set()
+        self._paused: set[TP] = set()
+        self._at: dict[TP, int] = {}
+        self._more = asyncio.Event()
+        self._watched: list[tuple[Any, Callable[[], None]]] = []
+        self._due: dict[TP, float] = {}
+
+    def subscribe(self, topics: list[str], deliver: Callable[[Interval], None]) -> None:
+        """What is read, and who is told."""
+        self._topics, self._deliver = topics, deliver
+
+    # -- Faust's application ----------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the group; assignments come later."""
+
+        async def join() -> None:
+            await self._broker.call(lambda: self._group.join(self), patience=20.0)
+
+        async def let_go() -> None:
+            """Nothing is held."""
+
+        await through_outages(self.progress, join, let_go, self._patience)
+        task = asyncio.ensure_future(self._fetching())
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.crash_reason = error
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        self.should_stop = True
+        self._flowing = False
+        await self.on_before_shutdown.send()
+        self._unwatch()
+        self._group.leave(self)
+
+    # -- the group --------------------------------------------------------------------------------
+
+    def assign(self, partitions: set[TP], generation: int) -> None:
+        """Take an assignment; called by the group, in the context of this process."""
+        if self.should_stop:
+            return
+        self._generation, self._flowing = generation, False
+        self._task = asyncio.ensure_future(self._rebalance(partitions, generation))
+
+    async def _rebalance(self, partitions: set[TP], generation: int) -> None:
+        await self.on_partitions_revoked.send()
+        await asyncio.sleep(self._broker.delay())
+        if self._generation != generation:
+            return
+        self._unwatch()
+        self._assigned, self._at = partitions, {}
+        self._paused.clear()
+        await self.on_rebalance_complete.send()
+        if self._generation != generation:
+            return
+        self._paused.clear()
+        for tp, position in self.positions().items():
+            if tp in self._assigned:
+                self._at[tp] = position
+        for tp in sorted(self._assigned):
+            log = self._broker.logs[tp.topic, tp.partition]
+            log.watchers.append(self._soon)
+            self._watched.append((log, self._soon))
+        self._flowing = True
+        self._more.set()
+
+    def _unwatch(self) -> None:
+        for log, watcher in self._watched:
+            log.watchers.remove(watcher)
+        self._watched.clear()
+
+    def _soon(self) -> None:
+        process = self.process
+        context = None if process is None else process.context
+        self._broker.loop.call_later(self._broker.delay(), self._more.set, context=context)
+
+    # -- fetching ---------------------------------------------------------------------------------
+
+    async def _fetching(self) -> None:
+        while not self.should_stop:
+            await self._more.wait()
+            self._more.clear()
+            if not self._flowing or self._broker.down:
+                self.progress.rest()
+                continue
+            self.progress.moved()
+            for tp in sorted(self._assigned - self._paused):
+                if tp in self._at:
+                    self._fetch(tp)
+            self.progress.rest()
+
+    def _fetch(self, tp: TP) -> None:
+        log, position = self._broker.logs[tp.topic, tp.partition], self._at[tp]
+        if not log.start <= position <= log.end:
+            self._gone.check(Refused(tp, position), self.positions())
+            self._broker.loop.call_later(AGAIN, self._more.set)
+            return
+        draw = self._broker.random.random
+        while position < log.stable:
+            records, end = log.read(position, 1 + int(draw() * 30))
+            interval = Interval(tp, position, end, records)
+            # On its way through Faust's streams, in order.
+            due = max(self._due.get(tp, 0.0) + 1e-6, self._broker.loop.now + draw() ** 3 * 0.02)
+            self._due[tp] = due
+            self._broker.loop.call_at(due, self._deliver, interval)
+            self._at[tp] = position = end
+
+    def assignment(self) -> set[TP]:
+        """Partitions of this worker."""
+        return set(self._assigned)
+
+    def pause_partitions(self, partitions: set[TP]) -> None:
+        """Fetch nothing of these."""
+        self._paused |= partitions
+
+    def resume_partitions(self, partitions: set[TP]) -> None:
+        """Fetch of these again."""
+        self._paused -= partitions
+        self._more.set()
+
+    async def seek_to(self, tp: TP, position: int) -> None:
+        """Move one partition's position."""
+        await asyncio.sleep(self._broker.random.random() * 0.002)
+        self._at[tp] = position
+        self._more.set()
+
+    def group_error(self) -> None:
+        """The group refuses nobody here."""
+
+
+class Group:
+    """The coordinator of the one consumer group.
+
+    Args:
+        here: the world.
+        session: seconds of silence after which a member is dead.
+    """
+
+    def __init__(self, here: world.World, session: float) -> None:
+        self._world = here
+        self.session = session
+        self.members: dict[str, SimApp] = {}
+        self._owned: dict[TP, str] = {}
+        self._joined = 0
+        self._generation = 0
+        self._coming = False
+
+    def _later(self, seconds: float, work: Callable[..., Any], *args: Any) -> None:
+        """The coordinator lives on whatever becomes of the process that it was asked by."""
+        self._world.loop.call_later(seconds, work, *args, context=SERVER)
+
+    def join(self, app: SimApp) -> None:
+        """Take a member; it is told its partitions after the next rebalance."""
+        self._joined += 1
+        app.member_id = f"member-{self._joined}"
+        self.members[app.member_id] = app
+        self.rebalance()
+
+    def leave(self, app: SimApp) -> None:
+        """A member left in order."""
+        if self.members.pop(app.member_id, None) is not None:
+            self.rebalance()
+
+    def silent(self, process: Process) -> None:
+        """A process was paused or has died: after the session it counts as dead."""
+        for name, app in list(self.members.items()):
+            if app.process is process:
+                self._later(self.session, self._expire, name, app)
+
+    def _expire(self, name: str, app: SimApp) -> None:
+        process = app.process
+        assert process is not None
+        if self._world.broker.down:
+            self._later(self.session, self._expire, name, app)
+        elif (process.dead or process.paused) and self.members.pop(name, None) is not None:
+            self.rebalance()
+
+    def forget(self, process: Process) -> None:
+        """Throw a living member out, as after an outage; it joins again once it learns of it."""
+        for name, app in list(self.members.items()):
+            if app.process is process and self.members.pop(name, None) is not None:
+                self.rebalance()
+                self.heard(process, app)
+
+    def resumed(self, process: Process, app: SimApp) -> None:
+        """A process goes on: it learns whether it is still a member."""
+        if app.member_id not in self.members and app.member_id:
+            self.heard(process, app)
+
+    def heard(self, process: Process, app: SimApp) -> None:
+        """A member that was thrown out learns of it at its next heartbeat."""
+        delay = self._world.random.random() * 2.0
+        self._world.loop.call_later(delay, self._rejoin, app, context=process.context)
+
+    def _rejoin(self, app: SimApp) -> None:
+        if app.should_stop or app.member_id in self.members:
+            return
+        if self._world.broker.down:
+            assert app.process is not None
+            self._world.loop.call_later(1.0, self._rejoin, app, context=app.process.context)
+        else:
+            self.join(app)
+
+    def rebalance(self) -> None:
+        """Spread the partitions anew, in a moment."""
+        if not self._coming:
+            self._coming = True
+            delay = self._world.random.random() ** 2 * 3.0
+            self._later(delay, self._spread)
+
+    def _spread(self) -> None:
+        apps = self.members
+        if self._world.broker.down or any(a.process and a.process.paused for a in apps.values()):
+            # A member that is silent holds the rebalance up until its session has ended.
+            self._later(0.5, self._spread)
+            return
+        self._coming = False
+        self._generation += 1
+        living = {n: a for n, a in apps.items() if a.process is not None and not a.process.dead}
+        names = sorted(living)
+        if not names:
+            return
+        shares: dict[str, set[TP]] = {name: set() for name in names}
+        random = self._world.random
+        places = sorted(TP(t, n) for t in living[names[0]]._topics
+                        for n in range(self._world.broker.topics[t]))  # fmt: skip
+        random.shuffle(places)
+        most = -(-len(places) // len(names))
+        for tp in places:
+            owner = self._owned.get(tp, "")
+            if len(shares.get(owner, range(most))) >= most or random.random() < 0.1:
+                least = min(len(shares[n]) for n in names)
+                owner = random.choice([n for n in names if len(shares[n]) == least])
+            self._owned[tp] = owner
+            shares[owner].add(tp)
+        for name, app in living.items():
+            assert app.process is not None
+            self._world.loop.call_later(
+                random.random() * 0.3, app.assign, shares[name], self._generation,
+                context=app.process.context,
+            )  # fmt: skip

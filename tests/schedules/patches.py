@@ -1,0 +1,102 @@
+"""Where the simulation takes the place of libraries: Kafka clients, RocksDB, time, Faust.
+
+The product's own modules are what runs. Replaced are names of *libraries* that they import, and
+`make_app` with `declare_agents`, which stand for Faust. This changes the whole process, so
+schedules run in processes of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+from hushstream.agents.clock import genesis
+from hushstream.agents.deployment.model import Deployment
+from hushstream.agents.kafka import clients, cluster, logs, trim
+from hushstream.agents.stages.aggregate.computation import Computation
+from hushstream.agents.stages.topology import Topology
+from hushstream.agents.state import rocks
+from hushstream.agents.worker import admission, evidence, local_state, worker
+from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
+
+from . import admin, disk, world
+from .clients import SimConsumer, SimProducer
+from .group import SimApp
+
+GENESIS = "5eed5eed50"
+SECRET = bytes(range(32))
+
+
+def install() -> None:
+    """Put the simulation in place, once for all schedules of this process."""
+    library = SimpleNamespace(AIOKafkaProducer=SimProducer, AIOKafkaConsumer=SimConsumer)
+    _replace(clients, aiokafka=library)
+    _replace(cluster, AdminClient=admin.Administration, Consumer=admin.Reader,
+             Producer=admin.Writer)  # fmt: skip
+    _replace(logs, Consumer=admin.Reader)
+    _replace(trim, AdminClient=admin.Administration)
+    _replace(genesis, secrets=SimpleNamespace(token_hex=lambda size: GENESIS))
+    _replace(rocks, Rdict=disk.Table, WriteBatch=disk.Writes, ReadOptions=disk.Span)
+    _replace(local_state, discard=disk.discard)
+    _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET)
+    _replace(worker, os=SimpleNamespace(urandom=lambda size: world.current().urandom(size)),
+             make_app=_app, declare_agents=_subscribe)  # fmt: skip
+    _spare()
+    _watch_noise()
+    for name, module in list(sys.modules.items()):
+        ours = name.startswith("hushstream.agents.")
+        if ours and type(getattr(module, "time", None)).__name__ == "module":
+            _replace(module, time=world.VirtualTime)
+    assert evidence.time is world.VirtualTime  # type: ignore[comparison-overlap]
+
+
+def _replace(module: Any, **names: Any) -> None:
+    for name, made in names.items():
+        assert hasattr(module, name), f"{module.__name__} has no {name}"
+        setattr(module, name, made)
+
+
+def _app(setup: Any, fail: Any) -> SimApp:
+    return SimApp(setup, fail)
+
+
+def _subscribe(app: SimApp, topology: Topology, clock: str, deliver: Any) -> None:
+    app.subscribe([*{spec.topic: None for spec in topology.specs}, clock], deliver)
+
+
+def _spare() -> None:
+    """What costs time and decides nothing: metrics, options of RocksDB, compiling."""
+    operator, public = OperatorMetrics(), PublicMetrics()
+    public.watch = lambda ready: None  # type: ignore[method-assign]
+    public.declare = lambda pipeline: None  # type: ignore[method-assign]
+    public.spent = lambda pipeline, epochs: None  # type: ignore[method-assign]
+    _replace(worker, OperatorMetrics=lambda: operator, PublicMetrics=lambda: public,
+             Cache=lambda size: None, code_version=lambda: "simulated")  # fmt: skip
+    _replace(rocks, _options=lambda cache, buffer: None, WriteOptions=SimpleNamespace)
+    compiled: dict[Any, Deployment] = {}
+    compile_config = admission.compile_config
+
+    def once(config: Any, partitions: Any, numbers: Any) -> Deployment:
+        key = (id(config), tuple(partitions.items()), tuple((numbers or {}).items()))
+        if key not in compiled:
+            compiled[key] = compile_config(config, partitions, numbers)
+        return compiled[key]
+
+    _replace(admission, compile_config=once)
+
+
+def _watch_noise() -> None:
+    """Note for what content each noise was asked: the same label must never have two."""
+    run = Computation.run
+
+    def watched(self: Any, reader: Any, trigger: Any, chosen: Any, nonces: Any, step: Any) -> Any:
+        releases = run(self, reader, trigger, chosen, nonces, step)
+        if chosen.end is None:
+            nonce = [n for begin, n in nonces if begin <= trigger.index][-1]
+            label = (trigger.charge, trigger.window, trigger.index, self._partition, nonce)
+            content = (releases.key.tolist(), releases.value.tolist())
+            world.current().contents.setdefault(label, set()).add(repr(content))
+        return releases
+
+    Computation.run = watched  # type: ignore[method-assign]

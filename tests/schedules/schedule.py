@@ -1,0 +1,163 @@
+"""One schedule: a deployment, records, faults at random moments; then peace, and a verdict."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import sys
+from asyncio import events
+from dataclasses import dataclass, field
+from typing import Any
+
+import hushstream.agents.worker.worker as worker_module
+
+from tests.judge.records import home
+
+from .broker import SERVER, START
+from .deployments import EVERY, OUTAGE, RAW, SESSION, VARIANTS, Template, template
+from .faults import Faults
+from .group import Group
+from .loop import Stuck
+from .machine import Machine
+from .verdict import judge, waiting
+from .world import World, enter
+
+TROUBLE = 30.0  # seconds in which faults begin
+BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
+RECORDS = 30
+
+
+@dataclass
+class Outcome:
+    """What came of one schedule.
+
+    Attributes:
+        trace: a number that depends on every choice that was made.
+        faults: what happened, in words.
+        exits: of workers by themselves: time, name and error.
+        recovery: virtual seconds from the last fault until all was done.
+    """
+
+    seed: int
+    trace: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    exits: list[tuple[float, str, str]] = field(default_factory=list)
+    recovery: float = 0.0
+    callbacks: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not (self.lost or self.doubled or self.differing or self.stuck)
+
+
+class Schedule:
+    """Runs one seed.
+
+    Args:
+        seed: decides everything.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.outcome = Outcome(seed)
+        self.world = world = World(seed)
+        random = world.random
+        variant = random.randrange(len(VARIANTS))
+        self.template: Template = template(variant, trimmed=random.random() < 0.5)
+        enter(world)
+        self.template.build(world.broker)
+        world.group = Group(world, SESSION)
+        worker_module.HELD = random.choice((0, 4, 60_000))
+        names = ["a", "b", "c"][: random.choice((1, 2, 2, 2, 3))]
+        self.machines = [Machine(world, self.template.config, n, self._ended) for n in names]
+        self.faults = Faults(world, self.machines, self.outcome.faults)
+
+    def run(self) -> Outcome:
+        """Run it to its end."""
+        events._set_running_loop(self.world.loop)
+        try:
+            self._run()
+        except Stuck as error:
+            self.outcome.stuck.append(str(error))
+        finally:
+            events._set_running_loop(None)
+        loop, made = self.world.loop, self.outcome
+        ends = tuple(log.end for log in self.world.broker.logs.values())
+        made.trace = hash((loop.trace, ends)) & 0xFFFFFFFFFFFFFFFF
+        made.callbacks = loop.ran
+        return made
+
+    def _run(self) -> None:
+        loop, random = self.world.loop, self.world.random
+        self._produce()
+        for machine in self.machines:
+            loop.call_later(random.random() * 2, machine.start, context=SERVER)
+        peace = self.faults.plan(TROUBLE)
+        loop.run(peace)
+        self.faults.heal()
+        until = int((START + peace + EVERY) // EVERY * EVERY * 1e6)
+        left = waiting(self.world.broker, self.template, until)
+        while left and loop.now < peace + BOUND:
+            loop.run(loop.now + 1.0)
+            left = waiting(self.world.broker, self.template, until)
+        self.outcome.recovery = loop.now - peace
+        if left:
+            self.outcome.stuck.append(f"{left} {loop.now - peace:.0f} s after the last fault")
+        for kind, found in judge(self.world, self.template, until).items():
+            getattr(self.outcome, kind).extend(found)
+
+    def _ended(self, name: str, error: Any) -> None:
+        if error is None:
+            return
+        text = f"{type(error).__name__}: {error}"
+        self.outcome.exits.append((round(self.world.loop.now, 3), name, text))
+        if not self.faults.warrants(text):
+            self.outcome.stuck.append(f"{name} ended at {self.world.loop.now:.1f} s: {text}")
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def _produce(self) -> None:
+        random, loop = self.world.random, self.world.loop
+        for number in range(RECORDS):
+            at = 0.5 + random.random() * (TROUBLE + 5)
+            loop.call_later(at, self._send, self._record(number, at), context=SERVER)
+
+    def _record(self, number: int, at: float) -> tuple[int, bytes]:
+        random = self.world.random
+        user = f"u{random.randrange(6)}"
+        away = random.random()
+        shift = 40.0 if away < 0.03 else -25.0 if away < 0.1 else -2.0 * random.random()
+        body = {"user": user, "page": random.choice("abcd"), "t": int((START + at + shift) * 1e6)}
+        value = json.dumps(body).encode() if random.random() > 0.05 else b"bad %d" % number
+        return home((user,), "murmur2", RAW), user.encode(), value  # type: ignore[return-value]
+
+    def _send(self, record: Any) -> None:
+        partition, key, value = record
+        broker, random = self.world.broker, self.world.random
+        if broker.down:
+            self.world.loop.call_later(1.0, self._send, record, context=SERVER)
+            return
+        broker.append(("events", partition), key, value, None, ())
+        if random.random() < 0.05:  # the producer's retry: a duplicate counts as a record
+            self.world.loop.call_later(random.random() * 5, self._send, record, context=SERVER)
+
+
+def run(seed: int) -> Outcome:
+    """Run one seed; of a process in which `patches.install` was called."""
+    return Schedule(seed).run()
+
+
+def quiet() -> None:
+    """Let the product say nothing, and the collector of rubbish wait for the end of a schedule."""
+    logging.getLogger("hushstream").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+    gc.disable()
+    sys.unraisablehook = lambda _: None
+
+
+assert OUTAGE < BOUND

@@ -1,0 +1,145 @@
+"""The Kafka in memory keeps Kafka's rules: fencing, transactions, isolation, time-outs, outages."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaTimeoutError, ProducerFenced
+
+from .broker import Again, Broker
+from .loop import Process, Stuck, VirtualLoop
+
+PLACE = ("t", 0)
+
+
+def made() -> Broker:
+    broker = Broker(VirtualLoop(Random(1)), Random(1))
+    broker.create("t", 1, {})
+    broker.create("u", 1, {"message.timestamp.type": "LogAppendTime"})
+    return broker
+
+
+def content(value: bytes) -> list[tuple[Any, ...]]:
+    return [(None, value, None, ())]
+
+
+def values(broker: Broker, committed: bool = True) -> list[bytes]:
+    return [r.value for r in broker.logs[PLACE].read(0, 100, committed)[0]]
+
+
+def passed(broker: Broker, seconds: float = 5.0) -> None:
+    broker.loop.run(broker.loop.now + seconds)
+
+
+def test_records_are_read_once_their_transaction_has_been_marked() -> None:
+    broker = made()
+    epoch = broker.initialise("x")
+    broker.produce("x", epoch, PLACE, content(b"a"), 10.0)
+    log = broker.logs[PLACE]
+    assert (log.end, log.stable, values(broker), values(broker, False)) == (1, 0, [], [b"a"])
+    broker.end("x", epoch, commit=True)
+    assert log.stable == 0  # the answer comes before the marker
+    with pytest.raises(Again):
+        broker.produce("x", epoch, PLACE, content(b"b"), 10.0)
+    passed(broker)
+    assert (log.end, log.stable, values(broker)) == (2, 2, [b"a"])
+    broker.end("x", epoch, commit=True)  # asked again, since the answer was lost
+    passed(broker)
+    assert log.end == 2
+
+
+def test_a_new_owner_fences_the_old_one_and_aborts_what_it_left_open() -> None:
+    broker = made()
+    old = broker.initialise("x")
+    broker.produce("x", old, PLACE, content(b"a"), 10.0)
+    with pytest.raises(Again):
+        broker.initialise("x")
+    with pytest.raises(ProducerFenced):
+        broker.end("x", old, commit=True)
+    passed(broker)
+    new = broker.initialise("x")
+    assert new > old and values(broker) == []
+    with pytest.raises(ProducerFenced):
+        broker.produce("x", old, PLACE, content(b"b"), 10.0)
+    broker.produce("x", new, PLACE, content(b"c"), 10.0)
+    broker.end("x", new, commit=True)
+    passed(broker)
+    assert values(broker) == [b"c"]
+
+
+def test_an_unfinished_transaction_times_out() -> None:
+    broker = made()
+    epoch = broker.initialise("x")
+    broker.produce("x", epoch, PLACE, content(b"a"), 8.0)
+    passed(broker, 20.0)
+    assert values(broker) == [] and broker.logs[PLACE].stable == 2
+    with pytest.raises(ProducerFenced):
+        broker.end("x", epoch, commit=True)
+
+
+def test_an_outage_makes_clients_wait_and_then_give_up() -> None:
+    broker = made()
+    broker.go_down()
+    early = broker.call(lambda: 1, patience=3.0)
+    late = broker.call(lambda: 2, patience=30.0)
+    broker.loop.call_at(10.0, broker.come_back)
+    passed(broker, 20.0)
+    assert late.result() == 2
+    with pytest.raises((KafkaTimeoutError, ConnectionError, Exception)):
+        early.result()
+
+
+def test_the_broker_stamps_what_it_is_told_to_stamp() -> None:
+    broker = made()
+    assert broker.append(("t", 0), None, b"", 5, ()).timestamp == 5
+    assert broker.append(("u", 0), None, b"", 5, ()).timestamp > 1_000_000
+    broker.trim(PLACE, 1)
+    assert broker.logs[PLACE].start == 1
+
+
+def test_dead_processes_run_nothing_and_paused_ones_later() -> None:
+    loop, ran = VirtualLoop(Random(1)), []
+    one, two = Process("one"), Process("two")
+    loop.call_later(1.0, ran.append, 1, context=one.context)
+    loop.call_later(1.0, ran.append, 2, context=two.context)
+    one.dead = two.paused = True
+    loop.run(2.0)
+    assert ran == []
+    loop.call_later(3.0, loop.resume, two)
+    loop.run(10.0)
+    assert ran == [2]
+
+
+def test_a_process_that_sleeps_in_a_callback_lets_others_go_on() -> None:
+    loop, ran = VirtualLoop(Random(1)), []
+    one = Process("one")
+
+    def work() -> None:
+        loop.sleep(one, 5.0)
+        ran.append(("after", loop.now))
+
+    loop.call_soon(work, context=one.context)
+    loop.call_later(1.0, ran.append, "mine", context=one.context)
+    loop.call_later(2.0, ran.append, "others")
+    loop.run(10.0)
+    assert ran == ["others", ("after", 5.0), "mine"]
+
+
+def test_a_loop_that_turns_for_ever_is_noticed() -> None:
+    loop = VirtualLoop(Random(1), most=100)
+
+    async def turn() -> None:
+        for _ in range(1000):
+            await asyncio.sleep(0)
+
+    asyncio.events._set_running_loop(loop)
+    try:
+        loop.create_task(turn())
+        with pytest.raises(Stuck):
+            loop.run(1.0)
+    finally:
+        asyncio.events._set_running_loop(None)
+        loop.kept.clear()

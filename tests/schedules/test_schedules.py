@@ -1,0 +1,37 @@
+"""Schedules of faults under virtual time: the product passes, and each old mistake is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from .bugs import BUGS, FOUND_WITHIN
+from .campaign import KINDS, campaign, one
+
+SECONDS = 150.0  # of real time for the schedules of the suite
+WANTED = 10_000
+
+
+def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule() -> None:
+    result = campaign(WANTED, seconds=SECONDS)
+    assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
+    assert result.schedules > 0
+    assert result.callbacks > 500 * result.schedules
+    print(f"{result.schedules} schedules, {sum(result.kinds.values())} faults: {result.kinds}")
+
+
+def test_a_seed_replays_exactly() -> None:
+    first, again, other = one(12), one(12), one(13)
+    assert first == again
+    assert first["trace"] != other["trace"]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_an_old_mistake_that_is_put_back_is_found(bug: str) -> None:
+    result = campaign(FOUND_WITHIN[bug], bug=bug, first=True)
+    assert result.found, f"{bug}: {result.schedules} schedules saw nothing"
+    seed = result.found[0].seed
+    failing, again = one(seed, bug), one(seed, bug)
+    assert failing == again
+    assert any(failing[kind] for kind in KINDS)
+    right = one(seed)
+    assert not any(right[kind] for kind in KINDS)
