@@ -7,6 +7,7 @@ Each is a function that changes the product within this process, to be called af
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -30,10 +31,8 @@ def cancelled_clock() -> None:
     """
 
     async def stop_quietly(client: Any) -> None:
-        try:
+        with contextlib.suppress(Exception):
             await asyncio.wait_for(client.stop(), clients.STOP_SECONDS)
-        except Exception:
-            pass
 
     owner.stop_quietly = stop_quietly  # type: ignore[assignment]
     owner.OUTAGES = clients.OUTAGES[:-1]  # type: ignore[assignment]

@@ -206,12 +206,17 @@ def _one(seed: int, bug: str, as_json: bool) -> None:
         bugs.BUGS[bug]()
     from . import schedule
 
-    if as_json:
-        schedule.quiet()
+    schedule.quiet(aloud=not as_json)
     made = schedule.run(seed)
     if as_json:
         print(json.dumps(vars(made)))
-        return
+    else:
+        _tell(seed, made)
+    sys.stdout.flush()
+    os._exit(0)  # what is left of the processes would be wound up by the interpreter
+
+
+def _tell(seed: int, made: Any) -> None:
     print(f"seed {seed}: trace {made.trace:016x}, {made.callbacks} callbacks, "
           f"all done {made.recovery:.0f} s after the last fault")  # fmt: skip
     for line in made.faults:

@@ -236,6 +236,8 @@ class Group:
 
     def join(self, app: SimApp) -> None:
         """Take a member; it is told its partitions after the next rebalance."""
+        for name in [n for n, member in self.members.items() if member is app]:
+            del self.members[name]  # its answer was lost
         self._joined += 1
         app.member_id = f"member-{self._joined}"
         self.members[app.member_id] = app

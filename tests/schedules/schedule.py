@@ -18,10 +18,10 @@ from .broker import SERVER, START
 from .deployments import EVERY, OUTAGE, RAW, SESSION, VARIANTS, Template, template
 from .faults import Faults
 from .group import Group
-from .loop import Stuck
+from .loop import HERE, Stuck
 from .machine import Machine
 from .verdict import judge, waiting
-from .world import World, enter
+from .world import World, current, enter
 
 TROUBLE = 30.0  # seconds in which faults begin
 BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
@@ -152,10 +152,25 @@ def run(seed: int) -> Outcome:
     return Schedule(seed).run()
 
 
-def quiet() -> None:
-    """Let the product say nothing, and the collector of rubbish wait for the end of a schedule."""
-    logging.getLogger("hushstream").setLevel(logging.CRITICAL + 1)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL + 1)
+def _line(record: logging.LogRecord) -> bool:
+    process = HERE.get()
+    name = "-" if process is None else process.name
+    print(f"{current().loop.now:9.3f} {name} {record.name}: {record.getMessage()}")
+    return False
+
+
+def quiet(aloud: bool = False) -> None:
+    """Let the collector of rubbish wait for the end of a schedule.
+
+    Args:
+        aloud: whether to print what the product logs, with the virtual time and the worker.
+    """
+    for name in ("hushstream", "asyncio"):
+        logging.getLogger(name).setLevel(logging.INFO if aloud else logging.CRITICAL + 1)
+    if aloud:
+        handler = logging.StreamHandler()
+        handler.addFilter(_line)
+        logging.getLogger("hushstream").addHandler(handler)
     gc.disable()
     sys.unraisablehook = lambda _: None
 
