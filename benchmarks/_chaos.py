@@ -82,7 +82,7 @@ input = "orders"
 key = ["item", "colour"]
 window = { length = "20s" }
 triggers = { every = "2s" }
-budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = 24.0 }
+budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = LIMIT }
 feedback_delay = 0
 mechanism = { kind = "histogram", budget = 12, adaptive_weight = 0.3 }
 
@@ -96,6 +96,16 @@ epoch = "30s"
 budget = { epsilon = 8.0, delta = 1e-4 }
 mechanism = { kind = "histogram", adaptive_weight = 0 }
 """
+
+
+def toml(seconds: float) -> str:
+    """The configuration; one pipeline runs out of budget halfway, or after a minute at the least.
+
+    Args:
+        seconds: for how long the deployment is going to run, about.
+    """
+    windows = max(3, int(seconds / 20 / 2))
+    return TOML.replace("LIMIT", str(8.0 * windows))
 
 
 class Load(threading.Thread):
@@ -183,6 +193,7 @@ class Monkey:
     Attributes:
         counts: faults so far, by kind.
         died: workers that ended without being asked to, with the end of their log.
+        gap: seconds between two faults, on average.
     """
 
     local: Local
@@ -190,6 +201,7 @@ class Monkey:
     random: random.Random
     counts: dict[str, int] = field(default_factory=dict)
     died: list[str] = field(default_factory=list)
+    gap: float = 1.9
     _later: list[tuple[float, Callable[[], Any]]] = field(default_factory=list)
     _deck: list[str] = field(default_factory=list)
     _stopped: set[str] = field(default_factory=set)
@@ -202,7 +214,7 @@ class Monkey:
 
     def point(self) -> str:
         """One fault at a random moment."""
-        self._pass(self.random.uniform(0.3, 3.5))
+        self._pass(self.gap * self.random.uniform(0.15, 1.85))
         if not self._deck:
             self._deck = self.random.sample(list(KINDS), counts=list(KINDS.values()), k=DECK)
         kind = self._deck.pop()

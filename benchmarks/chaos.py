@@ -18,9 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from _chaos import BROKER, PARTITIONS, TOML, Load, Monkey
+from _chaos import BROKER, PARTITIONS, Load, Monkey, toml
 from _cluster import Local, local
 from _judge import judge
 from hushstream.agents.clock.genesis import read_ledger
@@ -32,29 +32,51 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-RATE = 600  # records per second, all topics
-SPEED = 2.0  # hours of event time per second
+
+class Pace(NamedTuple):
+    """How long a run lasts, and how fast things happen in it.
+
+    Attributes:
+        points: faults; ignored where minutes are given.
+        minutes: of faults, or 0.
+        rate: records per second, all topics.
+        speed: hours of event time per second.
+        gap: seconds between two faults, on average.
+    """
+
+    points: int
+    minutes: float = 0
+    rate: int = 600
+    speed: float = 2.0
+    gap: float = 1.9
+
+    @property
+    def seconds(self) -> float:
+        """How long it takes, about."""
+        return 60 * self.minutes or self.points * self.gap
 
 
 def chaos(
-    points: int,
+    pace: Pace,
     seed: int,
     folder: Path,
     broker: Broker,
     report: Callable[[str], None] = lambda kind: None,
 ) -> dict[str, Any]:
-    """Run a deployment through ``points`` faults, then compare it with its replay.
+    """Run a deployment through faults, then compare it with its replay.
 
     Returns the figures of the replay, the faults by kind, and workers that died by themselves.
     """
     topics = {"visits": PARTITIONS, "orders": PARTITIONS}
-    with local(folder, broker.bootstrap, TOML, topics) as run:
-        monkey = Monkey(run, broker, random.Random(seed))
-        load = Load(run, seed, RATE, SPEED)
+    with local(folder, broker.bootstrap, toml(pace.seconds), topics) as run:
+        monkey = Monkey(run, broker, random.Random(seed), gap=pace.gap)
+        load = Load(run, seed, pace.rate, pace.speed)
         load.start()
         monkey.begin(2)
-        for _ in range(points):
+        until, points = time.monotonic() + 60 * pace.minutes, 0
+        while points < pace.points if not pace.minutes else time.monotonic() < until:
             report(monkey.point())
+            points += 1
         report("settling")
         load.end()
         run.trigger(load.now)
@@ -113,24 +135,31 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=None, help="faults (default 40)")
+    parser.add_argument("--minutes", type=float, default=0, help="of faults, instead of a number")
+    parser.add_argument("--rate", type=int, default=600, help="records per second")
+    parser.add_argument("--speed", type=float, default=2.0, help="hours of events per second")
+    parser.add_argument("--gap", type=float, default=1.9, help="seconds between two faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a few points, within a minute")
+    parser.add_argument("--keep", type=Path, help="keep state, logs and the broker's data here")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     points = options.points or (3 if options.quick else 40)
+    pace = Pace(points, options.minutes, options.rate, options.speed, options.gap)
     console = Console(stderr=True)
-    hidden = options.json and not console.is_terminal
     with (
         tempfile.TemporaryDirectory(prefix="hush-chaos-") as folder,
-        Broker(quiet=True, overrides=BROKER) as broker,
-        Progress(console=console, disable=hidden) as bar,
+        Broker(data(options.keep), quiet=True, overrides=BROKER) as broker,
+        Progress(console=console, disable=not console.is_terminal) as bar,
     ):
-        task = bar.add_task("faults", total=points + 1)
+        task = bar.add_task("faults", total=pace.seconds / pace.gap + 1)
 
         def report(kind: str) -> None:
             bar.update(task, advance=1, description=kind)
+            if not console.is_terminal:
+                console.print(time.strftime("%H:%M:%S"), kind)
 
-        found = chaos(points, options.seed, Path(folder), broker, report)
+        found = chaos(pace, options.seed, options.keep or Path(folder), broker, report)
     if options.json:
         print(json.dumps(found))
     else:
@@ -144,6 +173,11 @@ def main() -> None:
         or found["died"]
     )
     sys.exit(1 if bad else 0)
+
+
+def data(folder: Path | None) -> Path | None:
+    """Where the broker keeps what is to be kept."""
+    return folder / "broker" if folder else None
 
 
 def show(found: dict[str, Any]) -> None:

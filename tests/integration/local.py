@@ -16,4 +16,5 @@ import chaos  # noqa: E402
 BROKER = _chaos.BROKER
 Local = _cluster.Local
 local = _cluster.local
+Pace = chaos.Pace
 run_chaos = chaos.chaos

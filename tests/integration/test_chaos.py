@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hushstream.deploy.broker import Broker
 
-from .local import BROKER, run_chaos
+from .local import BROKER, Pace, run_chaos
 
 POINTS = 30
 
@@ -15,7 +15,7 @@ POINTS = 30
 def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path):
     """Kills, wiped data, zombies, a moved clock, a dead broker: nothing lost, doubled, changed."""
     with Broker(quiet=True, overrides=BROKER) as broker:
-        found = run_chaos(POINTS, 20190301, tmp_path, broker)
+        found = run_chaos(Pace(POINTS), 20190301, tmp_path, broker)
     assert sum(found["faults"].values()) == POINTS
     assert (found["lost"], found["doubled"], found["differing"]) == (0, 0, 0), found["problems"]
     assert found["wrong_charges"] == 0
