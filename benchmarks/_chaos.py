@@ -1,189 +1,50 @@
-"""Faults at random points of a running deployment, and the load that runs meanwhile."""
+"""Faults at random points of a running deployment: processes that die, sleep, come and go."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import random
+import re
 import signal
-import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from _cluster import Local
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from hushstream.agents.stages.ingest.unit_digests import murmur2
 from hushstream.agents.state.rocks import discard
-from hushstream.deploy.broker import Broker
-from hushstream.mechanisms.keys import Keys
-from hushstream.topics.records import TriggerRequest, encode
 
-HOUR = 3_600_000_000
-ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
 SESSION = 3.0
 BROKER = {"group.min.session.timeout.ms": "1000"}
-PARTITIONS = 3  # the last one of each topic stays idle
 
 # Dealt like cards, so that each kind comes as often as this in so many points.
 KINDS = {"kill": 3, "wipe": 3, "pause": 3, "clock": 3, "add": 1, "remove": 1, "broker": 1}
-DECK = sum(KINDS.values())
-
-TOML = """
-[deployment]
-name = "chaos"
-[engine]
-units_partitions = 2
-cells_partitions = 2
-session_timeout = "3s"
-transaction_timeout = "10s"
-
-[[input]]
-name = "visits"
-topic = "visits"
-unit = "user"
-partitioner = "murmur2"
-late = "topic"
-time = { field = "t", format = "epoch_us" }
-
-[[input]]
-name = "orders"
-topic = "orders"
-unit = ["shop", "user"]
-time = { format = "record" }
-
-[[pipeline]]
-name = "direct-adaptive"
-input = "visits"
-key = ["page"]
-window = { length = "1d", origin = "2019-03-01T00:00:00Z" }
-triggers = { every = "6h" }
-schedule = "external"
-budget = { epsilon = 8.0, delta = 1e-4 }
-mechanism = { kind = "histogram", budget = 12, adaptive_weight = 0.3 }
-
-[[pipeline]]
-name = "direct-public"
-input = "visits"
-key = ["page"]
-public_keys = ["p1", "p2", "p3", "nobody"]
-window = { length = "12h", origin = "2019-03-01T00:00:00Z" }
-triggers = { every = "6h" }
-epoch = "1d"
-schedule = "external"
-budget = { epsilon = 8.0, delta = 1e-4 }
-aggregate = [{ kind = "count" }, { kind = "mean", field = "spent", low = 0, high = 50 }]
-
-[[pipeline]]
-name = "routed-adaptive"
-input = "orders"
-key = ["item", "colour"]
-window = { length = "20s" }
-triggers = { every = "2s" }
-budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = LIMIT }
-feedback_delay = 0
-mechanism = { kind = "histogram", budget = 12, adaptive_weight = 0.3 }
-
-[[pipeline]]
-name = "routed-plain"
-input = "orders"
-key = ["item"]
-window = { length = "10s" }
-triggers = { every = "5s" }
-epoch = "30s"
-budget = { epsilon = 8.0, delta = 1e-4 }
-mechanism = { kind = "histogram", adaptive_weight = 0 }
-"""
 
 
-def toml(seconds: float) -> str:
-    """The configuration; one pipeline runs out of budget halfway, or after a minute at the least.
+class Brokers(Protocol):
+    """What is killed and started: one broker, or several."""
 
-    Args:
-        seconds: for how long the deployment is going to run, about.
+    def start(self) -> Any: ...
+
+    def kill(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Told:
+    """An end that a fault causes on purpose: with a code, and with a line that says why.
+
+    Attributes:
+        kind: the fault.
+        line: what one of the worker's last lines must match.
+        mend: what an operator does before the worker is started again.
     """
-    windows = max(3, int(seconds / 20 / 2))
-    return TOML.replace("LIMIT", str(8.0 * windows))
 
-
-class Load(threading.Thread):
-    """Events, bad records, aborted transactions and trigger requests until it is ended."""
-
-    def __init__(self, local: Local, seed: int, rate: int, hours_per_second: float) -> None:
-        super().__init__(name="load", daemon=True)
-        self._local = local
-        self._random = random.Random(seed)
-        self._rate = rate
-        self._speed = hours_per_second * HOUR
-        self._requests = local.names.requests
-        self._users = [u for u in (f"u{i}" for i in range(3000)) if home(u) < PARTITIONS - 1]
-        self._ended = threading.Event()
-        self._began = time.monotonic()
-        self.sent = 0
-
-    @property
-    def now(self) -> int:
-        """Event time of the visits."""
-        return ORIGIN + int((time.monotonic() - self._began) * self._speed)
-
-    def run(self) -> None:
-        """Go on through every outage; what a failure loses was never in the log."""
-        while not self._ended.is_set():
-            try:
-                self._serve()
-            except (KafkaException, BufferError):
-                time.sleep(0.2)
-
-    def _serve(self) -> None:
-        plain = self._local.producer(**{"message.timeout.ms": 5000})
-        transactional = self._local.producer(
-            **{"transactional.id": "chaos-load", "transaction.timeout.ms": 10_000}
-        )
-        transactional.init_transactions(10)
-        asked = 0.0
-        while not self._ended.wait(0.1):
-            self._some(plain, self._rate // 20)
-            plain.flush(5)
-            transactional.begin_transaction()
-            self._some(transactional, self._rate // 20)
-            transactional.flush(5)  # an abort would drop what has not been sent
-            if self._random.random() < 0.3:
-                transactional.abort_transaction(10)
-            else:
-                transactional.commit_transaction(10)
-            if time.monotonic() - asked > 1:
-                asked = time.monotonic()
-                at = self.now - HOUR  # some records are late
-                plain.produce(self._requests, encode(TriggerRequest(str(at), at)), partition=0)
-                plain.flush(5)
-
-    def _some(self, producer: Producer, number: int) -> None:
-        choose = self._random
-        for _ in range(number):
-            user = choose.choice(self._users)
-            page = f"p{min(int(choose.paretovariate(0.8)), 60)}"
-            at = self.now - int(choose.expovariate(1) * HOUR / 2)
-            body: Any = {"user": user, "page": page, "t": at, "spent": choose.uniform(-5, 60)}
-            value = json.dumps(body).encode() if choose.random() > 0.003 else b"{bad"
-            producer.produce("visits", value, user, partition=home(user))
-            order = {"user": choose.randrange(2000), "shop": "s", "item": page, "colour": user[-1]}
-            producer.produce(
-                "orders", json.dumps(order).encode(), partition=choose.randrange(PARTITIONS - 1)
-            )
-            producer.poll(0)
-            self.sent += 2
-
-    def end(self) -> None:
-        """Stop, and leave no transaction open."""
-        self._ended.set()
-        self.join(30)
-
-
-def home(user: str) -> int:
-    """Where the producer's partitioner puts a user."""
-    return int(murmur2(Keys.of([user.encode()]))[0]) % PARTITIONS
+    kind: str
+    line: str
+    mend: Callable[[], Any] = lambda: None
 
 
 @dataclass
@@ -191,20 +52,25 @@ class Monkey:
     """Injects faults; whatever it takes down comes back a little later.
 
     Attributes:
+        kinds: how often each kind of fault is in the deck.
         counts: faults so far, by kind.
+        stopped: workers that ended as the fault wants it, by kind.
         died: workers that ended without being asked to, with the end of their log.
         gap: seconds between two faults, on average.
     """
 
     local: Local
-    broker: Broker
+    broker: Brokers
     random: random.Random
-    counts: dict[str, int] = field(default_factory=dict)
+    kinds: Mapping[str, int] = field(default_factory=lambda: KINDS)
+    counts: Counter[str] = field(default_factory=Counter)
+    stopped: Counter[str] = field(default_factory=Counter)
     died: list[str] = field(default_factory=list)
     gap: float = 1.9
     _later: list[tuple[float, Callable[[], Any]]] = field(default_factory=list)
     _deck: list[str] = field(default_factory=list)
     _stopped: set[str] = field(default_factory=set)
+    _told: dict[str, Told] = field(default_factory=dict)
     _names: int = 0
 
     def begin(self, workers: int) -> None:
@@ -216,16 +82,18 @@ class Monkey:
         """One fault at a random moment."""
         self._pass(self.gap * self.random.uniform(0.15, 1.85))
         if not self._deck:
-            self._deck = self.random.sample(list(KINDS), counts=list(KINDS.values()), k=DECK)
+            deck = sum(self.kinds.values())
+            self._deck = self.random.sample([*self.kinds], counts=[*self.kinds.values()], k=deck)
         kind = self._deck.pop()
         getattr(self, f"_{kind}")()
-        self.counts[kind] = self.counts.get(kind, 0) + 1
+        self.counts[kind] += 1
         return kind
 
     def settle(self) -> None:
         """Let everything come back."""
         while self._later:
             self._pass(0.2)
+        self._told.clear()
         while len(self.local.workers) < 2:
             self._fresh()
 
@@ -242,13 +110,27 @@ class Monkey:
                 return
             time.sleep(0.05)
 
+    def look(self) -> None:
+        """Start again what has ended, and note it."""
+        self._pass(0)
+
     def _watch(self) -> None:
         for name, child in list(self.local.workers.items()):
             if child.returncode is not None:
-                said = self.local.errors(name)
-                self.died.append(f"worker {name} ended with {child.returncode}:\n{said}")
+                self._ended(name, child.returncode)
                 del self.local.workers[name]
                 self._start(name)
+
+    def _ended(self, name: str, code: int) -> None:
+        """Whether a worker's end is what a fault wants, with a line that says why."""
+        said, told = self.local.errors(name), self._told.pop(name, None)
+        if told is not None and code == 4 and re.search(told.line, said):
+            self.stopped[told.kind] += 1
+        else:
+            wanted = f" after {told.kind}" if told else ""
+            self.died.append(f"worker {name} ended with {code}{wanted}:\n{said}")
+        if told is not None:
+            told.mend()
 
     def _fresh(self) -> str:
         self._names += 1

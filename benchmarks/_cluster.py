@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,17 @@ class Local:
         bootstrap: a broker that runs.
         toml: the configuration.
         raw: raw topics and their numbers of partitions; created.
+        replication: of all topics.
     """
 
-    def __init__(self, folder: Path, bootstrap: str, toml: str, raw: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        toml: str,
+        raw: Mapping[str, int],
+        replication: int = 1,
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.bootstrap = bootstrap
@@ -55,6 +63,8 @@ class Local:
             key.chmod(0o600)
         self.raw = dict(raw)
         self.workers: dict[str, Child] = {}
+        self.prefix: Callable[[str], list[str]] = lambda member: []
+        self._replication = replication
         self._requests = 0
 
     # -- configuration and topics -------------------------------------------------------------
@@ -83,10 +93,15 @@ class Local:
         """Create raw topics, then everything of the deployment."""
         client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         existing = self.cluster.topics()
-        new = [NewTopic(t, n, 1, config=ANY_TIME) for t, n in self.raw.items() if t not in existing]
+        new = [
+            NewTopic(t, n, self._replication, config=ANY_TIME)
+            for t, n in self.raw.items()
+            if t not in existing
+        ]
         for future in (client.create_topics(new) if new else {}).values():
             future.result()
-        admin.begin(self.cluster, self.deployment, 1, int(time.time() * 1e6), self.secret)
+        now = int(time.time() * 1e6)
+        admin.begin(self.cluster, self.deployment, self._replication, now, self.secret)
         return self.names
 
     @property
@@ -109,6 +124,7 @@ class Local:
         words = [w for name, value in settings.items() for w in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "hushstream", "-v", "worker", "-c", str(self.toml)]
         command += ["--bootstrap", self.bootstrap, "--member", member, *words]
+        command = [*self.prefix(member), *command]
         self.workers[member] = Child(command, self.log(member))
         return self.workers[member]
 
@@ -231,9 +247,11 @@ class Local:
 
 
 @contextmanager
-def local(folder: Path, bootstrap: str, toml: str, raw: Mapping[str, int]) -> Iterator[Local]:
+def local(
+    folder: Path, bootstrap: str, toml: str, raw: Mapping[str, int], replication: int = 1
+) -> Iterator[Local]:
     """A deployment that has begun; its workers end with the block."""
-    running = Local(folder, bootstrap, toml, raw)
+    running = Local(folder, bootstrap, toml, raw, replication)
     try:
         running.begin()
         yield running

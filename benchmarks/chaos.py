@@ -16,13 +16,19 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _chaos import BROKER, PARTITIONS, Load, Monkey, toml
+from _chaos import BROKER, KINDS, Monkey
 from _cluster import Local, local
+from _conserve import conserved
+from _faults import HARSH, LEADERS, Harsh
 from _judge import judge
+from _load import Load, Visits, toml
+from _six import Six
+from _six import toml as six_toml
+from _trio import Trio
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
@@ -31,6 +37,9 @@ from hushstream.topics.records import Trigger
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+PATIENCE = 240  # seconds after the last fault, for everything to be released
+FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems")
 
 
 class Pace(NamedTuple):
@@ -56,58 +65,125 @@ class Pace(NamedTuple):
         return 60 * self.minutes or self.points * self.gap
 
 
+class Plan(NamedTuple):
+    """What is run, and what happens to it.
+
+    Attributes:
+        six: all six mechanisms, instead of four histograms.
+        harsh: faults of machines and operators, too.
+        longest: seconds that the broker may be away at most.
+    """
+
+    six: bool = False
+    harsh: bool = False
+    longest: float = 120.0
+
+
 def chaos(
     pace: Pace,
     seed: int,
     folder: Path,
-    broker: Broker,
+    broker: Broker | Trio,
     report: Callable[[str], None] = lambda kind: None,
+    plan: Plan = Plan(),  # noqa: B008
 ) -> dict[str, Any]:
     """Run a deployment through faults, then compare it with its replay.
 
     Returns the figures of the replay, the faults by kind, and workers that died by themselves.
     """
-    topics = {"visits": PARTITIONS, "orders": PARTITIONS}
-    with local(folder, broker.bootstrap, toml(pace.seconds), topics) as run:
-        monkey = Monkey(run, broker, random.Random(seed), gap=pace.gap)
-        load = Load(run, seed, pace.rate, pace.speed)
-        load.start()
-        monkey.begin(2)
-        until, points = time.monotonic() + 60 * pace.minutes, 0
-        while points < pace.points if not pace.minutes else time.monotonic() < until:
-            report(monkey.point())
-            points += 1
-        report("settling")
-        load.end()
-        run.trigger(load.now)
-        monkey.settle()
-        found = finish(run, load, monkey)
-    return {"points": points, **found, "faults": monkey.counts, "died": monkey.died}
+    kind: type[Load] = Six if plan.six else Visits
+    text = six_toml() if plan.six else toml(pace.seconds)
+    with local(folder, broker.bootstrap, text, kind.TOPICS, replicas(broker)) as run:
+        monkey = made(plan, run, broker, seed, pace.gap)
+        try:
+            load = kind(run, seed, pace.rate, pace.speed)
+            load.start()
+            monkey.begin(2)
+            until, points = time.monotonic() + 60 * pace.minutes, 0
+            while points < pace.points if not pace.minutes else time.monotonic() < until:
+                report(monkey.point())
+                points += 1
+            report("settling")
+            monkey.settle()
+            load.end()
+            run.trigger(load.now)
+            found = finish(run, monkey) | {"events": load.sent}
+        finally:
+            run.close()
+            if isinstance(monkey, Harsh):
+                monkey.close()
+    return {"points": points, **found, "faults": dict(monkey.counts),
+            "stopped": dict(monkey.stopped), "died": monkey.died}  # fmt: skip
 
 
-def finish(run: Local, load: Load, monkey: Monkey) -> dict[str, Any]:
-    """Wait for the releases, end the workers, and let replay and judge compare."""
+def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -> Monkey:
+    """Who injects the faults."""
+    choose = random.Random(seed)
+    if not plan.harsh:
+        kinds = KINDS | (LEADERS if isinstance(broker, Trio) else {})
+        return Monkey(run, broker, choose, kinds, gap=gap)
+    kinds = HARSH | (LEADERS if isinstance(broker, Trio) else {})
+    return Harsh(run, broker, choose, kinds, gap=gap, longest=plan.longest)
+
+
+def replicas(broker: Broker | Trio) -> int:
+    """Of each topic."""
+    return 3 if isinstance(broker, Trio) else 1
+
+
+def finish(run: Local, monkey: Monkey) -> dict[str, Any]:
+    """Wait for the releases, end the workers, and let replay, judge and counting compare."""
     triggers = settled(run)
-    run.wait_released(triggers, 120)
+    stuck = unreleased(run, monkey, triggers)
+    quiet(run)
     for member in list(run.workers):
         run.stop(member)
     outcome = replay(run.config())
-    ledger = read_ledger(run.cluster, "chaos")  # raises if its chain is broken or charges twice
+    ledger = read_ledger(run.cluster, run.deployment.name)  # raises if it charges twice
     paid = {(t.pipeline, t.epoch): t.charge for t in run.triggers()}
     wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
     figures = outcome.figures()
     return {
-        name: figures[name]
-        for name in ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed",
-                     "problems")
-    } | {
-        "events": load.sent,
+        **{name: figures[name] for name in FIGURES},
+        "stuck": len(stuck),
+        "unreleased": stuck[:10],
         "triggers": len(triggers),
         "charges": len(ledger.charges),
         "refused": len(ledger.refused),
         "wrong_charges": len(wrong),
         "trimmed": trimmed(run),
-    } | judge(run)  # fmt: skip
+        **judge(run),
+        **conserved(run.bootstrap, run.toml),
+    }
+
+
+def unreleased(run: Local, monkey: Monkey, triggers: Sequence[Trigger]) -> list[str]:
+    """What was not released although nothing has been wrong for a while; usually nothing."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        monkey.look()
+        try:
+            run.wait_released(triggers, 5)
+        except AssertionError as error:
+            if time.monotonic() > until:
+                return str(error).splitlines()
+        else:
+            return []
+
+
+def quiet(run: Local, seconds: float = 5.0) -> None:
+    """Wait until workers have taken what is left in the raw topics: nothing comes for a while."""
+    routed = [p for p in run.deployment.pipelines if not p.direct]
+    topics = [(run.names.units(p.name), p.units_partitions) for p in routed]
+
+    def ends() -> list[list[int]]:
+        return [run.cluster.ends(topic, partitions) for topic, partitions in topics]
+
+    found, since = ends(), time.monotonic()
+    while time.monotonic() < since + seconds:
+        time.sleep(0.5)
+        if (now := ends()) != found:
+            found, since = now, time.monotonic()
 
 
 def settled(run: Local, quiet: float = 3.0) -> list[Trigger]:
@@ -141,15 +217,20 @@ def main() -> None:
     parser.add_argument("--gap", type=float, default=1.9, help="seconds between two faults")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a few points, within a minute")
+    parser.add_argument("--six", action="store_true", help="all six mechanisms")
+    parser.add_argument("--harsh", action="store_true", help="disks, clocks, tables, outages, too")
+    parser.add_argument("--longest", type=float, default=120, help="seconds of an outage")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", type=Path, help="keep state, logs and the broker's data here")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     points = options.points or (3 if options.quick else 40)
     pace = Pace(points, options.minutes, options.rate, options.speed, options.gap)
+    plan = Plan(options.six, options.harsh, options.longest)
     console = Console(stderr=True)
     with (
         tempfile.TemporaryDirectory(prefix="hush-chaos-") as folder,
-        Broker(data(options.keep), quiet=True, overrides=BROKER) as broker,
+        served(options.brokers, options.keep or Path(folder)) as broker,
         Progress(console=console, disable=not console.is_terminal) as bar,
     ):
         task = bar.add_task("faults", total=pace.seconds / pace.gap + 1)
@@ -159,38 +240,34 @@ def main() -> None:
             if not console.is_terminal:
                 console.print(time.strftime("%H:%M:%S"), kind)
 
-        found = chaos(pace, options.seed, options.keep or Path(folder), broker, report)
+        found = chaos(pace, options.seed, options.keep or Path(folder), broker, report, plan)
     if options.json:
         print(json.dumps(found))
     else:
         show(found)
-    bad = (
-        found["lost"]
-        or found["doubled"]
-        or found["differing"]
-        or found["wrong_charges"]
-        or found["objected"]
-        or found["died"]
-    )
+    wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved")
+    bad = found["died"] or any(found[name] for name in wrong)
     sys.exit(1 if bad else 0)
 
 
-def data(folder: Path | None) -> Path | None:
-    """Where the broker keeps what is to be kept."""
-    return folder / "broker" if folder else None
+def served(brokers: int, folder: Path) -> Broker | Trio:
+    """The cluster, with its data in that folder."""
+    if brokers == 3:
+        return Trio(folder / "brokers", BROKER)
+    return Broker(folder / "broker", quiet=True, overrides=BROKER)
 
 
 def show(found: dict[str, Any]) -> None:
     """For people."""
     table = Table("", "", title="after the faults", show_header=False)
     for name, value in found.items():
-        if name == "faults":
+        if isinstance(value, dict):
             value = ", ".join(f"{kind} {n}" for kind, n in sorted(value.items()))
-        if name not in ("problems", "objections", "died"):
+        if not isinstance(value, list):
             table.add_row(name, str(value))
     console = Console()
     console.print(table)
-    for line in [*found["problems"], *found["objections"], *found["died"]]:
+    for line in [x for value in found.values() if isinstance(value, list) for x in value]:
         console.print(line, markup=False)
 
 

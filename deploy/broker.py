@@ -63,6 +63,8 @@ class Broker:
         overrides: additional broker settings (``server.properties`` names).
         detached: leave it running when this process ends.
         quiet: hide the progress bar while Kafka is downloaded.
+        cluster: id of the cluster that an empty folder is formatted for, where several nodes form
+            one; by default a fresh one.
     """
 
     def __init__(
@@ -74,7 +76,9 @@ class Broker:
         overrides: Mapping[str, str] | None = None,
         detached: bool = False,
         quiet: bool = False,
+        cluster: str | None = None,
     ) -> None:
+        self._cluster = cluster
         self._temporary = data is None
         self._data = data.expanduser().resolve() if data else None
         self._port = port
@@ -204,7 +208,7 @@ class Broker:
         return port
 
     def _format(self, java: list[str], config: Path) -> None:
-        arguments = ["format", "--config", str(config), "--cluster-id", cluster_id()]
+        arguments = ["format", "--config", str(config), "--cluster-id", self._cluster or cluster_id()]
         done = subprocess.run(
             [*java, "kafka.tools.StorageTool", *arguments], capture_output=True, text=True
         )

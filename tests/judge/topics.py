@@ -9,7 +9,7 @@ import json
 import secrets
 import tomllib
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +32,7 @@ class Record(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
 
 
 class Judgement(NamedTuple):
@@ -67,7 +68,11 @@ def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
                 raise TimeoutError(f"{topic} could not be read to its end")
             if message.error() is None:
                 one = Record(
-                    message.offset(), message.timestamp()[1], message.key(), message.value()
+                    message.offset(),
+                    message.timestamp()[1],
+                    message.key(),
+                    message.value(),
+                    message.headers() or (),
                 )
                 found[message.partition()].append(one)
             elif message.error().code() == KafkaError._PARTITION_EOF:
@@ -102,7 +107,7 @@ def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgeme
         source, called = inputs[one["input"]], one["name"]
         bodies = [json.loads(value)["body"] for value in ledger]
         charged = [b["config"] for b in bodies if b.get("pipeline") == called and "mu2" in b]
-        if not charged:
+        if not charged or one.get("mechanism", {}).get("kind", "histogram") != "histogram":
             continue
         raw = read_topic(bootstrap, source["topic"])
         pipeline = Pipeline(

@@ -1,0 +1,177 @@
+"""What must hold of any mechanism, counted in the topics with nothing of the product.
+
+- Each trigger of the clock log is released once by each shard, and nothing without a trigger.
+- Each epoch is charged once; each trigger was paid for.
+- A raw record that workers have reached is a dead letter, late, or accepted: exactly one of these.
+  Dead letters are exactly the records that the load has spoilt.
+- The last trigger of a window says of the records that were accepted as many as there are, up to
+  ten standard deviations of its noise, where a mechanism counts all of space.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+if str(TESTS) not in sys.path:
+    sys.path.append(str(TESTS))
+
+from judge.logs import charges  # noqa: E402
+from judge.topics import Record, read_topic  # noqa: E402
+
+SPOILT = b"{bad"
+PREFIX = "__streams.errors."
+SIGMAS = 10
+Place = tuple[int, int]  # raw partition, offset
+
+
+class Count:
+    """The topics of a deployment, read once, and what contradicts itself in them."""
+
+    def __init__(self, bootstrap: str, config: Path) -> None:
+        self._bootstrap = bootstrap
+        self._settings = tomllib.loads(config.read_text("utf-8"))
+        name = self._settings["deployment"]["name"]
+        self._ledger = [r.value or b"" for r in read_topic(bootstrap, f"{name}.ledger.v1")[0]]
+        genesis = json.loads(self._ledger[0])["body"]["genesis"]
+        self._base = f"{name}.{genesis}"
+        log = read_topic(bootstrap, f"{self._base}.clock")[0]
+        self._clock = [json.loads(r.value or b"") for r in log]
+        self.records = self.triggers = self.totals = 0
+
+    def objections(self) -> Iterator[str]:
+        """Everything that does not add up."""
+        yield from charges(self._ledger, self._clock)
+        for source in self._settings["input"]:
+            raw = self._used(source["topic"])
+            self.records += len(raw)
+            for one in self._settings["pipeline"]:
+                if one["input"] == source["name"]:
+                    for wrong in self._pipeline(one, source, raw):
+                        yield f"{one['name']}: {wrong}"
+
+    def _used(self, topic: str) -> dict[Place, Record]:
+        """The records of a raw topic that a beat or a cut has passed."""
+        ends = [e["offsets"][topic] for e in self._clock if topic in e.get("offsets", {})][-1]
+        logs = read_topic(self._bootstrap, topic)
+        return {(n, r.offset): r for n, log in enumerate(logs) for r in log if r.offset < ends[n]}
+
+    def _pipeline(
+        self, one: dict[str, Any], source: dict[str, Any], raw: dict[Place, Record]
+    ) -> Iterator[str]:
+        name = one["name"]
+        yield from self._once(name)
+        dead = self._copies(f"hush.{name}.dlq")
+        late = self._copies(f"hush.{name}.late") if source.get("late") == "topic" else {}
+        for what, copies in (("a dead letter", dead), ("late", late)):
+            yield from (f"{place} is {what} {n} times" for place, n in copies.items() if n > 1)
+            yield from (f"{place} is {what} and was never sent" for place in copies.keys() - raw)
+        yield from (f"{place} is late and a dead letter" for place in dead.keys() & late.keys())
+        spoilt = {place for place, record in raw.items() if (record.value or b"") == SPOILT}
+        yield from (f"{place} is spoilt, and no dead letter" for place in spoilt - dead.keys())
+        yield from (f"{place} is a dead letter without cause" for place in dead.keys() - spoilt)
+        if source.get("late") == "topic" and source.get("partitioner", "none") == "none":
+            left = Counter(n for n, _ in raw.keys() - dead.keys() - late.keys())
+            accepted = self._accepted(name)
+            if accepted != left:
+                yield f"{dict(accepted)} records of each partition were accepted of {dict(left)}"
+        if one.get("mechanism", {}).get("kind") in ("privhp", "phdstream"):
+            yield from self._space(name, [r for p, r in raw.items() if p not in dead | late])
+
+    def _once(self, name: str) -> Iterator[str]:
+        """Each trigger once by each shard."""
+        fired = [e for e in self._clock if e["type"] == "trigger" and e["pipeline"] == name]
+        self.triggers += len(fired)
+        bodies = self._released(name)
+        told: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
+        shards = 0
+        for body in bodies:
+            if body["schema"] == "hush.manifest/1":
+                shards = body["shards"]
+                told[micros(body["window"]["start"]), body["trigger"]][body["shard"]] += 1
+        starts = sorted({start for start, _ in told})
+        numbers = sorted({e["window"] for e in fired})
+        if len(starts) != len(numbers):
+            yield f"{len(numbers)} windows were triggered, {len(starts)} were released"
+            return
+        window = dict(zip(numbers, starts, strict=True))
+        wanted = {(window[e["window"]], e["index"]) for e in fired}
+        yield from (f"{place} was released without a trigger" for place in told.keys() - wanted)
+        for place in wanted:
+            if told[place] != Counter(range(shards)):
+                yield f"{place} was released by shards {dict(told[place])} of {shards}"
+        ids = Counter(b["release_id"] for b in bodies if b["schema"] == "hush.release/1")
+        yield from (f"release {one} came {n} times" for one, n in ids.items() if n > 1)
+
+    def _released(self, name: str) -> list[dict[str, Any]]:
+        logs = read_topic(self._bootstrap, f"hush.{name}.releases.v1")
+        return [json.loads(r.value or b"") for log in logs for r in log]
+
+    def _copies(self, topic: str) -> Counter[Place]:
+        """The places in the raw topic that the records of such a topic name, in their headers."""
+        found: Counter[Place] = Counter()
+        for log in read_topic(self._bootstrap, topic):
+            for record in log:
+                said = {name: value for name, value in record.headers if name.startswith(PREFIX)}
+                found[int(said[PREFIX + "partition"]), int(said[PREFIX + "offset"])] += 1
+        return found
+
+    def _accepted(self, name: str) -> Counter[int]:
+        """How many records of each raw partition went on, into the units topic."""
+        found: Counter[int] = Counter()
+        for log in read_topic(self._bootstrap, f"{self._base}.{name}.units"):
+            for frame in log:
+                batch = pa.ipc.open_stream(frame.value).read_next_batch()
+                about = batch.schema.metadata
+                if about[b"kind"] == b"events":
+                    found[int(about[b"origin"])] += batch.num_rows
+        return found
+
+    def _space(self, name: str, used: list[Record]) -> Iterator[str]:
+        """What the leaves of the last trigger add up to, beside the units that travelled."""
+        leaves: dict[tuple[int, int, int], list[dict[str, Any]]] = defaultdict(list)
+        final: dict[tuple[int, int], int] = {}
+        for body in self._released(name):
+            about = body["window"]
+            window = micros(about["start"]), micros(about["end"])
+            if body["schema"] == "hush.release/1":
+                leaves[*window, body["trigger"]].append(body["values"]["count"])
+            elif body["final"]:
+                final[window] = body["trigger"]
+        bodies = [json.loads(record.value or b"") for record in used]
+        for window, trigger in final.items():
+            units = {b["user"] for b in bodies if window[0] <= b["t"] < window[1]}
+            said = leaves[*window, trigger]
+            self.totals += 1
+            noise = SIGMAS * math.sqrt(sum(leaf["stddev"] ** 2 for leaf in said))
+            total = sum(leaf["value"] for leaf in said)
+            if not abs(total - len(units)) <= noise:
+                yield f"{window}: {total} is not {len(units)}, up to {noise}"
+
+
+def micros(text: str) -> int:
+    """Microseconds since 1970."""
+    return round(datetime.fromisoformat(text).timestamp()) * 1_000_000
+
+
+def conserved(bootstrap: str, config: Path) -> dict[str, Any]:
+    """What was counted, and the first objections."""
+    count = Count(bootstrap, config)
+    found = list(count.objections())
+    return {
+        "counted": count.records,
+        "counted_triggers": count.triggers,
+        "counted_totals": count.totals,
+        "unconserved": len(found),
+        "contradictions": found[:20],
+    }

@@ -1,0 +1,237 @@
+"""Harsher faults: outages, clocks that jump, full disks, damaged and old tables, storms."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from _chaos import SESSION, Monkey, Told
+from _trio import NODES, Trio
+from confluent_kafka.admin import AdminClient
+from hushstream.agents.state.rocks import discard
+
+DISK = 1 << 30  # bytes of the disk of each worker, in memory
+OUTAGE = (1.0, 120.0)  # seconds, evenly by their logarithm
+KEPT = 8  # copies of tables
+HARSH = {
+    "kill": 3, "wipe": 2, "pause": 2, "clock": 2, "add": 1, "remove": 1, "broker": 1, "outage": 1,
+    "freeze": 1, "jump": 3, "full": 2, "corrupt": 3, "old": 3, "rolling": 1, "storm": 2,
+}  # fmt: skip
+LEADERS = {"leader": 6}
+AHEAD = r"ahead of the broker|behind the broker"
+
+
+@dataclass
+class Harsh(Monkey):
+    """Faults of machines and operators besides those of processes.
+
+    Attributes:
+        longest: seconds that the broker may be away at most.
+        mounts: folders that are disks of their own.
+    """
+
+    longest: float = OUTAGE[1]
+    mounts: list[Path] = field(default_factory=list)
+    _copies: list[Path] = field(default_factory=list)
+    _shifts: dict[str, Path] = field(default_factory=dict)
+    _count: int = 0
+
+    def begin(self, workers: int) -> None:
+        """Build what shifts clocks; then as for all."""
+        library = self.local.folder / "shift.so"
+        source = Path(__file__).with_name("_shift.c")
+        if "jump" in self.kinds:
+            subprocess.run(
+                ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
+            )
+            self.local.prefix = lambda member: self._shifted(library, member)
+        super().begin(workers)
+
+    def settle(self) -> None:
+        """Clocks go right again, and everything comes back."""
+        super().settle()
+        for member in self._shifts:
+            self._shift(member, 0)
+
+    def close(self) -> None:
+        """Take the disks away; call it when the workers have ended."""
+        for place in self.mounts:
+            subprocess.run(["umount", "-l", place], check=False)
+
+    def _start(self, name: str) -> None:
+        if "full" in self.kinds and name not in self.local.workers:
+            self._mount(self.local.data(name))
+        super()._start(name)
+
+    def _mount(self, place: Path) -> None:
+        """A disk of its own for each worker that is new."""
+        if place not in self.mounts:
+            place.mkdir(parents=True, exist_ok=True)
+            command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", place]
+            subprocess.run(command, check=True)
+            self.mounts.append(place)
+
+    # -- clocks -------------------------------------------------------------------------------
+
+    def _shifted(self, library: Path, member: str) -> list[str]:
+        file = self._shifts.setdefault(member, self.local.folder / f"{member}.shift")
+        if not file.exists():
+            self._shift(member, 0)
+        return ["/usr/bin/env", f"LD_PRELOAD={library}", f"CLOCK_SHIFT={file}"]
+
+    def _shift(self, member: str, seconds: float) -> None:
+        file = self._shifts[member]
+        with file.open("r+b" if file.exists() else "wb") as place:
+            place.write(struct.pack("q", int(seconds * 1e6)))
+
+    def _jump(self) -> None:
+        """A wall clock is set forwards or back, and right again a little later."""
+        name = self._victim()
+        size = math.exp(self.random.uniform(math.log(1), math.log(7200)))
+        self._shift(name, size * self.random.choice([-1, 1]))
+        self._told[name] = Told("jump", AHEAD, lambda: self._shift(name, 0))
+        self._soon(2, 20, lambda: self._shift(name, 0))
+        self._soon(40, 40, lambda: self._told.pop(name, None))
+
+    # -- brokers ------------------------------------------------------------------------------
+
+    def _outage(self) -> None:
+        """Nobody answers for a while."""
+        seconds = math.exp(self.random.uniform(math.log(OUTAGE[0]), math.log(self.longest)))
+        self.broker.kill()
+        self._pass(seconds)
+        self.broker.start()
+
+    def _freeze(self) -> None:
+        """A broker takes connections and does not answer."""
+        node = self.broker.nodes[self.random.choice(NODES)] if self._three else self.broker
+        pid = node.pid  # type: ignore[attr-defined]
+        os.kill(pid, signal.SIGSTOP)
+        self._pass(self.random.uniform(1, 15))
+        os.kill(pid, signal.SIGCONT)
+
+    @property
+    def _three(self) -> bool:
+        return isinstance(self.broker, Trio)
+
+    def _leader(self) -> None:
+        """The leader of some partition dies; the others go on without it."""
+        client = AdminClient({"bootstrap.servers": self.local.bootstrap, "log_level": 0})
+        topics = client.list_topics(timeout=20).topics
+        name = self.random.choice(sorted(topics))
+        leader = self.random.choice(sorted(p.leader for p in topics[name].partitions.values()))
+        assert isinstance(self.broker, Trio)
+        self.broker.kill(leader if leader in NODES else self.random.choice(NODES))
+        self._pass(self.random.uniform(1, 15))
+        self.broker.start()
+        self._pass(5)  # or two of three would be behind at the next one
+
+    # -- disks and tables ---------------------------------------------------------------------
+
+    def _full(self) -> None:
+        """No byte is left on a worker's disk for a while."""
+        name = self._victim()
+        filler = self.local.data(name) / "filler"
+        with filler.open("wb") as file:
+            for megabytes in range(64):  # the worker takes some meanwhile
+                disk = os.statvfs(filler)
+                with contextlib.suppress(OSError):
+                    left = disk.f_bavail * disk.f_frsize - (megabytes << 20)
+                    os.posix_fallocate(file.fileno(), 0, left)
+                    break
+
+        def mend() -> None:
+            filler.unlink(missing_ok=True)
+            self._told.pop(name, None)
+
+        self._told[name] = Told("full", r"(?i)no space left|disk", mend)
+        self._soon(3, 12, mend)
+
+    def _corrupt(self) -> None:
+        """A crash leaves damaged files behind: bits are flipped, or an end is missing."""
+        name = self._crashed()
+        kinds = ("*.sst", "*.log", "MANIFEST-*", "CURRENT")
+        files = sorted(f for kind in kinds for f in self.local.data(name).rglob(kind))
+        for file in self.random.sample(files, min(len(files), self.random.randint(1, 4))):
+            self._damage(file)
+        self._again(name)
+
+    def _damage(self, file: Path) -> None:
+        data = bytearray(file.read_bytes())
+        if not data or self.random.random() < 0.4:
+            file.write_bytes(data[: self.random.randint(0, len(data))])
+            return
+        for _ in range(self.random.choice([1, 1, 8, 64])):
+            data[self.random.randrange(len(data))] ^= 1 << self.random.randrange(8)
+        file.write_bytes(data)
+
+    def _old(self) -> None:
+        """A folder of tables comes back from an earlier moment, maybe another worker's."""
+        name = self._crashed()
+        folder = self.local.data(name)
+        if self._copies and self.random.random() < 0.7:
+            copy = self.random.choice(self._copies)
+            discard(folder)
+            shutil.copytree(copy, folder, dirs_exist_ok=True)
+        self._copy(folder)
+        self._again(name)
+
+    def _copy(self, folder: Path) -> None:
+        self._count += 1
+        copy = self.local.folder / "copies" / str(self._count)
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("filler"))
+        if self._count > KEPT:
+            shutil.rmtree(self._copies.pop(0))
+        self._copies.append(copy)
+
+    def _crashed(self) -> str:
+        name = self._victim()
+        self.local.kill(name)
+        (self.local.data(name) / "filler").unlink(missing_ok=True)
+        return name
+
+    def _again(self, name: str) -> None:
+        self._soon(0, 4, lambda: self._start(name))
+
+    # -- many at once -------------------------------------------------------------------------
+
+    def _rolling(self) -> None:
+        """Every worker is stopped in order and started, one after the other."""
+        for name in sorted(set(self.local.workers) - self._stopped):
+            if name not in self.local.workers:
+                continue
+            code = self.local.stop(name, 60)
+            if code != 0:
+                self.died.append(f"worker {name} was stopped and ended with {code}")
+            before = self._readiness(name)
+            self._start(name)
+            until = time.monotonic() + 20
+            while self._readiness(name) == before and time.monotonic() < until:
+                self._pass(0.3)
+
+    def _readiness(self, name: str) -> int:
+        text = self.local.log(name).read_text(errors="replace")
+        return len(re.findall("ready:", text))
+
+    def _storm(self) -> None:
+        """All workers at once, half of the time with the broker; some lose their tables."""
+        with_broker = self.random.random() < 0.5
+        for name in sorted(self.local.workers):
+            self._stopped.discard(name)
+            self.local.kill(name)
+            if self.random.random() < 0.3:
+                discard(self.local.data(name))
+            self._again(name)
+        if with_broker:
+            self.broker.kill()
+            self._pass(self.random.uniform(SESSION, 8))
+            self.broker.start()

@@ -1,0 +1,189 @@
+"""A deployment of all six mechanisms, and its load: visits, trips, and reports of devices."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from _cluster import Local
+from _load import BAD, HOUR, PARTITIONS, Load, home
+from confluent_kafka import Consumer, Producer, TopicPartition
+from hushstream.agents.cli.plan import describe
+from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
+from hushstream.client.survey import RANGE
+
+HEAD = """
+[deployment]
+name = "six"
+[engine]
+units_partitions = 2
+cells_partitions = 2
+session_timeout = "3s"
+transaction_timeout = "10s"
+
+[[input]]
+name = "visits"
+topic = "visits"
+unit = "user"
+partitioner = "murmur2"
+late = "topic"
+time = { field = "t", format = "epoch_us" }
+
+[[input]]
+name = "trips"
+topic = "trips"
+unit = "user"
+late = "topic"
+time = { field = "t", format = "epoch_us" }
+
+[[input]]
+name = "reports"
+topic = "reports"
+unit = "user"
+late = "topic"
+time = { field = "slot", format = "epoch_s" }
+"""
+COMMON = """
+[[pipeline]]
+name = "{name}"
+input = "{input}"
+unit_name = "user"
+window = { length = "8h", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "2h" }
+schedule = "external"
+budget = {budget}
+"""
+PAGES = """key = ["page"]
+[pipeline.mechanism]
+kind = "histogram"
+"""
+SPACE = """inputs = { x = "at.x", y = "at.y" }
+[pipeline.mechanism]
+kind = "{kind}"
+{settings}
+[pipeline.mechanism.domain]
+depth = {depth}
+split = "{split}"
+axes = [{ name = "x", low = 0, high = 2 }, { name = "y", low = -1, high = 1 }]
+"""
+VALUES = """inputs = { value = "fare" }
+aggregate = [{ kind = "sum", field = "fare", low = 0, high = 100 }]
+[pipeline.mechanism]
+kind = "{kind}"
+slot = 3_600_000_000
+slots_per_trigger = 2
+origin = 1_551_398_400_000_000
+expected = 400
+"""
+SURVEY = """aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 240, grid = 0.001 }]
+[pipeline.mechanism]
+kind = "topl"
+salt = "six"
+reports = 2
+period = 28_800
+share = "1/4"
+buckets = 64
+levels = 64
+"""
+CENTRAL = "{ epsilon = 4.0, delta = 1e-6 }"
+LOCAL = "{ epsilon = 8.0 }"
+PIPELINES = {
+    "rounds": ("visits", CENTRAL, PAGES + 'selection = "rounds"\n'),
+    "users": ("visits", CENTRAL, PAGES + "min_users = 3\n"),
+    "debiased": ("visits", CENTRAL, PAGES + 'factorization = "tree"\ndebias = true\n'),
+    "phdstream": ("trips", CENTRAL, SPACE.replace("{depth}", "3").replace("{split}", "all")
+                  .replace("{settings}", "bound = 2\nfloor = 2")),
+    "privhp": ("trips", CENTRAL, SPACE.replace("{depth}", "8").replace("{split}", "binary")
+               .replace("{settings}", "k = 16")),
+    "pak": ("trips", CENTRAL, VALUES),
+    "tops": ("trips", CENTRAL, VALUES),
+    "topl": ("reports", LOCAL, SURVEY),
+}  # fmt: skip
+
+
+def toml() -> str:
+    """The configuration."""
+    parts = [HEAD]
+    for name, (source, budget, more) in PIPELINES.items():
+        text = COMMON.replace("{input}", source).replace("{budget}", budget) + more
+        parts.append(text.replace("{name}", name).replace("{kind}", name))
+    return "".join(parts)
+
+
+class Six(Load):
+    """Visits, trips of users who travel once, and reports that devices have made."""
+
+    TOPICS: ClassVar = {"visits": PARTITIONS, "trips": PARTITIONS, "reports": PARTITIONS}
+
+    def __init__(self, local: Local, seed: int, rate: int, hours_per_second: float) -> None:
+        super().__init__(local, seed, rate, hours_per_second)
+        self._devices = Devices(local)
+
+    def _some(self, producer: Producer, number: int) -> None:
+        for _ in range(number):
+            self._visit(producer)
+            self._trip(producer)
+        if self._random.random() < number / 20:
+            self._report(producer)
+        producer.poll(0)
+
+    def _value(self, body: dict[str, Any]) -> bytes:
+        return json.dumps(body).encode() if self._random.random() > 0.003 else BAD
+
+    def _time(self) -> int:
+        return self.now - int(self._random.expovariate(1) * HOUR / 2)
+
+    def _visit(self, producer: Producer) -> None:
+        user = self._random.choice(self._users)
+        page = f"p{min(int(self._random.paretovariate(0.8)), 40)}"
+        body = {"user": user, "page": page, "t": self._time()}
+        producer.produce("visits", self._value(body), user, partition=home(user))
+        self.sent += 1
+
+    def _trip(self, producer: Producer) -> None:
+        choose = self._random
+        place = {"x": 2 * choose.betavariate(1, 6), "y": 2 * choose.betavariate(1, 6) - 1}
+        fare = round(choose.expovariate(1 / 12), 2)
+        body = {"user": f"t{self.sent}", "t": self._time(), "at": place, "fare": fare}
+        home_ = choose.randrange(PARTITIONS - 1)
+        producer.produce("trips", self._value(body), partition=home_)
+        self.sent += 1
+
+    def _report(self, producer: Producer) -> None:
+        made = self._devices.report(f"d{self.sent}", self._time(), self._random.gammavariate(3, 12))
+        if made is not None:
+            value = made if self._random.random() > 0.01 else BAD
+            for _ in range(1 + (self._random.random() < 0.1)):  # some are sent twice
+                producer.produce("reports", value, partition=self._random.randrange(2))
+                self.sent += 1
+
+
+class Devices:
+    """Clients that learn thresholds from the release topic, as devices do."""
+
+    def __init__(self, local: Local) -> None:
+        pipeline = next(p for p in local.deployment.pipelines if p.name == "topl")
+        self._survey = Survey.from_json(json.dumps(describe(pipeline)["survey"]))
+        self._told: list[bytes] = []
+        self._releases = Consumer(
+            {"bootstrap.servers": local.bootstrap, "group.id": "devices", "log_level": 0,
+             "enable.auto.commit": False}
+        )  # fmt: skip
+        self._releases.assign([TopicPartition(pipeline.release_topic, 0, 0)])
+
+    def report(self, user: str, time: int, minutes: float) -> bytes | None:
+        """A report of an hour; None if its group has not been told of a threshold."""
+        slot = time // HOUR * 3600
+        theta = None
+        if self._survey.group(user) != RANGE and (theta := self._theta(slot)) is None:
+            return None
+        with ReportStore(":memory:", Budget(Fraction(100))) as store:
+            return Client(self._survey, store).report(user, slot, minutes, theta)
+
+    def _theta(self, slot: int) -> int | None:
+        while (message := self._releases.poll(0)) is not None:
+            if message.error() is None and b"hush.manifest/1" in message.value():
+                self._told = [*self._told[-20:], message.value()]
+        found = (published_threshold(body, self._survey, slot) for body in reversed(self._told))
+        return next((theta for theta in found if theta), None)
