@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
 
 SESSION = 3.0
+SLOW = 600.0  # seconds: what runs beside this may slow everything down
 BROKER = {"group.min.session.timeout.ms": "1000"}
 
 # Dealt like cards, so that each kind comes as often as this in so many points.
@@ -27,7 +28,7 @@ KINDS = {"kill": 3, "wipe": 3, "pause": 3, "clock": 3, "add": 1, "remove": 1, "b
 class Brokers(Protocol):
     """What is killed and started: one broker, or several."""
 
-    def start(self) -> Any: ...
+    def start(self, timeout: float) -> Any: ...
 
     def kill(self) -> None: ...
 
@@ -76,7 +77,7 @@ class Monkey:
     def begin(self, workers: int) -> None:
         """Start the first workers and wait until they serve."""
         names = [self._fresh() for _ in range(workers)]
-        self.local.wait_ready(names)
+        self.local.wait_ready(names, SLOW)
 
     def point(self) -> str:
         """One fault at a random moment."""
@@ -207,4 +208,4 @@ class Monkey:
     def _broker(self) -> None:
         self.broker.kill()
         self._pass(self.random.uniform(0, 3))
-        self.broker.start()
+        self.broker.start(SLOW)

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from _chaos import SESSION, Monkey, Told
+from _chaos import SESSION, SLOW, Monkey, Told
 from _trio import NODES, Trio
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
@@ -109,7 +109,7 @@ class Harsh(Monkey):
         seconds = math.exp(self.random.uniform(math.log(OUTAGE[0]), math.log(self.longest)))
         self.broker.kill()
         self._pass(seconds)
-        self.broker.start()
+        self.broker.start(SLOW)
 
     def _freeze(self) -> None:
         """A broker takes connections and does not answer."""
@@ -132,7 +132,7 @@ class Harsh(Monkey):
         assert isinstance(self.broker, Trio)
         self.broker.kill(leader if leader in NODES else self.random.choice(NODES))
         self._pass(self.random.uniform(1, 15))
-        self.broker.start()
+        self.broker.start(SLOW)
         self._pass(5)  # or two of three would be behind at the next one
 
     # -- disks and tables ---------------------------------------------------------------------
@@ -234,4 +234,4 @@ class Harsh(Monkey):
         if with_broker:
             self.broker.kill()
             self._pass(self.random.uniform(SESSION, 8))
-            self.broker.start()
+            self.broker.start(SLOW)

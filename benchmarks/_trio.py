@@ -57,10 +57,10 @@ class Trio:
         """Addresses for clients."""
         return ",".join(node.bootstrap for node in self.nodes.values())
 
-    def start(self) -> Self:
+    def start(self, timeout: float = 120) -> Self:
         """Start those that do not run; a quorum of two must come before any serves."""
         with self._lock, ThreadPoolExecutor(len(NODES)) as pool:
-            list(pool.map(lambda node: node.start(120), self.nodes.values()))
+            list(pool.map(lambda node: node.start(timeout), self.nodes.values()))
         return self
 
     def kill(self, *nodes: int) -> None:
