@@ -15,8 +15,9 @@ import math
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,21 @@ Place = tuple[int, int]  # raw partition, offset
 
 
 class Count:
-    """The topics of a deployment, read once, and what contradicts itself in them."""
+    """The topics of a deployment, and what contradicts itself in them.
 
-    def __init__(self, bootstrap: str, config: Path) -> None:
-        self._bootstrap = bootstrap
-        self._settings = tomllib.loads(config.read_text("utf-8"))
+    Args:
+        read: gives every partition of a topic.
+        config: the deployment's TOML.
+    """
+
+    def __init__(self, read: Callable[[str], list[list[Record]]], config: str) -> None:
+        self._read = read
+        self._settings = tomllib.loads(config)
         name = self._settings["deployment"]["name"]
-        self._ledger = [r.value or b"" for r in read_topic(bootstrap, f"{name}.ledger.v1")[0]]
+        self._ledger = [r.value or b"" for r in read(f"{name}.ledger.v1")[0]]
         genesis = json.loads(self._ledger[0])["body"]["genesis"]
         self._base = f"{name}.{genesis}"
-        log = read_topic(bootstrap, f"{self._base}.clock")[0]
+        log = read(f"{self._base}.clock")[0]
         self._clock = [json.loads(r.value or b"") for r in log]
         self.records = self.triggers = self.totals = 0
 
@@ -63,7 +69,7 @@ class Count:
     def _used(self, topic: str) -> dict[Place, Record]:
         """The records of a raw topic that a beat or a cut has passed."""
         ends = [e["offsets"][topic] for e in self._clock if topic in e.get("offsets", {})][-1]
-        logs = read_topic(self._bootstrap, topic)
+        logs = self._read(topic)
         return {(n, r.offset): r for n, log in enumerate(logs) for r in log if r.offset < ends[n]}
 
     def _pipeline(
@@ -86,7 +92,9 @@ class Count:
             if accepted != left:
                 yield f"{dict(accepted)} records of each partition were accepted of {dict(left)}"
         if one.get("mechanism", {}).get("kind") in ("privhp", "phdstream"):
-            yield from self._space(name, [r for p, r in raw.items() if p not in dead | late])
+            yield from self._space(
+                name, [r for p, r in raw.items() if p not in {*dead, *late, *spoilt}]
+            )
 
     def _once(self, name: str) -> Iterator[str]:
         """Each trigger once by each shard."""
@@ -114,13 +122,13 @@ class Count:
         yield from (f"release {one} came {n} times" for one, n in ids.items() if n > 1)
 
     def _released(self, name: str) -> list[dict[str, Any]]:
-        logs = read_topic(self._bootstrap, f"hush.{name}.releases.v1")
+        logs = self._read(f"hush.{name}.releases.v1")
         return [json.loads(r.value or b"") for log in logs for r in log]
 
     def _copies(self, topic: str) -> Counter[Place]:
         """The places in the raw topic that the records of such a topic name, in their headers."""
         found: Counter[Place] = Counter()
-        for log in read_topic(self._bootstrap, topic):
+        for log in self._read(topic):
             for record in log:
                 said = {name: value for name, value in record.headers if name.startswith(PREFIX)}
                 found[int(said[PREFIX + "partition"]), int(said[PREFIX + "offset"])] += 1
@@ -129,7 +137,7 @@ class Count:
     def _accepted(self, name: str) -> Counter[int]:
         """How many records of each raw partition went on, into the units topic."""
         found: Counter[int] = Counter()
-        for log in read_topic(self._bootstrap, f"{self._base}.{name}.units"):
+        for log in self._read(f"{self._base}.{name}.units"):
             for frame in log:
                 batch = pa.ipc.open_stream(frame.value).read_next_batch()
                 about = batch.schema.metadata
@@ -166,7 +174,7 @@ def micros(text: str) -> int:
 
 def conserved(bootstrap: str, config: Path) -> dict[str, Any]:
     """What was counted, and the first objections."""
-    count = Count(bootstrap, config)
+    count = Count(partial(read_topic, bootstrap), config.read_text("utf-8"))
     found = list(count.objections())
     return {
         "counted": count.records,

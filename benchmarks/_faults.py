@@ -11,6 +11,7 @@ import signal
 import struct
 import subprocess
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from hushstream.agents.state.rocks import discard
 
 DISK = 1 << 30  # bytes of the disk of each worker, in memory
 OUTAGE = (1.0, 120.0)  # seconds, evenly by their logarithm
+START = 45.0  # seconds that a worker may take to serve
 KEPT = 8  # copies of tables
 HARSH = {
     "kill": 3, "wipe": 2, "pause": 2, "clock": 2, "add": 1, "remove": 1, "broker": 1, "outage": 1,
@@ -37,10 +39,13 @@ class Harsh(Monkey):
     Attributes:
         longest: seconds that the broker may be away at most.
         mounts: folders that are disks of their own.
+        effects: what was damaged or put back.
     """
 
     longest: float = OUTAGE[1]
     mounts: list[Path] = field(default_factory=list)
+    effects: Counter[str] = field(default_factory=Counter)
+    _before: dict[str, int] = field(default_factory=dict)
     _copies: list[Path] = field(default_factory=list)
     _shifts: dict[str, Path] = field(default_factory=dict)
     _count: int = 0
@@ -68,9 +73,30 @@ class Harsh(Monkey):
             subprocess.run(["umount", "-l", place], check=False)
 
     def _start(self, name: str) -> None:
-        if "full" in self.kinds and name not in self.local.workers:
-            self._mount(self.local.data(name))
+        if name not in self.local.workers:
+            self._before[name] = self._readiness(name)
+            if "full" in self.kinds:
+                self._mount(self.local.data(name))
         super()._start(name)
+
+    def _readiness(self, name: str) -> int:
+        """How often a worker has said that it has opened what it was assigned."""
+        log = self.local.log(name)
+        return len(re.findall("ready:", log.read_text(errors="replace"))) if log.exists() else 0
+
+    def _victim(self) -> str:
+        """Mostly one that serves, sometimes one that still starts."""
+        return super()._victim() if self.random.random() < 0.3 else self._serving()
+
+    def _serving(self) -> str:
+        """A worker that has opened its tables; on a busy machine this may take a while."""
+        until = time.monotonic() + START
+        while time.monotonic() < until:
+            running = sorted(set(self.local.workers) - self._stopped)
+            if ready := [n for n in running if self._readiness(n) > self._before[n]]:
+                return self.random.choice(ready)
+            self._pass(0.5)
+        return super()._victim()
 
     def _mount(self, place: Path) -> None:
         """A disk of its own for each worker that is new."""
@@ -95,7 +121,7 @@ class Harsh(Monkey):
 
     def _jump(self) -> None:
         """A wall clock is set forwards or back, and right again a little later."""
-        name = self._victim()
+        name = self._serving()
         size = math.exp(self.random.uniform(math.log(1), math.log(7200)))
         self._shift(name, size * self.random.choice([-1, 1]))
         self._told[name] = Told("jump", AHEAD, lambda: self._shift(name, 0))
@@ -139,7 +165,7 @@ class Harsh(Monkey):
 
     def _full(self) -> None:
         """No byte is left on a worker's disk for a while."""
-        name = self._victim()
+        name = self._serving()
         filler = self.local.data(name) / "filler"
         with filler.open("wb") as file:
             for megabytes in range(64):  # the worker takes some meanwhile
@@ -163,6 +189,7 @@ class Harsh(Monkey):
         files = sorted(f for kind in kinds for f in self.local.data(name).rglob(kind))
         for file in self.random.sample(files, min(len(files), self.random.randint(1, 4))):
             self._damage(file)
+            self.effects["damaged files"] += 1
         self._again(name)
 
     def _damage(self, file: Path) -> None:
@@ -182,6 +209,7 @@ class Harsh(Monkey):
             copy = self.random.choice(self._copies)
             discard(folder)
             shutil.copytree(copy, folder, dirs_exist_ok=True)
+            self.effects["old folders"] += 1
         self._copy(folder)
         self._again(name)
 
@@ -194,7 +222,7 @@ class Harsh(Monkey):
         self._copies.append(copy)
 
     def _crashed(self) -> str:
-        name = self._victim()
+        name = self._serving()
         self.local.kill(name)
         (self.local.data(name) / "filler").unlink(missing_ok=True)
         return name
@@ -217,10 +245,6 @@ class Harsh(Monkey):
             until = time.monotonic() + 20
             while self._readiness(name) == before and time.monotonic() < until:
                 self._pass(0.3)
-
-    def _readiness(self, name: str) -> int:
-        text = self.local.log(name).read_text(errors="replace")
-        return len(re.findall("ready:", text))
 
     def _storm(self) -> None:
         """All workers at once, half of the time with the broker; some lose their tables."""

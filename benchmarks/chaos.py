@@ -113,7 +113,8 @@ def chaos(
             if isinstance(monkey, Harsh):
                 monkey.close()
     return {"points": points, **found, "faults": dict(monkey.counts),
-            "stopped": dict(monkey.stopped), "died": monkey.died}  # fmt: skip
+            "stopped": dict(monkey.stopped), "died": monkey.died,
+            "effects": dict(monkey.effects) if isinstance(monkey, Harsh) else {}}  # fmt: skip
 
 
 def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -> Monkey:
