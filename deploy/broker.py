@@ -208,7 +208,8 @@ class Broker:
         return port
 
     def _format(self, java: list[str], config: Path) -> None:
-        arguments = ["format", "--config", str(config), "--cluster-id", self._cluster or cluster_id()]
+        cluster = self._cluster or cluster_id()
+        arguments = ["format", "--config", str(config), "--cluster-id", cluster]
         done = subprocess.run(
             [*java, "kafka.tools.StorageTool", *arguments], capture_output=True, text=True
         )
