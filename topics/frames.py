@@ -179,7 +179,7 @@ def _decode(kind: bytes, meta: dict[bytes, bytes], batch: pa.RecordBatch) -> Any
 def _expect(
     batch: pa.RecordBatch, head: tuple[tuple[str, pa.DataType], ...], more: str = ""
 ) -> int:
-    """How many int64 columns, called ``more`` 0, 1, …, follow those of ``head``: no others may.
+    """Count the int64 columns ``more`` 0, 1, … after those of ``head``; others are refused.
 
     Raises:
         ValueError: names, types or order differ, there are rows without a column, or nulls.

@@ -33,9 +33,14 @@ class _Window(NamedTuple):
 
 
 def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
-    """Records of the file that ``pipeline`` would use, cut into windows and micro-batches.
+    """Read the records of a file that a pipeline would use, cut into windows and micro-batches.
 
     Windows that the file covers only in part are left out if it covers others in full.
+
+    Args:
+        pipeline: decides fields, keys and windows.
+        source: its input.
+        path: of public or synthetic records: settings tuned on the protected stream leak it.
 
     Raises:
         ConfigError: the file cannot be read, or holds nothing that the pipeline can use.
@@ -61,7 +66,7 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
 
 
 def shape_sample(p: Pipeline, shape: Shape) -> Sample:
-    """A stated shape as the sample; the same records come again in each window of an epoch.
+    """Make a sample of a stated shape; the same records come again in each window of an epoch.
 
     Raises:
         ConfigError: the pipeline needs more than a shape says.

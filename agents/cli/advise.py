@@ -125,6 +125,14 @@ def request(
 ) -> Request:
     """Check the given options and collect them.
 
+    Args:
+        sample: a file of public or synthetic records.
+        shape: a guess of one window, instead of a sample.
+        only: name of a pipeline; None: all of the first input.
+        goal: the error to minimise.
+        records: a public guess of the records per window.
+        scale: a public guess of the tail of values, in the unit of the values.
+
     Raises:
         UsageError: they exclude each other, or a number is not finite.
     """
@@ -138,7 +146,16 @@ def request(
 def advice(
     config: Config, deployment: Deployment, asked: Request, quiet: bool
 ) -> dict[str, dict[str, Any]]:
-    """Advice by pipeline, of every mechanism that gives any without a sample or was given one.
+    """Ask for advice on every pipeline whose mechanism needs no sample, or was given one.
+
+    Args:
+        config: as it was read.
+        deployment: compiled from it.
+        asked: options of the command line.
+        quiet: show no progress.
+
+    Returns:
+        Advice by pipeline, as a JSON object.
 
     Raises:
         ConfigError: the sample cannot be used.

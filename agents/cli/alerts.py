@@ -23,9 +23,12 @@ def alerts(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json:
 
 
 def gaps(config: Config) -> dict[str, float]:
-    """Longest time between two triggers, in seconds, of each pipeline that follows the clock.
+    """Find the longest time between two triggers of each pipeline that follows the clock.
 
     Pipelines that wait for `hush trigger` are left out: they cannot be overdue.
+
+    Returns:
+        Seconds by pipeline.
     """
     return {
         p.name: Schedule.of(p).longest_gap() / 1e6 for p in config.pipeline if p.schedule == "wall"

@@ -35,9 +35,11 @@ class Group(click.Group):
     """Loads the module of a command when that command is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """List all names, without an import."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the module of a command; None if there is no such command."""
         if name not in COMMANDS:
             return None
         module = importlib.import_module(f"{__package__}.{COMMANDS[name]}")
@@ -69,14 +71,18 @@ def hush(verbose: bool, log_format: str) -> None:
 
 
 def exit_code(error: HushError) -> int:
-    """The documented exit code of an error."""
+    """Look up the documented exit code of an error."""
     if isinstance(error, ConfigError | ExtraError | ParameterError):
         return 2
     return 3 if isinstance(error, LedgerError) else 4
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point of ``hush``."""
+    """Run ``hush`` and exit with its code.
+
+    Args:
+        args: words after the program's name; None: those of this process.
+    """
     try:
         with redaction.hooks():
             # Commands return None: a number is the exit code of a command that exited early.
@@ -109,7 +115,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _of_broker(error: BaseException) -> str | None:
-    """What a Kafka client says of a broker that is slow, away or refuses; it quotes no record."""
+    """Text of a Kafka client's error; None for other errors. It quotes no record."""
     from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
     from confluent_kafka import KafkaException
 

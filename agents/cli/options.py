@@ -38,7 +38,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> Config:
-    """Read the configuration with overrides from flags."""
+    """Read the configuration with overrides from flags.
+
+    Args:
+        path: of the configuration.
+        bootstrap: address of Kafka; None: that of the configuration.
+        settings: overrides, each ``SETTING=VALUE``.
+
+    Raises:
+        UsageError: an override has another form.
+        ConfigError: the configuration is missing or not valid.
+    """
     flags: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -51,12 +61,19 @@ def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> 
 
 
 def emit(body: object) -> None:
-    """Print one JSON object."""
+    """Print one JSON object on a line of its own."""
     click.echo(json.dumps(body, default=str))
 
 
 def moment(text: str | None) -> int:
-    """Microseconds of an ISO time; the present if there is none."""
+    """Read an ISO time as microseconds since 1970.
+
+    Args:
+        text: UTC, if it names no zone; None: the present.
+
+    Raises:
+        BadParameter: the text is not such a time.
+    """
     if text is None:
         return int(time.time() * 1e6)
     try:

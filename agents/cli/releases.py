@@ -41,7 +41,17 @@ def releases(
 
 
 def follow(kafka: Any, cluster: Cluster, topic: str, once: bool) -> Iterator[bytes]:
-    """Yield the values of all partitions of a topic from the beginning."""
+    """Yield the values of all partitions of a topic from the beginning.
+
+    Args:
+        kafka: the connection.
+        cluster: the same, for administration.
+        topic: name of the topic.
+        once: stop at the end of the topic; else wait for more, for ever.
+
+    Raises:
+        ConfigError: the topic does not exist.
+    """
     partitions = cluster.topics().get(topic)
     if partitions is None:
         raise ConfigError(f"topic {topic!r} does not exist yet: run `hush topics`")
@@ -69,7 +79,7 @@ def follow(kafka: Any, cluster: Cluster, topic: str, once: bool) -> Iterator[byt
 
 
 def spent(privacy: dict[str, Any]) -> str:
-    """The total that a unit active in every epoch has paid, according to a manifest."""
+    """Format the total that a unit active in every epoch has paid, according to a manifest."""
     total, limit = privacy.get("pipeline_epsilon_total"), privacy["pipeline_epsilon_limit"]
     if total is None:
         return ""

@@ -1,4 +1,4 @@
-"""``hush trigger``: requests to the clock; what they would cost is told before they are sent."""
+"""``hush trigger``: requests to the clock; their cost is shown before they are sent."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def trigger(
 
 
 class Asked:
-    """A request and what it is about.
+    """A request, with the ledger and the pipelines that it refers to.
 
     Args:
         config: of the deployment.
@@ -114,7 +114,12 @@ class Asked:
         self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
 
     def outlooks(self) -> list[Outlook]:
-        """What would fire of each pipeline."""
+        """Look ahead: triggers of each pipeline that would fire, and their cost.
+
+        Raises:
+            LedgerError: the ledger is missing or broken.
+            EngineError: the clock log cannot be read.
+        """
         ledger = read_ledger(self._cluster, self._config.deployment.name)
         lines = standing(
             self._config.kafka,
@@ -136,7 +141,11 @@ class Asked:
             raise EngineError("the request was not written: the broker did not answer; try again")
 
     def wait(self, total: int) -> None:
-        """Return when nothing that was asked for is left to fire; progress goes to stderr."""
+        """Return when nothing that was asked for is left to fire; progress goes to stderr.
+
+        Args:
+            total: triggers that were asked for.
+        """
         told = -1
         while left := sum(one.triggers for one in self.outlooks()):
             if left != told:

@@ -31,7 +31,7 @@ FORMAT = 2
 
 
 class Overtaken(EngineError):
-    """Another process writes to the ledger at the same time."""
+    """Writing was overtaken: another process wrote to the ledger at the same time."""
 
 
 class NoLedgerError(LedgerError):

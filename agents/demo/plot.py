@@ -21,7 +21,7 @@ TRUE, CUT, PRIVATE = "#c3cfdd", "#e08a2e", "#1f4e8c"
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """Write one panel per pipeline to ``path``."""
+    """Write a PNG with one panel for each pipeline to ``path``."""
     figure = Figure(figsize=(13, 11), layout="constrained")
     FigureCanvasAgg(figure)
     grid: Any = figure.add_gridspec(3, 4, height_ratios=(4, 3.2, 1.2))

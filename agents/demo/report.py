@@ -66,7 +66,7 @@ class Show:
         self._console = console
 
     def step(self, text: str, began: float) -> None:
-        """Print one completed step and its time."""
+        """Print one completed step, and the seconds since ``began``, a monotonic time."""
         self._console.print(f"[green]✓[/] {text} [dim]({time.monotonic() - began:.0f} s)[/]")
 
     def _title(self, text: str) -> None:
@@ -144,7 +144,14 @@ class Show:
         )
 
     def ending(self, picture: Path, results: list[Result], site: Site, seconds: float) -> None:
-        """Print where the plot is, how to read the topics and how to stop."""
+        """Print where the plot is, how to read the topics and how to stop.
+
+        Args:
+            picture: the plot.
+            results: of all pipelines.
+            site: the running deployment.
+            seconds: since the start.
+        """
         say = self._console.print
         say()
         say(f"Plot: [bold]{picture}[/]", soft_wrap=True)

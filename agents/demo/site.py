@@ -77,7 +77,11 @@ class Site:
         key.write_text(secrets.token_hex(32), "utf-8")
 
     def create_topics(self) -> tuple[Config, Deployment, Names]:
-        """Create the input topics, then the deployment's own topics and its ledger."""
+        """Create the input topics, then the deployment's own topics and its ledger.
+
+        Raises:
+            EngineError: the cluster has topics that the demo would use.
+        """
         config = load(self.config_path, environ={})
         cluster = Cluster(config.kafka)
         cluster.wait()
@@ -115,7 +119,7 @@ class Site:
             self._workers.append(Child(command, log, kernel=KERNEL and not self.keep))
 
     def check(self) -> None:
-        """Raise if a process has ended that should be running.
+        """Check that all processes are running.
 
         Raises:
             EngineError: a process has ended; the message holds the end of its log.
@@ -157,7 +161,12 @@ class Site:
 
 @contextlib.contextmanager
 def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
-    """A site that ends with the block, even after an error; it is kept only after success."""
+    """Make a site that ends with the block, even after an error; it is kept only after success.
+
+    Args:
+        bootstrap: an existing cluster; None: start one.
+        keep: leave everything running after success.
+    """
     with _terminable():
         made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
         ended_well = False
@@ -201,7 +210,11 @@ def _undisturbed() -> Iterator[None]:
 
 
 def stop_kept(folder: Path) -> bool:
-    """Stop a demo that ``hush demo --keep`` left running in ``folder``, and remove the folder."""
+    """Stop a demo that ``hush demo --keep`` left running in ``folder``, and remove the folder.
+
+    Returns:
+        False if the folder is not that of a kept demo; nothing is removed then.
+    """
     record = folder / STATE
     if not record.is_file():
         return False

@@ -1,4 +1,4 @@
-"""What is allowed and yet means little: said in plain words by `hush plan` and `hush check`."""
+"""Cautions of `hush plan` and `hush check`: settings that are valid and protect little."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGE_DELTA = Fraction(1, 10**4)
 
 
 def cautions(config: Config, now: int) -> Iterator[str]:
-    """One sentence for each setting that is valid and probably not meant.
+    """Yield one sentence for each setting that is valid and probably not meant.
 
     Args:
         config: the configuration.

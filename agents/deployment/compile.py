@@ -35,8 +35,9 @@ def compile_config(
     """Compile every input and pipeline.
 
     Args:
-        partitions: of each raw topic; 1 where nothing is known of it yet.
-        numbers: of each pipeline in the ledger; by order in the file where not declared yet.
+        config: as it was read.
+        partitions: of each raw topic; 1 where the topic is not known.
+        numbers: of each pipeline in the ledger; None: the order in the file decides.
 
     Raises:
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.
@@ -143,9 +144,17 @@ def _fields(
 def input_paths(
     p: config_pipeline.PipelineSettings, mechanism: Mechanism, columns: Sequence[NumericField]
 ) -> dict[str, str]:
-    """Path of each numeric input of the mechanism: as configured, else called like the input.
+    """Find the path of each numeric input of a mechanism: as configured, else named like the input.
 
     ``value`` is the value column, and ``time`` the event time, unless configured otherwise.
+
+    Args:
+        p: the pipeline as configured.
+        mechanism: built for it.
+        columns: its value columns.
+
+    Returns:
+        Paths by input; without ``time``, where it is the event time.
 
     Raises:
         ConfigError: the mechanism has no such input, or does not group by key.
@@ -178,7 +187,11 @@ def _check_parts(p: config_pipeline.PipelineSettings, mechanism: Mechanism) -> N
 
 
 def value_columns(p: config_pipeline.PipelineSettings) -> list[NumericField]:
-    """Distinct numeric columns that a pipeline sums, in order of appearance."""
+    """List the distinct numeric columns that a pipeline sums, in order of appearance.
+
+    Raises:
+        ConfigError: two aggregates of one field differ in bounds or grid.
+    """
     found: dict[str, NumericField] = {}
     for column in (one for aggregate in p.aggregate for one in aggregate.columns):
         if found.setdefault(column.field, column) != column:
@@ -195,7 +208,17 @@ def build(
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> Mechanism:
-    """Build the mechanism of a pipeline; where it refuses, the error names the setting."""
+    """Build the mechanism of a pipeline.
+
+    Args:
+        p: the pipeline as configured.
+        schedule: of its windows and triggers.
+        columns: its value columns.
+        keys: encoded public keys in canonical order; None: keys are selected.
+
+    Raises:
+        ConfigError: the mechanism refuses a setting, which the message names.
+    """
     try:
         return registry.build(
             p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys)
@@ -210,7 +233,7 @@ def setting_of(
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
 ) -> Setting:
-    """The pipeline's configuration around its mechanism."""
+    """Collect the pipeline's configuration around its mechanism; arguments as for `build`."""
     return Setting(
         epsilon=Fraction(p.budget.epsilon),
         delta=Fraction(p.budget.delta),
@@ -224,20 +247,24 @@ def setting_of(
 
 
 def parameters_of(p: config_pipeline.PipelineSettings) -> Any:
-    """The mechanism's parameters, completed by the pipeline's own settings of the same things.
+    """Complete the mechanism's parameters by the pipeline's own settings of the same things.
 
     Raises:
-        ParameterError: the two do not go together.
+        ParameterError: the two contradict each other.
     """
     return registry.find(p.mechanism.kind).framed(p.mechanism.parameters, p.frame)
 
 
 def pinned_hash(configured: str, mechanism: Mechanism) -> str:
-    """The configuration's hash together with digests of what this machine computed from it.
+    """Hash the configuration together with digests of tables that this machine computed from it.
 
     Factorisations are computed in floating point before they are rounded. If a machine rounds one
     entry otherwise, its hash differs from the charged one, and it stops. So does a version of this
     code that would draw or count otherwise.
+
+    Args:
+        configured: hash of the privacy settings.
+        mechanism: built from them.
     """
     factors = sorted(set(mechanism.digests()))
     versions = [SEMANTICS, SAMPLER_VERSION]

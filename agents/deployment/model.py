@@ -28,8 +28,8 @@ class Pipeline:
     windows: Schedule
     external: bool  # triggers come by request instead of the wall clock
     unit_name: str
-    direct: bool  # the producer's partitioning by unit is declared: no rekey stage
-    delay: int  # d, for feedback
+    direct: bool  # the producer partitions by unit, so ingest also bounds: no units topic is needed
+    delay: int  # triggers from a release to the micro-batch whose bound depends on it
     epsilon: Fraction
     delta: Fraction
     limit_epsilon: Fraction | None
@@ -41,16 +41,16 @@ class Pipeline:
     release_partitions: int
     cells_partitions: int
     units_partitions: int
-    max_future_skew: int
+    max_future_skew: int  # microseconds
     late_topic: str | None
     dlq_topic: str | None  # None: bad records are dropped
     dlq_payload: str
     fail_on_error: bool
-    publish_delay: int
+    publish_delay: int  # microseconds after the trigger
     full_rows: bool
     non_negative: bool
     confidence: float
-    aggregates: tuple[AnyAggregate, ...]  # what is made of released columns, for keys of the record
+    aggregates: tuple[AnyAggregate, ...]  # made of released columns, where keys are of the record
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
 

@@ -16,23 +16,40 @@ from .model import Pipeline
 
 
 def significant(value: float) -> float:
-    """Six significant digits: the same text whatever the machine's last bit."""
+    """Round to six significant digits: the same text whatever the machine's last bit.
+
+    >>> significant(1 / 3)
+    0.333333
+    """
     return float(f"{value:.6g}")
 
 
 def bounds(pipeline: Pipeline) -> dict[str, Any]:
-    """The bound on one privacy unit's contribution in an epoch, in numbers and in words."""
+    """State the bound on one unit's contribution in an epoch, in numbers and in words."""
     return pipeline.mechanism.bounds(pipeline.unit_name)
 
 
 def key_threshold(mechanism: Mechanism, index: int) -> int | float | None:
-    """Threshold of a key's noisy count at a trigger; None where keys are not selected."""
+    """State the threshold of a key's noisy count at a trigger.
+
+    Args:
+        mechanism: that selects keys, or not.
+        index: of the trigger in its window, from 1.
+
+    Returns:
+        None where keys are not selected.
+    """
     bar = mechanism.key_threshold(index)
     return None if bar is None else plain(bar)
 
 
 def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
-    """The guarantee, its cost, and the budget that the pipeline has spent so far."""
+    """State the guarantee, its cost, and the budget that the pipeline has spent so far.
+
+    Args:
+        pipeline: whose release.
+        trigger: of the release; it names the charge, and the epochs charged by then.
+    """
     cost = pipeline.mechanism.cost()
     epochs = trigger.epochs or None
     return {
@@ -57,7 +74,7 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
 
 
 def definition(pipeline: Pipeline) -> str:
-    """The definition of privacy that the budget is stated in: without a δ it is the pure one."""
+    """Name the definition of privacy that the budget is stated in: without a δ, the pure one."""
     stated = pipeline.mechanism.definition
     return "pure" if stated == "approximate" and not pipeline.delta else stated
 
@@ -67,5 +84,5 @@ def _limit(text: str) -> float | None:
 
 
 def stated(pipeline: Pipeline) -> dict[str, Fraction]:
-    """Further costs that a mechanism states; a local one states the price of one report."""
+    """Collect further costs that a mechanism states; a local one states the price of a report."""
     return pipeline.mechanism.stated(pipeline.unit_name).values

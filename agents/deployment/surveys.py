@@ -23,14 +23,17 @@ def check_period(
     which can be told only if slots are event times in seconds.
 
     Args:
+        pipeline: its name, for messages.
+        survey: that devices answer.
         slot: path of a report's slot.
         fields: how the input's records are read.
+        schedule: of windows and epochs.
 
     Raises:
         ConfigError: two periods may reach into one epoch, or that cannot be told.
     """
     if not survey.period:
-        return  # so many reports in all, hence in any epoch
+        return  # the number of reports is a bound for ever, and so for any epoch
     name = f"pipeline {pipeline!r}: period = {survey.period}"
     if (fields.time, fields.time_format) != (slot, "epoch_s") or schedule.arrival:
         raise ConfigError(

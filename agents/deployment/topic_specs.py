@@ -44,7 +44,7 @@ def sized(spec: TopicSpec) -> dict[str, str]:
 
 
 def public_topics(deployment: Deployment) -> list[TopicSpec]:
-    """Topics whose names do not contain the genesis id."""
+    """List the topics whose names do not contain the genesis id."""
     specs = [
         TopicSpec(ledger_topic(deployment.name), 1, KEPT, True, "ledger: back it up, never delete"),
         TopicSpec(OWNERS, 1, KEPT, False, "which deployment writes which of these topics"),
@@ -65,7 +65,7 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
 
 
 def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
-    """Topics of one genesis."""
+    """List the topics of one genesis."""
     specs = [
         TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers"),
         TopicSpec(names.requests, 1, TRIMMED, True, "external triggers"),
@@ -96,7 +96,7 @@ def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
 
 
 def layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
-    """Partitions of every topic that a pipeline's state is spread over."""
+    """Collect the topics that a pipeline's state is spread over, with their partitions."""
     own = {s.name: s.partitions for s in _of_pipeline(p, names)}
     own[names.changelog("ingest", source.name)] = source.partitions
     return own | {source.topic: source.partitions}

@@ -130,7 +130,14 @@ class Consumer(private.HookedConsumer):
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
-        """Hand intervals to the agents until ``stopped``; a rebalance stops the flow meanwhile."""
+        """Hand intervals to the agents; a rebalance stops the flow meanwhile.
+
+        Args:
+            stopped: whether to end; asked before each fetch.
+
+        Raises:
+            EngineError: the consumer stopped, and nobody asked it to.
+        """
         try:
             while not stopped():
                 if not self.flow_active:
@@ -216,7 +223,7 @@ class Consumer(private.HookedConsumer):
         return EngineError(f"the consumer group refused this worker: {error!r}") if error else None
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Check nothing: an idle shard is not an error."""
+        """Check nothing at ``now``, seconds: an idle shard is not an error."""
 
 
 async def _seek(consumer: Any, tp: TopicPartition, position: int) -> None:

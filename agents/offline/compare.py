@@ -54,7 +54,13 @@ class ReplayOutcome:
         return not (self.lost or self.doubled or self.differing)
 
     def found(self, what: str, where: str, number: int = 1) -> None:
-        """Count a problem, and keep the first ones as text."""
+        """Count a problem, and keep the first ones as text.
+
+        Args:
+            what: name of the figure that counts it.
+            where: place and record, in words.
+            number: of records.
+        """
         setattr(self, what, getattr(self, what) + number)
         if len(self.problems) < SHOWN:
             self.problems.append(f"{what}: {where}")
@@ -82,6 +88,11 @@ class ReleaseCheck:
 
     A reader of committed data must see each release once, and all copies that a reader of
     uncommitted data sees must be identical. Records arrive one by one, and only digests are kept.
+
+    Args:
+        pipeline: whose releases.
+        triggers: of this pipeline, from the clock log.
+        windows: numbers of windows to compare; all of them if None.
     """
 
     def __init__(
@@ -119,7 +130,7 @@ class ReleaseCheck:
         return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
 
     def finish(self, outcome: ReplayOutcome) -> None:
-        """Judge the records taken."""
+        """Judge the records taken, and add the judgement to ``outcome``."""
         for one, tally in self._seen.items():
             self._judge(one, tally, outcome)
         for one, tally in self._copies.items():
@@ -207,9 +218,13 @@ class _Chosen:
 
 
 def name(key: bytes | None, value: bytes | None) -> Name:
-    """The identity of a release record, which must occur exactly once.
+    """Identify a release record, which must occur exactly once.
 
     A foreign record that is not a release gets a name that nothing expects.
+
+    Args:
+        key: of the record.
+        value: of the record, JSON.
     """
     try:
         body = json.loads(value or b"{}")

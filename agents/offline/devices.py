@@ -43,7 +43,15 @@ class Told:
     theta: I64
 
     def at(self, window: I64, time: I64) -> I64:
-        """(n,) thresholds of (n,) windows at (n,) times; 0 before the first threshold."""
+        """Look up thresholds.
+
+        Args:
+            window: (n,) numbers of windows.
+            time: (n,) microseconds since 1970.
+
+        Returns:
+            (n,) thresholds; 0 before the first one of a window.
+        """
         if not len(self.window):
             return np.zeros(len(time), np.int64)
         place = np.minimum(np.searchsorted(self.window, window), len(self.window) - 1)
@@ -83,7 +91,13 @@ class Crowd:
     def report(self, rows: Sequence[Row], told: Told) -> tuple[list[Row], Counter[str]]:
         """Replace the values of the file by reports, and count the fates of the values.
 
-        A row without a report stays, because it has a time, but no aggregator accepts it.
+        Args:
+            rows: records of the file; they are not changed.
+            told: thresholds that the devices learn.
+
+        Returns:
+            Rows in the same order, and the number of values by fate. A row without a report stays,
+            because it has a time, but no aggregator accepts it.
         """
         theta = np.where(self.group == RANGE, 0, told.at(self.window, self.time))
         silent = (self.group != RANGE) & (theta == 0)
@@ -130,7 +144,11 @@ class Crowd:
 
 
 def surveyed(source: Input, rows: Sequence[Row]) -> Pipeline | None:
-    """The pipeline whose raw values the rows hold; None if the rows are used as they are.
+    """Find the pipeline whose raw values the rows hold; None if the rows are used as they are.
+
+    Args:
+        source: the input that the rows go through.
+        rows: decoded records.
 
     Raises:
         ConfigError: there are several such pipelines, and a device answers one survey.
@@ -149,7 +167,7 @@ def _raw(pipeline: Pipeline, rows: Sequence[Row]) -> bool:
 
 
 def survey_of(pipeline: Pipeline) -> Survey:
-    """The survey that the devices of a pipeline answer.
+    """Look up the survey that the devices of a pipeline answer.
 
     Raises:
         ConfigError: the mechanism is not a survey.
@@ -161,12 +179,12 @@ def survey_of(pipeline: Pipeline) -> Survey:
 
 
 def value_path(pipeline: Pipeline) -> str:
-    """Path of raw values: the field of the pipeline's one value column."""
+    """Look up the path of raw values: the field of the pipeline's one value column."""
     return str(next(a["field"] for a in pipeline.config["aggregate"] if "field" in a))
 
 
 def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes) -> Crowd:
-    """The devices that own rows; each row has a unit, a time, a value, and perhaps a slot.
+    """Make the devices that own rows; each row has a unit, a time, a value, and perhaps a slot.
 
     The default slot is the event time in whole seconds. Rows that lack a field, or whose value is
     not finite, stay as they are and count as bad records.
@@ -176,6 +194,9 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
         pipeline: a survey of that input.
         rows: decoded records.
         secret: the devices' randomness is derived from it.
+
+    Raises:
+        ConfigError: the mechanism is not a survey.
     """
     survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
     raw = [
@@ -219,7 +240,11 @@ def _words(
 
 
 def at(row: Any, path: str) -> Any:
-    """The value at a path of a record; None if it is missing."""
+    """Look up the value at a dotted path of a record; None if it is missing.
+
+    >>> at({"trip": {"fare": 7}}, "trip.fare"), at({"trip": 7}, "trip.fare")
+    (7, None)
+    """
     for step in path.split("."):
         row = row.get(step) if isinstance(row, dict) else None
     return row

@@ -29,11 +29,17 @@ STEP = 20_000  # records given to one step
 class Source(Protocol):
     """The input of a stage: one partition, in offset order."""
 
-    def since(self, offset: int, limit: int) -> tuple[list[Any], int]: ...
+    def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
+        """Read up to ``limit`` records at or above ``offset``, and how far they are complete."""
 
 
 class Log:
-    """One partition of a virtual topic."""
+    """One partition of a virtual topic.
+
+    Args:
+        records: those that it holds at first, in offset order.
+        end: the next offset; None: after the last record.
+    """
 
     def __init__(self, records: Sequence[Any] = (), end: int | None = None) -> None:
         self.records: list[Any] = list(records)
@@ -47,13 +53,21 @@ class Log:
         self.end += 1
 
     def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
-        """Up to ``limit`` records at or above ``offset``, and how far they are complete."""
+        """Read records.
+
+        Args:
+            offset: the least one that is wanted.
+            limit: records to return at most.
+
+        Returns:
+            Records in order, and the offset before which they are complete.
+        """
         start = bisect_left(self._offsets, offset)
         records = self.records[start : start + limit]
         return records, records[-1].offset + 1 if len(records) == limit else self.end
 
     def trim(self, below: int) -> None:
-        """Drop records below an offset."""
+        """Drop most records below an offset; how many is a matter of speed alone."""
         start = bisect_left(self._offsets, below)
         if 2 * start > len(self.records):  # else moving the rest would cost more than it saves
             del self.records[:start], self._offsets[:start]
@@ -112,10 +126,15 @@ class OfflineEngine:
         raw: raw logs per (topic, partition); ``ends`` their end offsets if known.
         entries: the clock log, or its source, which is read as shards need it.
         given: internal logs that are read instead of produced (re-partitioned units).
+        progress: called after a step with the number of events that it used.
         sent: called with every record that no stage here reads; records that it refuses stay in
             ``outs``.
         trim: drop records that have been read, for logs that do not fit into memory.
-        opening: where the nonces of the noise come from; simulations need no others.
+        opening: the source of nonces; the default is for simulations.
+
+    Attributes:
+        outs: records by topic that no stage here reads.
+        counts: figures of all steps, by (pipeline, outcome).
     """
 
     def __init__(
@@ -212,7 +231,16 @@ class OfflineEngine:
 
 
 def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:
-    """The last cut or beat of a raw partition; records above it must not be used."""
+    """Find the last cut or beat of a raw partition; records above it must not be used.
+
+    Args:
+        entries: the clock log.
+        topic: the raw topic.
+        partition: its number.
+
+    Returns:
+        An offset; 0 if no entry covers the partition.
+    """
     ends = [
         record.offsets[topic][partition]
         for _, record in entries

@@ -14,7 +14,10 @@ from ...errors import ConfigError
 
 
 def read_file(path: Path) -> list[dict[str, Any]]:
-    """Rows of a CSV (numbers recognised), JSON-lines or Arrow file.
+    """Read the rows of a CSV, JSON-lines or Arrow file.
+
+    The suffix of the file decides. In a CSV file, texts that look like numbers become numbers, and
+    empty fields None.
 
     Raises:
         ConfigError: the file is missing, of an unknown kind, or does not match its suffix.

@@ -57,7 +57,7 @@ class Logs:
 
     @property
     def size(self) -> int:
-        """Raw records, or slightly more: offsets without a record count as well."""
+        """Number of raw records, or slightly more: offsets without a record count as well."""
         return sum(span.end - span.begin for span in self.raw)
 
 
@@ -73,7 +73,7 @@ def replay(
         config: with the noise key and the cluster's address.
         pipelines: names; all of them if empty.
         windows: numbers of windows to compare; all of them if None.
-        report: called with progress.
+        report: called with the current step, the progress in it and its total (0: unknown).
 
     Raises:
         ConfigError: a pipeline is unknown, or the noise key is missing.
@@ -212,7 +212,11 @@ class _Streams:
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
-    """The same deployment with only some of its pipelines; all of them if none is named.
+    """Reduce a deployment to some of its pipelines; all of them stay if none is named.
+
+    Args:
+        deployment: it is not changed.
+        pipelines: names of those that stay.
 
     Raises:
         ConfigError: a pipeline is unknown.

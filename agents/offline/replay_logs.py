@@ -27,7 +27,11 @@ class Span(NamedTuple):
 
 
 def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
-    """The current span of each partition of a topic."""
+    """Ask for the current span of each partition of a topic.
+
+    Raises:
+        EngineError: the broker is silent, or a partition has no leader for too long.
+    """
     client = consumer(kafka, True)
     try:
         found = []
@@ -43,12 +47,17 @@ class StreamLog:
     """Committed records of a span, in order; the client is opened on first use.
 
     Args:
-        most: maximum records returned at once.
+        kafka: the connection.
+        span: partition and offsets.
+        most: records to return at once, at most.
         whole: whether the span must be readable to its end; else it may end at an open transaction.
         committed: whether to skip records of aborted transactions.
         make: converts a message into the record that a shard gets.
         seen: called once with each record.
-        wait: whether to hold back records for now.
+        wait: asked before each answer; whether to hold back records for now.
+
+    Attributes:
+        end: of the span; an open transaction may move it back while the span is read.
     """
 
     def __init__(
@@ -81,6 +90,9 @@ class StreamLog:
         """Return up to ``limit`` records from ``offset`` on, and the offset where they end.
 
         Offsets never go back from one call to the next.
+
+        Raises:
+            EngineError: the broker is silent, or the span cannot be read to its end.
         """
         limit = min(limit, self._most)
         while self._held and self._held[0].offset < offset:
@@ -100,7 +112,11 @@ class StreamLog:
         return self._forced
 
     def drain(self) -> None:
-        """Read the rest, so that ``seen`` is called with every record."""
+        """Read the rest, so that ``seen`` is called with every record.
+
+        Raises:
+            EngineError: the broker is silent, or the span cannot be read to its end.
+        """
         self._held.clear()
         while not self._finished:
             self._read(self.end)
@@ -160,10 +176,10 @@ class Timed(NamedTuple):
 
 
 def timed(message: Any) -> Timed:
-    """A record of the clock topic."""
+    """Decode a record of the clock topic."""
     return Timed(message.offset(), decode_clock(message.value() or b""))
 
 
 def frame(message: Any) -> LogFrame:
-    """A record of a units topic."""
+    """Take a record of a units topic as it is."""
     return LogFrame(message.offset(), message.value() or b"")

@@ -1,4 +1,4 @@
-"""Nonces of the noise as manifests publish them; a replay needs them beside logs and secret."""
+"""Nonces of the noise as manifests publish them: a replay needs them besides logs and secret."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class PublishedNonces:
             found = msgspec.json.decode(record.value or b"", type=_Manifest)
             nonce = bytes.fromhex(found.nonce)
         except (msgspec.DecodeError, ValueError):
-            return  # it will be compared, and differ
+            return  # the comparison will show that this record differs
         if len(nonce) == NONCE:
             self._known.setdefault((key, found.trigger), nonce)
 
     def opening(self, pipeline: str, shard: int) -> Nonce:
-        """Where one shard's nonces come from (`Opening`)."""
+        """Make the source of one shard's nonces; an `Opening`."""
         windows = self._windows[pipeline]
 
         def nonce(trigger: Trigger) -> bytes:
@@ -65,7 +65,16 @@ class PublishedNonces:
 def published_nonces(
     kafka: Kafka, deployment: Deployment, releases: Sequence[Span]
 ) -> PublishedNonces:
-    """Read all manifests of the release topics."""
+    """Read all manifests of the release topics.
+
+    Args:
+        kafka: the connection.
+        deployment: the pipelines to recompute.
+        releases: spans of all partitions of the release topics.
+
+    Raises:
+        EngineError: the broker is silent.
+    """
     found = PublishedNonces(deployment)
     for span in releases:
         log = StreamLog(kafka, span, _MOST, whole=False, seen=found.take)

@@ -44,23 +44,31 @@ Range = tuple[bytes, bytes]  # start ≤ key < end
 
 
 def sortable(number: int) -> bytes:
-    """A signed integer as eight bytes whose order is the order of the integers."""
+    """Encode a signed integer as eight bytes whose order is the order of the integers.
+
+    >>> sortable(-1) < sortable(0) < sortable(1)
+    True
+    """
     return (number + (1 << 63)).to_bytes(8, "big")
 
 
 def unsortable(data: bytes) -> int:
-    """The integer behind `sortable`."""
+    """Decode the integer that `sortable` encoded."""
     return int.from_bytes(data, "big") - (1 << 63)
 
 
 def after(prefix: bytes) -> bytes:
-    """The least key greater than every key that begins with ``prefix``."""
+    """Find a key greater than every key that begins with ``prefix``.
+
+    >>> after(b"ab"), after(b"a\\xff")
+    (b'ac', b'b')
+    """
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else b"\xff" * 40
 
 
 def below(prefix: bytes, number: int) -> Range:
-    """The range of keys whose number after ``prefix`` (window or epoch) is less than ``number``."""
+    """Span the keys whose number after ``prefix``, a window or epoch, is less than ``number``."""
     return prefix, prefix + sortable(number)
 
 
@@ -68,63 +76,63 @@ def below(prefix: bytes, number: int) -> Range:
 
 
 def units_of(pipeline: int) -> bytes:
-    """Prefix of a pipeline's unit rows; ``pipeline`` is its number in the ledger."""
+    """Prefix the unit rows of a pipeline, given by its number in the ledger."""
     return UNIT + pipeline.to_bytes(2, "big")
 
 
 def totals_of(pipeline: int) -> bytes:
-    """Prefix of a pipeline's totals at a bound shard."""
+    """Prefix the totals of a pipeline, given by its number in the ledger, at a bound shard."""
     return TOTAL + pipeline.to_bytes(2, "big")
 
 
 def bound_total(pipeline: int, window: int, batch: int) -> bytes:
-    """Key of what one bound shard counted in a micro-batch."""
+    """Name the totals that one bound shard counted in a micro-batch."""
     return totals_of(pipeline) + sortable(window) + batch.to_bytes(4, "big")
 
 
 def trigger_total(ordinal: int) -> bytes:
-    """Key of what the barriers of one trigger have brought to an aggregate shard."""
+    """Name the totals that the barriers of one trigger have brought to an aggregate shard."""
     return TOTAL + ordinal.to_bytes(8, "big")
 
 
 def trigger_of(key: bytes) -> int:
-    """The ordinal in a key of `trigger_total`."""
+    """Read the ordinal in a key of `trigger_total`."""
     return int.from_bytes(key[1:9], "big")
 
 
 def run_prefix(window: int, batch: int, run: int) -> bytes:
-    """Prefix of the chunks of one sorted run."""
+    """Prefix the chunks of one sorted run."""
     return RUN + sortable(window) + batch.to_bytes(4, "big") + run.to_bytes(4, "big")
 
 
 def run_chunk(prefix: bytes, chunk: int) -> bytes:
-    """Key of one chunk of a run."""
+    """Name one chunk of the run with this prefix."""
     return prefix + chunk.to_bytes(4, "big")
 
 
 def run_of(key: bytes) -> tuple[int, int, int]:
-    """Window, micro-batch and run of a chunk's key."""
+    """Read window, micro-batch and run in a chunk's key."""
     batch, run = int.from_bytes(key[9:13], "big"), int.from_bytes(key[13:17], "big")
     return unsortable(key[1:9]), batch, run
 
 
 def rows_of(window: int) -> bytes:
-    """Prefix of a window's key rows."""
+    """Prefix the key rows of a window."""
     return ROW + sortable(window)
 
 
 def key_of(row: bytes) -> bytes:
-    """The key in the name of a key row."""
+    """Read the key in the name of a key row."""
     return row[_HEAD:]
 
 
 def statuses_of(window: int) -> bytes:
-    """Prefix of a window's public statuses."""
+    """Prefix the public statuses of a window."""
     return STATUS + sortable(window)
 
 
 def nonces_of(window: int) -> bytes:
-    """Key of the nonces of a window's noise."""
+    """Name the row with the nonces of a window's noise."""
     return NONCE + sortable(window)
 
 
@@ -134,7 +142,7 @@ def shown_of(window: int) -> bytes:
 
 
 def due_at(window: int, due: int) -> bytes:
-    """Prefix of the index of keys that are due at a trigger; -1 means every trigger."""
+    """Prefix the index of keys that are due at a trigger; -1 stands for every trigger."""
     return DUE + sortable(window) + (due & 0xFFFFFFFF).to_bytes(4, "big")
 
 
@@ -142,15 +150,19 @@ def due_at(window: int, due: int) -> bytes:
 
 
 def key_row(cell: DTypeLike) -> np.dtype[Any]:
-    """The layout of a key row: its due trigger, then the mechanism's cell."""
+    """Lay out a key row: its due trigger, then the mechanism's cell."""
     return np.dtype([("due", "<i4"), ("cell", cell)])
 
 
 def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
-    """Local index entries of a row that was stored or restored.
+    """Make the local index entries of a row that was stored or restored.
 
     An entry is a hint. When a row's due trigger moves on, its old entry stays behind as a stale
     one, which is skipped when its trigger comes.
+
+    Args:
+        key: of any row; only key rows have entries.
+        value: of the row; None: it was deleted.
     """
     if key[:1] != ROW or value is None:
         return {}
@@ -159,7 +171,15 @@ def index_entries(key: bytes, value: bytes | None) -> dict[bytes, bytes | None]:
 
 
 def pack_held(value: NDArray[np.int64], variance: NDArray[np.float64]) -> list[bytes]:
-    """Computed rows as bytes: (n, c) values on their grids, then (n, c) variances."""
+    """Encode computed rows.
+
+    Args:
+        value: (n, c) in grid steps.
+        variance: (n, c) in squared grid steps.
+
+    Returns:
+        n rows of bytes.
+    """
     table = [value.astype("<i8").view("<u8"), variance.astype("<f8").view("<u8")]
     blob = np.ascontiguousarray(np.concatenate(table, axis=1)).tobytes()
     width = 16 * value.shape[1]
@@ -167,7 +187,7 @@ def pack_held(value: NDArray[np.int64], variance: NDArray[np.float64]) -> list[b
 
 
 def unpack_held(rows: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The values and variances behind `pack_held`."""
+    """Decode the values and variances that `pack_held` encoded."""
     table = np.frombuffer(b"".join(rows), "<u8")
     table = table.reshape(len(rows), -1) if rows else table.reshape(0, 0)
     columns = table.shape[1] // 2

@@ -14,12 +14,12 @@ class MemoryStore:
         self._sorted: dict[bytes, list[bytes]] = {}
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Rows of ``keys``, in their order."""
+        """Read the rows of ``keys``, in their order; None where a row is missing."""
         rows = self._rows
         return [rows.get(key[:1], {}).get(key) for key in keys]
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start ≤ key < end, in key order; both share their tag."""
+        """Yield rows with start ≤ key < end, in key order; both share their tag."""
         tag = start[:1]
         rows = self._rows.get(tag, {})
         if tag not in self._sorted:
@@ -36,11 +36,12 @@ class MemoryStore:
             tag = key[:1]
             rows = self._rows.setdefault(tag, {})
             if value is not None and key not in rows:
-                self._sorted.pop(tag, None)  # deleted keys may stay in it, new ones may not lack
+                # A deleted key may stay in the list, since `scan` skips it; a new one may not lack.
+                self._sorted.pop(tag, None)
             if value is None:
                 rows.pop(key, None)
             else:
                 rows[key] = value
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: memory needs no closing."""

@@ -34,6 +34,15 @@ class RocksStore:
     again meanwhile is written once. They go to disk in one batch, with the marker and the position
     that came with the last of them: what is on disk is always the state of some earlier step,
     and a restart reads the changelog from there.
+
+    Args:
+        path: the folder; made if it does not exist.
+        cache: of blocks, shared by all tables of a process.
+        write_buffer_bytes: of this table.
+        hold: rows kept in memory; 0: each write goes to disk at once.
+
+    Raises:
+        EngineError: another process has the folder open, or it cannot be opened.
     """
 
     def __init__(
@@ -57,7 +66,7 @@ class RocksStore:
         self._quick.disable_wal = False
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Rows of ``keys``, in their order."""
+        """Read the rows of ``keys``, in their order; None where a row is missing."""
         if not self._recent:
             return self._read(keys)
         recent = self._recent.get
@@ -74,14 +83,14 @@ class RocksStore:
         return found
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows with start ≤ key < end, in key order."""
+        """Yield rows with start ≤ key < end, in key order; held rows go to disk before."""
         self.flush()
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         yield from self._db.items(from_key=start, read_opt=options)
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Apply a batch of changes atomically."""
+        """Apply a batch of changes atomically; None deletes a row."""
         if not self._hold:
             self._put(changes)
             return
@@ -91,7 +100,7 @@ class RocksStore:
             self.flush()
 
     def flush(self) -> None:
-        """Hand what is held to RocksDB."""
+        """Hand the held rows to RocksDB."""
         if self._held:
             self._put(self._held)
             self._recent, self._held = self._held, {}
@@ -107,7 +116,7 @@ class RocksStore:
         self._db.write(batch, write_opt=self._quick)
 
     def size(self) -> int:
-        """Bytes on disk."""
+        """Measure the bytes on disk; held rows are not among them."""
         return sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file())
 
     def compact(self) -> None:
@@ -119,7 +128,7 @@ class RocksStore:
         self._db.compact_range(None, None, options)
 
     def close(self) -> None:
-        """Write what is held, and release the folder."""
+        """Write the held rows, and release the folder."""
         self.flush()
         self._db.close()
 
@@ -143,7 +152,15 @@ def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
 
 
 def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
-    """Rows of a folder that another process may have open; nothing is written or locked."""
+    """Read rows of a folder that another process may have open, without writing or locking.
+
+    Args:
+        path: the folder.
+        keys: of the rows.
+
+    Returns:
+        Rows in the order of ``keys``; None where a row is missing.
+    """
     table = Rdict(str(path), _options(None, 1 << 20), access_type=AccessType.read_only())
     try:
         found: list[bytes | None] = table.get(list(keys))

@@ -1,4 +1,4 @@
-"""The state of a shard: what a stage may read of it, and what a shard may do with it.
+"""The state of a shard: the read access of a stage, and the changes that a step makes.
 
 Rows are bytes (`layout` says which). Some tags are *local*: their rows are derived from others and
 are rebuilt, never sent to the changelog.
@@ -17,9 +17,11 @@ Changes = dict[bytes, bytes | None]  # None deletes
 class StateReader(Protocol):
     """Read access to committed state, for stages."""
 
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Read the rows of ``keys``, in their order; None where a row is missing."""
 
-    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]: ...
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield rows with start ≤ key < end, in key order."""
 
 
 class Overlay:
@@ -30,7 +32,7 @@ class Overlay:
         self._changes = changes
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Rows of ``keys``, with this step's changes."""
+        """Read the rows of ``keys``, with this step's changes; None where a row is missing."""
         changes = self._changes
         if not changes:
             return self._reader.get_many(keys)
@@ -39,7 +41,7 @@ class Overlay:
         return [changes[key] if key in changes else found[key] for key in keys]
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Rows in range, with this step's changes, in key order."""
+        """Yield rows with start ≤ key < end, with this step's changes, in key order."""
         ours = {k: v for k, v in self._changes.items() if start <= k < end}
         if not ours:
             yield from self._reader.scan(start, end)
@@ -51,5 +53,5 @@ class Overlay:
 
 
 def scan_prefix(reader: StateReader, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Rows whose key begins with ``prefix``."""
+    """Yield rows whose key begins with ``prefix``, in key order."""
     return reader.scan(prefix, after(prefix))

@@ -334,7 +334,7 @@ class Histogram:
         return deviation
 
     def draws(self) -> tuple[Draws, ...]:
-        """Of every column in both lanes, and of the debiasing counters."""
+        """List the draws of every column in both lanes, and of the debiasing counters."""
         names = ("count", *(column.name for column in self.summed))
         made = [one.draws(names[q.column]) for q in self.quantities for one in q.lanes]
         made += [one.draws("count") for one in (self.debias.processes if self.debias else ())]
@@ -348,7 +348,7 @@ class Histogram:
         return self.quantities[0].lanes[S]
 
     def stated(self, unit: str) -> Stated:
-        """Nothing beside the cost."""
+        """State nothing beside the cost."""
         return NOTHING_MORE
 
     def bounds(self, unit: str) -> dict[str, Any]:

@@ -263,7 +263,7 @@ class Rounds:
         return deviation
 
     def draws(self) -> tuple[Draws, ...]:
-        """Of selection and of every column."""
+        """List the draws of selection and of every column."""
         names = ("count", *(column.name for column in self.summed))
         values = (one.lanes[0].draws(names[one.column]) for one in self.quantities)
         return self.selector.draws("count"), *values
@@ -271,7 +271,7 @@ class Rounds:
     # Statements
 
     def stated(self, unit: str) -> Stated:
-        """Nothing beside the cost."""
+        """State nothing beside the cost."""
         return NOTHING_MORE
 
     def bounds(self, unit: str) -> dict[str, Any]:

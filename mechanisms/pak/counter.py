@@ -45,7 +45,7 @@ class PrefixCounter(Protocol):
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Of one draw."""
+        """Name the distribution of one draw."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class PrefixCounter(Protocol):
         ...
 
     def digests(self) -> tuple[str, ...]:
-        """Of the factorisation, whose rows are computed once the threshold is known."""
+        """Digest the factorisation, whose rows are computed once the threshold is known."""
         ...
 
 
@@ -226,5 +226,5 @@ class MatrixPrefix:
         return float((row * row).sum()) * scale
 
     def digests(self) -> tuple[str, ...]:
-        """Of the factorisation, which no threshold changes."""
+        """Digest the factorisation, which no threshold changes."""
         return (self.process(1).factor.digest(),)

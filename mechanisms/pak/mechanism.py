@@ -93,11 +93,11 @@ class Pak(SlotStream):
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Of the counter; the threshold is chosen by noise of its own."""
+        """Name the distribution of the counter; the threshold is chosen by noise of its own."""
         return self.counter.distribution
 
     def digests(self) -> tuple[str, ...]:
-        """Of the counter's factorisation."""
+        """Digest the counter's factorisation."""
         return self.counter.digests()
 
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
@@ -171,7 +171,7 @@ class Pak(SlotStream):
         return self.loss
 
     def draws(self) -> tuple[Draws, ...]:
-        """Of the counter at the largest threshold, of the warm-up's sum, and of the choice."""
+        """List the draws of the counter at the largest threshold, of warm-up, and of the choice."""
         made = [self.counter.draws("value", self.slots.top)]
         if self.sum_epsilon is not None:
             steps = self.counter.steps

@@ -217,7 +217,7 @@ def smooth_bound(runs: Runs, b: Fraction) -> float:
 def _best_partners(
     runs: Runs, low: F64, high: F64, row: I64, left: I64, right: I64
 ) -> tuple[I64, F64]:
-    """For each row the smallest best partner within left..right, and the value there."""
+    """Find for each row the smallest best partner within left..right, and the value there."""
     widths = right - left + 1
     begin = np.cumsum(widths) - widths
     owner = np.repeat(np.arange(len(row)), widths)

@@ -107,7 +107,7 @@ class MatrixCounter:
         return one._replace(largest=min(one.largest, Fraction(most) ** 2))
 
     def digests(self) -> tuple[str, ...]:
-        """Of the factorisation."""
+        """Digest the factorisation."""
         return (self.process.factor.digest(),)
 
 

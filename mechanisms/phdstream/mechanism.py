@@ -95,7 +95,7 @@ _NONE = np.empty(0, np.uint64)
 
 
 class _Walk(Protocol):
-    """Which of the nodes at a depth split, given estimates in grid steps."""
+    """The choice of the nodes at a depth that split, given estimates in grid steps."""
 
     def __call__(self, estimate: I64, level: int, nodes: U64) -> Bool: ...
 
@@ -153,11 +153,11 @@ class PHDStream(SpatialStream):
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Of the counter; private selection draws scores of its own."""
+        """Name the distribution of the counter; private selection draws scores of its own."""
         return self.counter.distribution
 
     def digests(self) -> tuple[str, ...]:
-        """Of the counter's factorisation, if it has one."""
+        """Digest the counter's factorisation, if it has one."""
         return self.counter.digests()
 
     def bounds(self, unit: str) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class PHDStream(SpatialStream):
         return float(self.counter.variance(steps)[0])
 
     def draws(self) -> tuple[Draws, ...]:
-        """Of counters and, where splitting is private, of scores."""
+        """List the draws of counters and, where splitting is private, of scores."""
         scores = (self.selection.draws(),) if isinstance(self.selection, Selection) else ()
         return (*scores, self.counter.draws(self.horizon))
 

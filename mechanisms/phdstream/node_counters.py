@@ -76,7 +76,7 @@ class NodeCounter(Protocol):
         ...
 
     def digests(self) -> tuple[str, ...]:
-        """Of what was computed in floating point."""
+        """Digest everything that was computed in floating point."""
         ...
 
     def draws(self, horizon: int) -> Draws:
@@ -106,7 +106,7 @@ class _Pure(ABC):
     @property
     @abstractmethod
     def scale(self) -> Fraction:
-        """Of one draw."""
+        """Scale of one draw."""
 
     def draws(self, horizon: int) -> Draws:
         """See `NodeCounter.draws`."""

@@ -1,4 +1,4 @@
-"""From settings to a PHDStream mechanism."""
+"""The way from settings to a PHDStream mechanism."""
 
 from __future__ import annotations
 

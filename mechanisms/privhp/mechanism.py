@@ -48,7 +48,7 @@ class SumNoise(Protocol):
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Of one draw."""
+        """Name the distribution of one draw."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class SumNoise(Protocol):
         ...
 
     def digests(self) -> tuple[str, ...]:
-        """Of what was computed in floating point."""
+        """Digest everything that was computed in floating point."""
         ...
 
 
@@ -133,11 +133,11 @@ class PrivHP(SpatialStream):
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
-        """Of the counter; the tree is grown from its sums alone."""
+        """Name the distribution of the counter; the tree is grown from its sums alone."""
         return self.counter.distribution
 
     def digests(self) -> tuple[str, ...]:
-        """Of the counter's factorisation, if it has one."""
+        """Digest the counter's factorisation, if it has one."""
         return self.counter.digests()
 
     def bounds(self, unit: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class PrivHP(SpatialStream):
         return Releases(Keys.of_codes(codes), counts[:, None], variance[:, None], status, {})
 
     def draws(self) -> tuple[Draws, ...]:
-        """Of the sums of every level."""
+        """List the draws of the sums of every level."""
         return self.counter.draws()
 
     def error(self, t: int) -> F64:

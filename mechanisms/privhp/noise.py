@@ -107,7 +107,7 @@ class TreeNoise:
         return t.bit_count() * np.array([_laplace_variance(scale) for scale in self.scales])
 
     def draws(self) -> tuple[Draws, ...]:
-        """At every level; a sum carries a draw of each of H nodes."""
+        """List the draws at every level; a sum carries a draw of each of H nodes."""
         nodes = accounting.tree_levels(self.horizon)
         return tuple(laplace("count", scale, 4 * nodes) for scale in self.scales)
 
@@ -194,11 +194,11 @@ class MatrixNoise:
         return np.array([float(one.variance_at(t, none)[0]) for one in self.processes])
 
     def draws(self) -> tuple[Draws, ...]:
-        """At every level."""
+        """List the draws at every level."""
         return tuple(one.draws("count") for one in self.processes)
 
     def digests(self) -> tuple[str, ...]:
-        """Of the factorisation of each level."""
+        """Digest the factorisation of each level."""
         return tuple(one.factor.digest() for one in self.processes)
 
 

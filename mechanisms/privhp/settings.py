@@ -1,4 +1,4 @@
-"""From settings to a PrivHP mechanism."""
+"""The way from settings to a PrivHP mechanism."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class GrownTree(NamedTuple):
 
 @dataclass(frozen=True)
 class Pruning:
-    """Which nodes below the exact levels are refined.
+    """The choice of nodes below the exact levels that are refined.
 
     Attributes:
         kind: "top" refines the k largest nodes of a level (ties: the smaller code first),

@@ -106,7 +106,7 @@ class SlotStream(ABC):
     # Statements
 
     def stated(self, unit: str) -> Stated:
-        """Nothing beside the cost."""
+        """State nothing beside the cost."""
         return NOTHING_MORE
 
     def bounds(self, unit: str) -> dict[str, Any]:
@@ -126,9 +126,9 @@ class SlotStream(ABC):
         return {}
 
     def plan(self) -> dict[str, Any]:
-        """Nothing beside cost and noise."""
+        """Show nothing beside cost and noise."""
         return {}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """Nothing beside cost and noise."""
+        """Show nothing beside cost and noise."""
         return []

@@ -92,7 +92,7 @@ class Selection:
         return int(-(-self.scale * self.bits * _LN2_HIGH // 1))
 
     def draws(self) -> Draws:
-        """Of one score; the bias of the deepest level is as large as that many scales."""
+        """List the draws of one score; the deepest level's bias is as large as so many scales."""
         return laplace("count", self.scale, self.bits * (self.depth + 1))
 
     def margin(self, score: I64, level: int) -> I64:

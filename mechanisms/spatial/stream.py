@@ -47,7 +47,7 @@ class SpatialStream:
         return self.domain.encode(columns)
 
     def stated(self, unit: str) -> Stated:
-        """Nothing beside the cost."""
+        """State nothing beside the cost."""
         return NOTHING_MORE
 
     def key_threshold(self, t: int) -> Fraction | None:
@@ -68,9 +68,9 @@ class SpatialStream:
         return self.domain.to_json()
 
     def plan(self) -> dict[str, Any]:
-        """Nothing beside cost and noise."""
+        """Show nothing beside cost and noise."""
         return {}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """Nothing beside cost and noise."""
+        """Show nothing beside cost and noise."""
         return []

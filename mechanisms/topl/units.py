@@ -1,4 +1,4 @@
-"""Which reports of a unit are accepted: the first about each slot, up to the unit's number."""
+"""Accepted reports of a unit: the first about each slot, up to the unit's number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From exact slot sums to released slot values: blocks, their noise, and smoothing inside them."""
+"""Released slot values from exact slot sums: blocks, their noise, and smoothing inside them."""
 
 from __future__ import annotations
 

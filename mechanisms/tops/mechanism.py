@@ -160,7 +160,7 @@ class Tops(SlotStream):
         return Cost(epsilon=self.slots.bound * max(warm, self.tree.epsilon), delta=self.sampling)
 
     def draws(self) -> tuple[Draws, ...]:
-        """Of the tree, and of a published warm-up, at the largest threshold; of the choice."""
+        """List the draws of tree, warm-up and choice, each at the largest threshold."""
         top, late = self.slots.top, self.slots.slots - self.slots.warmup_slots
         made = [laplace("value", 1 / self.threshold_epsilon)]
         made.append(self.tree.draws("value", top, -(-late // self.width)))

@@ -1,4 +1,4 @@
-"""Which settings may change while a deployment lives, and what holds the others.
+"""Settings that may change while a deployment lives, and what holds the others.
 
 Every setting is listed, alone or with its table, so that a new one has to be thought about: a test
 finds those that are missing, and changes each of the others to see what notices.
@@ -17,7 +17,7 @@ FREE: Final = "nothing"
 
 
 class Change(NamedTuple):
-    """What holds a setting as it is, and why, or why nothing needs to."""
+    """The thing that holds a setting as it is, and the reason; or why nothing needs to."""
 
     held: str
     why: str
@@ -72,7 +72,7 @@ SETTINGS: dict[str, Change] = {
 
 
 def of(setting: str) -> Change | None:
-    """What holds a setting, by its path; None if it is not listed.
+    """Look up what holds a setting, by its path; None if it is not listed.
 
     >>> of("input.time.zone").held
     "hash of the pipeline's configuration"

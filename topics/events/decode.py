@@ -110,7 +110,7 @@ class Layout:
 
 
 class Sight(NamedTuple):
-    """What one reader sees of the records: the shared events, and its own of those refused."""
+    """One reader's view of the records: the shared events, and its own of those refused."""
 
     events: list[Any]  # (N,) of the shared layout; None where it refused a record
     layout: Layout  # of the reader alone
