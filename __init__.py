@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .agents.deployment.compile import compile_config
     from .agents.offline.simulate import simulate
+    from .agents.reading.assembly import Released
+    from .agents.reading.client import follow_releases, read_releases
+    from .agents.reading.tables import table_of
     from .client import Budget, Client, ReportStore, Survey
     from .errors import (
         BrokerError,
@@ -46,14 +49,18 @@ _WHERE = {
     "Noise": ".mechanisms.contract",
     "ParameterError": ".errors",
     "RecordError": ".errors",
+    "Released": ".agents.reading.assembly",
     "ReportStore": ".client",
     "RewoundError": ".errors",
     "Setting": ".mechanisms.contract",
     "Survey": ".client",
     "compile_config": ".agents.deployment.compile",
+    "follow_releases": ".agents.reading.client",
     "load": ".topics.config.load",
     "loads": ".topics.config.load",
+    "read_releases": ".agents.reading.client",
     "simulate": ".agents.offline.simulate",
+    "table_of": ".agents.reading.tables",
 }
 
 __all__ = [
@@ -72,14 +79,18 @@ __all__ = [
     "Noise",
     "ParameterError",
     "RecordError",
+    "Released",
     "ReportStore",
     "RewoundError",
     "Setting",
     "Survey",
     "compile_config",
+    "follow_releases",
     "load",
     "loads",
+    "read_releases",
     "simulate",
+    "table_of",
 ]
 
 

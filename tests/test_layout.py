@@ -19,7 +19,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("__main__.py", "__init__.py"),
     ("agents/cli",),
     ("agents/demo", "agents/advice"),
-    ("agents/offline",),
+    ("agents/offline", "agents/reading"),
     ("agents/worker",),
     ("agents/stages/topology.py",),
     ("agents/stages/ingest",),

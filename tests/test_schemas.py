@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hushstream.agents.stages.aggregate.release_records import GONE, MANIFEST, ROW
 from hushstream.agents.stages.step import Out
+from hushstream.topics.releases import GONE, MANIFEST, ROW
 from jsonschema import Draft202012Validator
 
 from .recorded.pipelines import SETTINGS, cases

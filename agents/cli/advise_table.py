@@ -10,6 +10,7 @@ from rich.table import Table
 from ...mechanisms.advice import AdviceTable
 from ...mechanisms.registry import find
 from ..deployment.model import Pipeline
+from .options import readable
 
 
 def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
@@ -20,7 +21,7 @@ def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
     console.print()
     if made.intro:
         console.print(made.intro, highlight=False, markup=False)
-    console.print(_columns(made) if made.heads else _pairs(made))
+    console.print(readable(_columns(made) if made.heads else _pairs(made)))
     for note in body["notes"]:
         console.print(f"• {note}", markup=False, highlight=False)
     console.print("proposed:" if body["changed"] else "no change needed:", style="bold")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,13 @@ from ...topics.config.secret import noise_key
 from ...topics.events.decode import utc
 from ...topics.names import Names
 from ..clock.genesis import read_ledger
-from ..clock.ledger import Ledger, number, totals
+from ..clock.ledger import Ledger, Record, number, totals
 from ..clock.start import check_paid, read_clock
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.model import Pipeline
 from ..kafka.cluster import Cluster
-from .options import config_options, emit, json_option, read_config
+from .options import config_options, emit, json_option, read_config, readable
 
 
 @click.group()
@@ -54,27 +55,35 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
             }
         )
         return
-    table = Table("seq", "time", "kind", "pipeline", "epoch", "unit", "ε", "δ", "hash")
-    for record in read.records:
+    console = Console()
+    console.print(records(read.records))
+    units = {r.body.get("pipeline"): r.body.get("unit") for r in read.records if "unit" in r.body}
+    for name, (epsilon, delta, epochs) in sums.items():
+        console.print(
+            f"{name}: {epochs} epochs charged; a {units.get(name, 'unit')} active in all of them "
+            f"pays at most ε={float(epsilon):g}, δ={float(delta):g} in total"
+        )
+
+
+def records(found: Sequence[Record]) -> Table:
+    """Records of a ledger as a table that fits into 80 columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for name in ("seq", "time (UTC)", "kind", "pipeline", "epoch", "ε", "δ", "hash"):
+        number = name in ("seq", "epoch", "ε", "δ")
+        table.add_column(name, justify="right" if number else "left", no_wrap=name != "pipeline")
+    for record in found:
         body = record.body
         table.add_row(
             str(record.seq),
-            utc(record.time // 1_000_000 * 1_000_000),
+            utc(record.time // 1_000_000 * 1_000_000).replace("T", " ").removesuffix("Z"),
             record.kind,
             str(body.get("pipeline", "")),
             str(body.get("epoch", "")),
-            str(body.get("unit", "")),
             _short(body.get("epsilon")),
             _short(body.get("delta")),
             record.hash()[:12],
         )
-    console = Console()
-    console.print(table)
-    for name, (epsilon, delta, epochs) in sums.items():
-        console.print(
-            f"{name}: {epochs} epochs charged; a unit active in all of them pays at most "
-            f"ε={float(epsilon):g}, δ={float(delta):g} in total"
-        )
+    return readable(table)
 
 
 @ledger.command()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
+from rich.table import Table
 
 from ...topics.config.load import Config, load
 
@@ -63,6 +64,13 @@ def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> 
 def emit(body: object) -> None:
     """Print one JSON object on a line of its own."""
     click.echo(json.dumps(body, default=str))
+
+
+def readable(table: Table) -> Table:
+    """Fold long texts of a table in a narrow terminal; by default they would be cut."""
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
 
 
 def moment(text: str | None) -> int:

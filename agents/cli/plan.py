@@ -24,7 +24,7 @@ from ..offline.simulate import SimulationReport, read_file
 from ..offline.simulate import simulate as run_simulation
 from .advise import advice, advice_options, check, request
 from .advise_table import show
-from .options import config_options, emit, json_option, read_config
+from .options import config_options, emit, json_option, read_config, readable
 
 
 def describe(p: Pipeline) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def plan(
     console = Console()
     if not as_json:
         for p, body in zip(deployment.pipelines, bodies, strict=True):
-            console.print(_table(p, body))
+            console.print(readable(_table(p, body)))
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
@@ -182,7 +182,7 @@ def simulate(
         return
     console = Console()
     for report in reports.values():
-        console.print(_report(report))
+        console.print(readable(_report(report)))
         console.print(", ".join(f"{name} {number}" for name, number in report.counts.items()))
         if report.note:
             console.print(report.note)

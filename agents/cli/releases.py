@@ -1,111 +1,193 @@
-"""``hush releases``: follow a release topic in readable form."""
+"""``hush releases``: what a pipeline has released, as tables, CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
 
 import click
-from confluent_kafka import Consumer, TopicPartition
+from pyarrow import csv, parquet
+from rich.console import Console
+from rich.table import Table
 
 from ...errors import ConfigError
-from ...topics.config.clients import librdkafka_options
-from ..kafka.cluster import Cluster
+from ...topics.releases import Manifest, Row, Value
+from ..reading.assembly import Released, in_order, newest
+from ..reading.client import ReleaseTopic, Wanted, moment
+from ..reading.client import releases as read
+from ..reading.tables import table_of
 from .options import config_options, read_config
 
 
 @click.command()
 @config_options
 @click.argument("pipeline")
-@click.option("--json", "as_json", is_flag=True, help="Print the raw records.")
-@click.option("--once", is_flag=True, help="Stop at the end of the topic.")
+@click.option("--latest", is_flag=True, help="Only the newest row of each window and key.")
+@click.option("--final", is_flag=True, help="Only the last release of each window.")
+@click.option("--window", metavar="TIME", help="Only the window that holds TIME.")
+@click.option("--since", metavar="TIME", help="Only releases scheduled at or after TIME.")
+@click.option("--follow", is_flag=True, help="Go on with those that come, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
+@click.option(
+    "--parquet", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write a Parquet file.",
+)  # fmt: skip
 def releases(
     path: str,
     bootstrap: str | None,
     settings: tuple[str, ...],
     pipeline: str,
+    latest: bool,
+    final: bool,
+    window: str | None,
+    since: str | None,
+    follow: bool,
     as_json: bool,
-    once: bool,
+    as_csv: bool,
+    file: Path | None,
 ) -> None:
-    """Follow the releases of PIPELINE; error bars cover only the noise."""
+    """Show what PIPELINE has released; error bars cover only the noise.
+
+    Complete releases only. It ends after what is there, unless --follow is given.
+    """
+    if as_json + as_csv + (file is not None) > 1:
+        raise click.UsageError("give one of --json, --csv and --parquet")
+    if latest and final:
+        raise click.UsageError("give --latest or --final, not both")
+    if follow and (latest or file is not None):
+        raise click.UsageError("--follow goes with single releases: leave out --latest, --parquet")
     config = read_config(path, bootstrap, settings)
     found = [p for p in config.pipeline if p.name == pipeline]
     if not found:
         known = ", ".join(p.name for p in config.pipeline)
         raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
-    cluster = Cluster(config.kafka)
-    cluster.wait()
-    for value in follow(config.kafka, cluster, found[0].release_topic, once):
-        click.echo(value.decode() if as_json else line(json.loads(value)))
+    source = ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
+    wanted = Wanted(final, moment("--window", window), moment("--since", since))
+    every = read(source, wanted, follow)
+    form = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
+    if follow:
+        for place, release in enumerate(every):
+            _print(form, [release], False, place == 0)
+    elif file is not None:
+        parquet.write_table(table_of(list(every), latest), file)
+    else:
+        _print(form, list(every), latest, True)
 
 
-def follow(kafka: Any, cluster: Cluster, topic: str, once: bool) -> Iterator[bytes]:
-    """Yield the values of all partitions of a topic from the beginning.
-
-    Args:
-        kafka: the connection.
-        cluster: the same, for administration.
-        topic: name of the topic.
-        once: stop at the end of the topic; else wait for more, for ever.
-
-    Raises:
-        ConfigError: the topic does not exist.
-    """
-    partitions = cluster.topics().get(topic)
-    if partitions is None:
-        raise ConfigError(f"topic {topic!r} does not exist yet: run `hush topics`")
-    options = {
-        "group.id": "hush-releases",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "enable.partition.eof": True,
-        "log_level": 0,
-    }
-    client = Consumer(librdkafka_options(kafka) | options)
-    client.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    ended: set[int] = set()
-    try:
-        while not (once and len(ended) == partitions):
-            message = client.poll(0.5)
-            if message is None:
-                continue
-            if message.error():
-                ended.add(message.partition())
-            else:
-                yield message.value()
-    finally:
-        client.close()
+def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:
+    """Print complete releases; ``first``: whether a header is due."""
+    if form == "text":
+        console = Console()
+        if not found:
+            console.print("nothing yet")
+        for listing in _newest(found) if latest else map(_single, _in_order(found)):
+            for part in listing:
+                console.print(part, highlight=False, markup=False)
+        return
+    table = table_of(found, latest)
+    if form == "csv":
+        out = click.get_binary_stream("stdout")
+        csv.write_csv(table, out, csv.WriteOptions(include_header=first))
+        out.flush()
+        return
+    for row in table.to_pylist():
+        click.echo(json.dumps(row, default=_iso, ensure_ascii=False))
 
 
-def spent(privacy: dict[str, Any]) -> str:
-    """Format the total that a unit active in every epoch has paid, according to a manifest."""
-    total, limit = privacy.get("pipeline_epsilon_total"), privacy["pipeline_epsilon_limit"]
-    if total is None:
-        return ""
-    most = "" if limit is None else f" of at most {limit:g}"
-    return f", ε={total:g}{most} in all epochs so far"
+def _iso(value: datetime) -> str:
+    return value.isoformat().replace("+00:00", "Z")
 
 
-def line(record: dict[str, Any]) -> str:
-    """Format a released row or a manifest as one line."""
-    window = record["window"]["start"]
-    head = f"{window} #{record['trigger']}"
-    if record["schema"].startswith("hush.manifest"):
-        privacy = record["privacy"]
-        last = ", last" if record["final"] else ""
-        return (
-            f"{head}  -- shard {record['shard'] + 1}/{record['shards']} released{last}; a "
-            f"{privacy['unit']} pays ε={privacy['epsilon']:g} δ={privacy['delta']:g} per epoch"
-            + spent(privacy)
-        )
-    key = record["key"]
-    shown = " / ".join(str(v) for v in key.values()) if isinstance(key, dict) else str(key)
-    values = "  ".join(
-        f"{name}={v['value']:g} ±{v['high'] - v['value']:.3g}" if v else f"{name}=–"
-        for name, v in record["values"].items()
+def _in_order(found: Iterable[Released]) -> list[Released]:
+    return sorted(found, key=lambda one: (one.window.start, one.trigger))
+
+
+def _single(release: Released) -> Iterator[Table | str]:
+    """One release: when and of what, its rows, and what it cost."""
+    told = release.manifest
+    last = ", the last one" if told.final else ""
+    yield (
+        f"{span(told.window.start, told.window.end)}: release {told.trigger} of {told.triggers}"
+        f"{last}, {date(told.emitted_at)}"
     )
-    return f"{head}  {shown:<32} {values}"
+    yield table((release, row) for row in sorted(release.rows, key=in_order))
+    yield f"{cost(told)}\n"
+
+
+def _newest(found: list[Released]) -> Iterator[list[Table | str]]:
+    """The newest row of each key, window by window."""
+    rows = newest(found)
+    for start in dict.fromkeys(release.window.start for release, _ in rows):
+        mine = [(release, row) for release, row in rows if release.window.start == start]
+        told = max((release.manifest for release, _ in mine), key=lambda one: one.trigger)
+        yield [
+            f"{span(told.window.start, told.window.end)}: newest values, release {told.trigger} of "
+            f"{told.triggers} on {date(told.emitted_at)}",
+            table(mine),
+            f"{cost(told)}\n",
+        ]
+
+
+def table(placed: Iterable[tuple[Released, Row]]) -> Table:
+    """Rows with a column per key and value; a long text is folded, never cut."""
+    rows = list(placed)
+    told = rows[0][0].manifest if rows else None
+    axes = list(rows[0][1].box) if rows else []
+    keys = list(told.key_names) if told and not axes else []
+    made = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(rows))
+    for name in (*keys, *axes):
+        made.add_column(name, overflow="fold")
+    for name in told.value_names if told else ():
+        made.add_column(name, justify="right", overflow="fold")
+    for _, row in rows:
+        own = [str(row.key.get(name, "")) for name in keys]
+        own += [f"{low:g} to {high:g}" for low, high in row.box.values()]
+        made.add_row(*own, *(number(row.values.get(n)) for n in (told.value_names if told else ())))
+    return made
+
+
+def number(one: Value | None) -> str:
+    """A value and half its interval.
+
+    >>> number(Value(1873, 98.9, 1679.2, 2066.8))
+    '1,873 ±194'
+    """
+    if one is None:
+        return "–"
+    value = f"{one.value:,}" if isinstance(one.value, int) else f"{one.value:,.6g}"
+    return f"{value} ±{float(f'{(one.high - one.low) / 2:.3g}'):,g}"
+
+
+def cost(told: Manifest) -> str:
+    """What a release cost, and the total that a unit active in every epoch has paid."""
+    paid = told.privacy
+    text = f"a {paid.unit} pays ε={paid.epsilon:g} δ={paid.delta:g} per epoch"
+    total, limit = paid.pipeline_epsilon_total, paid.pipeline_epsilon_limit
+    if total is None:
+        return text
+    return f"{text}, ε={total:g}{'' if limit is None else f' of at most {limit:g}'} in all so far"
+
+
+def span(start: datetime, end: datetime) -> str:
+    """A window in words."""
+    return f"{date(start)} to {date(end)}"
+
+
+def date(moment: datetime) -> str:
+    """A time, UTC, no longer than it needs to be.
+
+    >>> from datetime import UTC
+    >>> date(datetime(2026, 3, 1, tzinfo=UTC)), date(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    ('2026-03-01', '2026-03-01 12:00')
+    """
+    if not (moment.hour or moment.minute or moment.second or moment.microsecond):
+        return f"{moment:%Y-%m-%d}"
+    if not (moment.second or moment.microsecond):
+        return f"{moment:%Y-%m-%d %H:%M}"
+    return f"{moment:%Y-%m-%d %H:%M:%S}" + (f".{moment:%f}" if moment.microsecond else "")
 
 
 COMMANDS: list[click.Command] = [releases]

@@ -14,7 +14,7 @@ from ...topics.config.load import Config
 from ..deployment.compile import compile_config
 from ..offline.compare import ReplayOutcome
 from ..offline.replay import replay as run_replay
-from .options import config_options, emit, json_option, moment, read_config
+from .options import config_options, emit, json_option, moment, read_config, readable
 
 DISAGREES = 4
 
@@ -96,7 +96,7 @@ def _show(outcome: ReplayOutcome) -> None:
     for name, text in words.items():
         table.add_row(text, f"{figures[name]:,}")
     console = Console()
-    console.print(table)
+    console.print(readable(table))
     for problem in outcome.problems:
         console.print(f"[red]{problem}[/]", highlight=False)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from ..clock.ledger import Ledger, totals
@@ -79,10 +79,10 @@ class Show:
         budget = f"ε={float(p.epsilon):g} δ={float(p.delta):g} per {p.unit_name}"
         table = Table()
         names = list(next(iter(rows.values()))["values"]) if rows else ["count"]
-        table.add_column(" / ".join(p.key_names))
+        table.add_column(" / ".join(p.key_names), overflow="fold")
         for name in names:
-            table.add_column(name, justify="right")
-            table.add_column("±", justify="right", style="dim")
+            table.add_column(name, justify="right", overflow="fold")
+            table.add_column("±", justify="right", style="dim", overflow="fold")
         for key, row in list(rows.items())[:TOP]:
             cells = [cell for name in names for cell in _pair(row["values"][name])]
             table.add_row(key, *cells)
@@ -105,7 +105,8 @@ class Show:
         spent = totals(ledger, [r.pipeline.name for r in results])
         table = Table()
         for name in ("pipeline", "unit", "epochs charged", "ε per epoch", "δ per epoch"):
-            table.add_column(name, justify="left" if name in ("pipeline", "unit") else "right")
+            justify: JustifyMethod = "left" if name in ("pipeline", "unit") else "right"
+            table.add_column(name, justify=justify, overflow="fold")
         for result in results:
             p = result.pipeline
             epochs = spent[p.name][2]
@@ -129,7 +130,8 @@ class Show:
         """Print exact counts, which a real deployment shows only to its operators."""
         table = Table()
         for name in ("pipeline", "records", "dead letters", "late records", "cut off by the bound"):
-            table.add_column(name, justify="left" if name == "pipeline" else "right")
+            justify: JustifyMethod = "left" if name == "pipeline" else "right"
+            table.add_column(name, justify=justify, overflow="fold")
         for r in results:
             cut = f"{r.cut:.1%}"
             table.add_row(

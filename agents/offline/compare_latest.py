@@ -10,8 +10,8 @@ import json
 from collections import defaultdict
 
 from ...topics.events.decode import RawRecord
+from ...topics.releases import GONE
 from ..deployment.model import Pipeline
-from ..stages.aggregate.release_records import GONE
 from ..stages.step import Out
 from .compare import ReleaseCheck, ReplayOutcome, digest, of_out, of_raw
 

@@ -26,16 +26,12 @@ from ....topics.config.aggregates import Estimate
 from ....topics.events.decode import utc
 from ....topics.events.keys import decode_key
 from ....topics.records import Trigger, encode
+from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
 from ...deployment import statement
 from ...deployment.model import Pipeline
 from ...deployment.statement import significant
 from ..routing import route
 from ..step import Out
-
-ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
-"""Names of headers. The first two hold the record's schema, the last one a trigger's number."""
-
-ROW_SCHEMA, MANIFEST_SCHEMA = "hush.release/2", "hush.manifest/2"
 
 
 class Writer:

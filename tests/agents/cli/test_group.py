@@ -204,7 +204,7 @@ def test_topics_are_printed_without_a_cluster(folder):
     assert set(body) == {"topics", "group", "transactional_ids", "reads"}
     assert body["reads"] == ["events"]
     internal = {t["name"]: t["internal"] for t in body["topics"]}
-    public = ["hush.owners.v1", "hush.pages.releases.v1"]  # whose topics they are, and releases
+    public = ["hush.owners.v1", "hush.pages.releases.v1", "hush.pages.latest.v1"]
     assert [name for name, hidden in internal.items() if not hidden] == public
 
 

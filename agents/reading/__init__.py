@@ -1,0 +1,1 @@
+"""Reading releases: from the public topics to complete releases, tables and maps."""

@@ -1,0 +1,35 @@
+"""Records of the public topics are decoded by what their header says, and refused if damaged."""
+
+from __future__ import annotations
+
+import pytest
+from hushstream.errors import EngineError
+from hushstream.topics.releases import MANIFEST, ROW, Manifest, Row, decode_public
+
+from ..recorded.pipelines import outs
+
+
+@pytest.mark.parametrize("case", ["histogram-sums", "phdstream", "tops", "topl"])
+def test_rows_manifests_and_tombstones_are_told_apart(case: str) -> None:
+    releases, latest = outs(case)
+    kinds = {ROW: Row, MANIFEST: Manifest}
+    for out in (*releases, *latest):
+        found = decode_public(out.headers, out.value)
+        wanted = kinds.get(out.headers[0][0])
+        assert found is None if wanted is None else type(found) is wanted
+    rows = [r for o in releases if isinstance(r := decode_public(o.headers, o.value), Row)]
+    assert bool(rows[0].box) == (case == "phdstream")
+    assert {type(row.key) for row in rows} == {dict}
+
+
+def test_records_of_other_versions_are_passed_over() -> None:
+    assert decode_public(((ROW, b"hush.release/1"),), b'{"schema":"hush.release/1"}') is None
+    assert decode_public((), b"{}") is None
+    assert decode_public((("hush-gone", b"3"),), None) is None
+
+
+@pytest.mark.parametrize("kind,schema", [(ROW, b"hush.release/2"), (MANIFEST, b"hush.manifest/2")])
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b"\xff", b"[" * 5000])
+def test_a_damaged_record_is_an_error(kind: str, schema: bytes, value: bytes | None) -> None:
+    with pytest.raises(EngineError, match="damaged"):
+        decode_public(((kind, schema),), value)

@@ -1,0 +1,108 @@
+"""Records of the public topics: what their headers say, and rows and manifests as structs.
+
+Both sides use this module: workers write with these names, readers decode with these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from ..errors import EngineError
+
+ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
+"""Names of headers. The first two hold the record's schema, the last one a trigger's number."""
+
+ROW_SCHEMA, MANIFEST_SCHEMA = "hush.release/2", "hush.manifest/2"
+
+Scalar: TypeAlias = str | int | float | bool
+
+
+class WindowSpan(msgspec.Struct, frozen=True):
+    """A window of event time; ``end`` does not belong to it."""
+
+    start: datetime
+    end: datetime
+
+
+class Value(msgspec.Struct, frozen=True):
+    """A released number: an unbiased estimate, and an interval that covers the noise."""
+
+    value: int | float
+    stddev: float
+    low: float
+    high: float
+    display_value: int | float | None = None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A released row; the fields of the schema that a table is made of."""
+
+    schema: str
+    release_id: str
+    pipeline: str
+    window: WindowSpan
+    trigger: int
+    final: bool
+    key: dict[str, Scalar]
+    values: dict[str, Value | None]
+    box: dict[str, tuple[float, float]] = {}
+
+
+class Privacy(msgspec.Struct, frozen=True):
+    """What a manifest says of the guarantee."""
+
+    unit: str
+    epsilon: float
+    delta: float
+    epoch: int
+    pipeline_epsilon_total: float | None = None
+    pipeline_epsilon_limit: float | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What all rows of one shard and trigger have in common."""
+
+    schema: str
+    pipeline: str
+    window: WindowSpan
+    trigger: int
+    triggers: int
+    final: bool
+    shard: int
+    shards: int
+    rows: int
+    key_names: tuple[str, ...]
+    value_names: tuple[str, ...]
+    replaces: bool
+    mechanism: str
+    confidence_level: float
+    emitted_at: datetime
+    privacy: Privacy
+    space: msgspec.Raw = msgspec.Raw(b"")
+
+
+_ROW = msgspec.json.Decoder(Row)
+_MANIFEST = msgspec.json.Decoder(Manifest)
+
+
+def decode_public(
+    headers: Sequence[tuple[str, bytes]], value: bytes | None
+) -> Row | Manifest | None:
+    """Decode a record of a release topic; None if it is a tombstone, or of another version.
+
+    Raises:
+        EngineError: the record is damaged.
+    """
+    told = dict(headers)
+    try:
+        if told.get(ROW) == ROW_SCHEMA.encode():
+            return _ROW.decode(value or b"")
+        if told.get(MANIFEST) == MANIFEST_SCHEMA.encode():
+            return _MANIFEST.decode(value or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise EngineError(f"a record of a release topic is damaged: {error}") from None
+    return None
