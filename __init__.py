@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .agents.offline.simulate import simulate
     from .agents.reading.assembly import Released
     from .agents.reading.client import follow_releases, read_releases
+    from .agents.reading.maps import cells_of, points_of
     from .agents.reading.tables import table_of
     from .client import Budget, Client, ReportStore, Survey
     from .errors import (
@@ -54,10 +55,12 @@ _WHERE = {
     "RewoundError": ".errors",
     "Setting": ".mechanisms.contract",
     "Survey": ".client",
+    "cells_of": ".agents.reading.maps",
     "compile_config": ".agents.deployment.compile",
     "follow_releases": ".agents.reading.client",
     "load": ".topics.config.load",
     "loads": ".topics.config.load",
+    "points_of": ".agents.reading.maps",
     "read_releases": ".agents.reading.client",
     "simulate": ".agents.offline.simulate",
     "table_of": ".agents.reading.tables",
@@ -84,10 +87,12 @@ __all__ = [
     "RewoundError",
     "Setting",
     "Survey",
+    "cells_of",
     "compile_config",
     "follow_releases",
     "load",
     "loads",
+    "points_of",
     "read_releases",
     "simulate",
     "table_of",

@@ -22,6 +22,8 @@ COMMANDS = {  # in the order of the help
     "worker": "worker",
     "trigger": "trigger",
     "releases": "releases",
+    "map": "maps",
+    "points": "maps",
     "ledger": "ledger",
     "replay": "replay",
     "alerts": "alerts",

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from ...mechanisms.parts.stated_bound import plain
 from ...topics.config.values import format_duration
+from ..advice.table import show
 from ..deployment import statement
 from ..deployment.cautions import cautions
 from ..deployment.compile import compile_config
@@ -23,7 +24,6 @@ from ..deployment.model import Pipeline
 from ..offline.simulate import SimulationReport, read_file
 from ..offline.simulate import simulate as run_simulation
 from .advise import advice, advice_options, check, request
-from .advise_table import show
 from .options import config_options, emit, json_option, read_config, readable
 
 

@@ -1,6 +1,6 @@
 """Advice of ``hush plan``: it can be pasted, it is better, and it names its basis.
 
-Covers: agents/cli/advise_table.py, mechanisms/advice.py, mechanisms/workload.py
+Covers: agents/advice/table.py, mechanisms/advice.py, mechanisms/workload.py
 """
 
 from __future__ import annotations

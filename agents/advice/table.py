@@ -10,7 +10,6 @@ from rich.table import Table
 from ...mechanisms.advice import AdviceTable
 from ...mechanisms.registry import find
 from ..deployment.model import Pipeline
-from .options import readable
 
 
 def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
@@ -21,7 +20,10 @@ def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
     console.print()
     if made.intro:
         console.print(made.intro, highlight=False, markup=False)
-    console.print(readable(_columns(made) if made.heads else _pairs(made)))
+    table = _columns(made) if made.heads else _pairs(made)
+    for column in table.columns:
+        column.overflow = "fold"  # by default a long text would be cut
+    console.print(table)
     for note in body["notes"]:
         console.print(f"• {note}", markup=False, highlight=False)
     console.print("proposed:" if body["changed"] else "no change needed:", style="bold")

@@ -1,0 +1,119 @@
+"""``hush map`` and ``hush points``: a released map as cells or synthetic points, in files."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from pyarrow import csv, parquet
+
+from ...errors import ConfigError, EngineError
+from ..reading.assembly import Released
+from ..reading.client import ReleaseTopic, Wanted, moment
+from ..reading.client import releases as read
+from ..reading.maps import cells_of, domain_of, points_as_geojson, points_of
+from ..reading.tables import table_of
+from .options import F, config_options, read_config
+
+FORMATS = ("geojson", "csv", "parquet")
+
+
+def _options(command: F) -> F:
+    """Add what both commands share."""
+    for option in (
+        click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                     help="Write FILE; default: standard output."),
+        click.option("--format", "form", type=click.Choice(FORMATS), default="geojson",
+                     show_default=True, help="Form of the output."),
+        click.option("--window", metavar="TIME",
+                     help="The window that holds TIME; default: the newest."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("map")
+@config_options
+@_options
+@click.argument("pipeline")
+def map_(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    window: str | None,
+    form: str,
+    out: Path | None,
+    pipeline: str,
+) -> None:
+    """Write the newest map of a spatial PIPELINE: its cells with values and error bars."""
+    release = _newest(path, bootstrap, settings, pipeline, window)
+    cells = cells_of(release)
+    _write(form, out, cells, table_of([release]))
+
+
+@click.command()
+@config_options
+@_options
+@click.option("--number", type=click.IntRange(min=0), metavar="N",
+              help="Number of points; default: as many as the counts say.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Another seed gives other points of the same distribution.")  # fmt: skip
+@click.argument("pipeline")
+def points(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    window: str | None,
+    form: str,
+    out: Path | None,
+    number: int | None,
+    seed: int,
+    pipeline: str,
+) -> None:
+    """Write synthetic points drawn from the newest map of a spatial PIPELINE.
+
+    They follow from the release alone, so they cost no privacy, however many are drawn.
+    """
+    release = _newest(path, bootstrap, settings, pipeline, window)
+    drawn = points_of(release, number, seed)
+    shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
+    _write(form, out, shapes, drawn)
+
+
+def _newest(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
+) -> Released:
+    """The newest complete release of the newest window, or of the one asked for."""
+    config = read_config(path, bootstrap, settings)
+    found = [p for p in config.pipeline if p.name == pipeline]
+    if not found:
+        known = ", ".join(p.name for p in config.pipeline)
+        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
+    topic = ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
+    every = read(topic, Wanted(window=moment("--window", window)))
+    newest = max(every, key=lambda one: (one.window.start, one.trigger), default=None)
+    if newest is None:
+        which = "" if window is None else f" in the window of {window}"
+        raise EngineError(f"pipeline {pipeline!r} has no complete release{which} yet")
+    return newest
+
+
+def _write(form: str, out: Path | None, shapes: dict[str, Any], table: Any) -> None:
+    if form == "geojson":
+        data = json.dumps(shapes, ensure_ascii=False).encode() + b"\n"
+    else:
+        made = io.BytesIO()
+        (csv.write_csv if form == "csv" else parquet.write_table)(table, made)
+        data = made.getvalue()
+    if out is None:
+        stdout = click.get_binary_stream("stdout")
+        stdout.write(data)
+        stdout.flush()
+    else:
+        out.write_bytes(data)
+
+
+COMMANDS: list[click.Command] = [map_, points]

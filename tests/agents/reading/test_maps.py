@@ -1,0 +1,91 @@
+"""Maps and points of releases: where records can lie, as many as released, the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hushstream.agents.offline.simulate import simulate
+from hushstream.agents.reading.assembly import Released
+from hushstream.agents.reading.maps import cells_of, domain_of, points_as_geojson, points_of
+from hushstream.errors import ParameterError
+from hushstream.topics.config.load import loads
+from hushstream.topics.releases import Manifest, Row, decode_public
+
+from ...recorded.pipelines import COMMON, HEAD, SECRET, SETTINGS, WINDOW, rows
+from .test_assembly import complete, records
+
+TRIANGLE = "polygon = [[0.0, -1.0], [2.0, -1.0], [0.0, 1.0]]\n"
+
+
+def last(case: str) -> Released:
+    return max(complete(records(case)[0], case), key=lambda r: (r.window.start, r.trigger))
+
+
+def with_polygon() -> Released:
+    text = HEAD.format(partitioner="none") + COMMON.format(name="phdstream", window=WINDOW)
+    config = loads(text + SETTINGS["phdstream"] + TRIANGLE, environ={})
+    _, engine = simulate(config, rows(), "trips", SECRET)
+    outs = engine.outs["hush.phdstream.releases.v1"]
+    found: list[Row | Manifest] = [
+        r for o in outs if (r := decode_public(o.headers, o.value)) is not None
+    ]
+    return complete(found, "phdstream")[-1]
+
+
+@pytest.mark.parametrize("case", ["phdstream", "privhp"])
+def test_cells_are_polygons_that_divide_the_domain(case: str) -> None:
+    release = last(case)
+    body = json.loads(json.dumps(cells_of(release)))
+    assert body["type"] == "FeatureCollection" and len(body["features"]) == len(release.rows)
+    area = 0.0
+    for feature in body["features"]:
+        (ring,) = feature["geometry"]["coordinates"]
+        assert ring[0] == ring[-1] and len(ring) == 5
+        (west, south), (east, north) = ring[0], ring[2]
+        assert 0 <= west < east <= 2 and -1 <= south < north <= 1
+        turned = sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring))
+        assert turned > 0  # counterclockwise, as RFC 7946 wants it
+        area += turned / 2
+        (row,) = [r for r in release.rows if r.key["cell"] == feature["properties"]["cell"]]
+        assert feature["properties"]["count"] == row.values["count"].value
+        assert feature["properties"]["count_low"] == row.values["count"].low
+    assert area == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("case", ["phdstream", "privhp"])
+def test_points_lie_in_their_cells_as_many_as_released(case: str) -> None:
+    release = last(case)
+    frame = points_of(release).to_pandas()
+    assert frame.equals(points_of(release).to_pandas())
+    assert not frame.equals(points_of(release, seed=1).to_pandas())
+    for row in release.rows:
+        (west, east), (south, north) = row.box["x"], row.box["y"]
+        inside = frame.x.between(west, east, "left") & frame.y.between(south, north, "left")
+        assert abs(inside.sum() - max(row.values["count"].value, 0)) < 1
+    assert len(points_of(release, n=50)) == 50 and points_of(release, n=0).num_rows == 0
+
+
+def test_points_keep_to_the_polygon_that_the_manifest_states() -> None:
+    release = with_polygon()
+    assert domain_of(release).polygon == ((0.0, -1.0), (2.0, -1.0), (0.0, 1.0))
+    frame = points_of(release, n=400, seed=3).to_pandas()
+    assert len(frame) == 400 and (frame.x + frame.y <= 1 + 1e-9).all()
+    assert np.isfinite(frame.to_numpy()).all()
+
+
+def test_points_as_geojson() -> None:
+    release = last("privhp")
+    drawn = points_of(release, n=3)
+    body = points_as_geojson(domain_of(release), drawn)
+    places = [feature["geometry"]["coordinates"] for feature in body["features"]]
+    assert places == [[row["x"], row["y"]] for row in drawn.to_pylist()]
+    assert all(feature["properties"] == {} for feature in body["features"])
+
+
+def test_a_pipeline_without_a_space_has_no_map() -> None:
+    for make in (cells_of, points_of, domain_of):
+        with pytest.raises(ParameterError, match="histogram, which has no cells"):
+            make(last("histogram-plain"))
