@@ -49,7 +49,7 @@ class Output(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What a key of a mechanism's own stands for, in words that a reader has without its code.
+    """Meaning of a key of a mechanism's own, in words that a reader has without its code.
 
     Attributes:
         key: a text or number per name of `Mechanism.key_fields`.
@@ -176,7 +176,7 @@ class Mechanism(Protocol):
         ...
 
     def places(self, keys: Keys) -> list[Place]:
-        """What released keys stand for, where ``key_form`` is "code"; unused elsewhere."""
+        """Meaning of released keys, where ``key_form`` is "code"; unused elsewhere."""
         ...
 
     def geometry(self) -> dict[str, Any]:

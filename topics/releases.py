@@ -53,7 +53,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Privacy(msgspec.Struct, frozen=True):
-    """What a manifest says of the guarantee."""
+    """Statement of a manifest about the guarantee."""
 
     unit: str
     epsilon: float
@@ -64,7 +64,7 @@ class Privacy(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What all rows of one shard and trigger have in common."""
+    """Everything that all rows of one shard and trigger have in common."""
 
     schema: str
     pipeline: str

@@ -162,7 +162,7 @@ def number(one: Value | None) -> str:
 
 
 def cost(told: Manifest) -> str:
-    """What a release cost, and the total that a unit active in every epoch has paid."""
+    """Cost of a release, and the total that a unit active in every epoch has paid."""
     paid = told.privacy
     text = f"a {paid.unit} pays ε={paid.epsilon:g} δ={paid.delta:g} per epoch"
     total, limit = paid.pipeline_epsilon_total, paid.pipeline_epsilon_limit
@@ -176,18 +176,18 @@ def span(start: datetime, end: datetime) -> str:
     return f"{date(start)} to {date(end)}"
 
 
-def date(moment: datetime) -> str:
+def date(time: datetime) -> str:
     """A time, UTC, no longer than it needs to be.
 
     >>> from datetime import UTC
     >>> date(datetime(2026, 3, 1, tzinfo=UTC)), date(datetime(2026, 3, 1, 12, tzinfo=UTC))
     ('2026-03-01', '2026-03-01 12:00')
     """
-    if not (moment.hour or moment.minute or moment.second or moment.microsecond):
-        return f"{moment:%Y-%m-%d}"
-    if not (moment.second or moment.microsecond):
-        return f"{moment:%Y-%m-%d %H:%M}"
-    return f"{moment:%Y-%m-%d %H:%M:%S}" + (f".{moment:%f}" if moment.microsecond else "")
+    if not (time.hour or time.minute or time.second or time.microsecond):
+        return f"{time:%Y-%m-%d}"
+    if not (time.second or time.microsecond):
+        return f"{time:%Y-%m-%d %H:%M}"
+    return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{time:%f}" if time.microsecond else "")
 
 
 COMMANDS: list[click.Command] = [releases]

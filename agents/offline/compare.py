@@ -184,7 +184,7 @@ NONE = Tally(0, 0)
 
 
 def digest(published: Published) -> bytes:
-    """What stands for a record in the tables of a check."""
+    """Digest of a record, which stands for it in the tables of a check."""
     return hashlib.blake2b(msgspec.msgpack.encode(published), digest_size=16).digest()
 
 

@@ -25,7 +25,7 @@ SILENCE_SECONDS = 30.0
 
 
 class ReleaseTopic(NamedTuple):
-    """Where releases are read from.
+    """Topic that releases are read from, and how it is reached.
 
     Attributes:
         kafka: the connection.
@@ -41,7 +41,7 @@ class ReleaseTopic(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which releases are read; None: no matter.
+    """Choice of the releases that are read; None: no matter.
 
     Attributes:
         final: whether only the last one of each window is.

@@ -243,7 +243,7 @@ class ToPL:
         return stated_records(self.survey.reports, unit)
 
     def places(self, keys: Keys) -> list[Place]:
-        """Nothing but the stream itself."""
+        """The stream itself, whatever the key."""
         return [Place({}, {}) for _ in range(len(keys))]
 
     def geometry(self) -> dict[str, Any]:

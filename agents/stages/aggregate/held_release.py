@@ -64,7 +64,7 @@ def hold(releases: Releases, rows: Changes) -> None:
 
 
 class Portion(NamedTuple):
-    """What one transaction publishes.
+    """Rows and tombstones that one transaction publishes.
 
     Attributes:
         releases: the next held rows.
