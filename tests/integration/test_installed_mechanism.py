@@ -141,7 +141,7 @@ def check(bodies: list[dict[str, Any]]) -> None:
     assert [row["trigger"] for row in rows] == [1, 2, 3, 4] and len(manifests) == 4
     for row, n in zip(rows, (1000, 1000, 2000, 2000), strict=True):  # by arrival
         said = row["values"]["total"]
-        assert row["key"] == "" and 0 < said["stddev"] < truth(n) / 5
+        assert row["key"] == {} and 0 < said["stddev"] < truth(n) / 5
         assert abs(said["value"] - truth(n)) < 14 * said["stddev"]
     for manifest in manifests:
         assert manifest["noise"] == {"distribution": "discrete_laplace"}

@@ -145,7 +145,7 @@ def public_of(run: Local, pipeline: str) -> dict[str, list[int]]:
 def at_trigger(rows: list[dict[str, Any]], t: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Codes of one trigger's keys, and its columns of values and deviations."""
     mine = [row for row in rows if row["trigger"] == t]
-    codes = np.array([int(row["key"], 16) for row in mine], np.uint64)
+    codes = np.array([int(row["key"]["cell"], 16) for row in mine], np.uint64)
     columns = {
         f"{name}.{part}": np.array([row["values"][name][part] for row in mine])
         for name in mine[0]["values"]
@@ -177,7 +177,7 @@ def check_values(run: Local, pipeline: str, sent: list[dict[str, Any]]) -> None:
     fare = np.clip(np.rint([row["fare"] for row in sent]), 0, theta)
     truth = np.bincount(slot, fare, SLOTS)
     first = 2  # slots of the warm-up
-    seen = {int(row["key"], 16): row["values"] for row in rows}
+    seen = {row["key"]["slot"]: row["values"] for row in rows}
     assert sorted(seen)[-6:] == list(range(first, SLOTS))
     whole = truth.sum() if first - 1 in seen else truth[first:].sum()
     assert_near(seen[SLOTS - 1]["prefix"], whole)
