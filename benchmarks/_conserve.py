@@ -104,7 +104,7 @@ class Count:
         told: dict[tuple[int, int], Counter[int]] = defaultdict(Counter)
         shards = 0
         for body in bodies:
-            if body["schema"] == "hush.manifest/1":
+            if body["schema"] == "hush.manifest/2":
                 shards = body["shards"]
                 told[micros(body["window"]["start"]), body["trigger"]][body["shard"]] += 1
         starts = sorted({start for start, _ in told})
@@ -118,7 +118,7 @@ class Count:
         for place in wanted:
             if told[place] != Counter(range(shards)):
                 yield f"{place} was released by shards {dict(told[place])} of {shards}"
-        ids = Counter(b["release_id"] for b in bodies if b["schema"] == "hush.release/1")
+        ids = Counter(b["release_id"] for b in bodies if b["schema"] == "hush.release/2")
         yield from (f"release {one} came {n} times" for one, n in ids.items() if n > 1)
 
     def _released(self, name: str) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ class Count:
         for body in self._released(name):
             about = body["window"]
             window = micros(about["start"]), micros(about["end"])
-            if body["schema"] == "hush.release/1":
+            if body["schema"] == "hush.release/2":
                 leaves[*window, body["trigger"]].append(body["values"]["count"])
             elif body["final"]:
                 final[window] = body["trigger"]

@@ -71,12 +71,12 @@ def world() -> Topics:
     window = {"start": "1970-01-01T00:00:00Z", "end": "1970-01-01T01:00:00Z"}
     common = {"window": window, "trigger": 1}
     released: list[Any] = [
-        common | {"schema": "hush.release/1", "release_id": f"r{n}",
+        common | {"schema": "hush.release/2", "release_id": f"r{n}",
                   "values": {"count": {"value": value, "stddev": 0.1}}}
         for n, value in enumerate([1, 2])
     ]  # fmt: skip
     released += [
-        common | {"schema": "hush.manifest/1", "shard": shard, "shards": 2, "final": True}
+        common | {"schema": "hush.manifest/2", "shard": shard, "shards": 2, "final": True}
         for shard in range(2)
     ]
     raw = [{"user": f"u{n}", "t": n} for n in range(6)]

@@ -55,7 +55,7 @@ def waiting(broker: Broker, template: Template, until: int) -> str:
         return "a trigger is due and was not fired"
     shards = template.deployment.pipelines[0].cells_partitions
     told = [json.loads(r.value) for r in committed(broker, RELEASES)]
-    manifests = sum(body["schema"] == "hush.manifest/1" for body in told)
+    manifests = sum(body["schema"] == "hush.manifest/2" for body in told)
     due = sum(entry["scheduled"] <= until for entry in fired) * shards
     return "" if manifests >= due else f"{due - manifests} of {due} releases are missing"
 
