@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ...errors import EngineError, LedgerError
 from ...topics.records import Beat, ClockRecord, Trigger
 from .ledger import Ledger
-from .log import Entry
 
 STALE = (
     "the clock log knows more than the ledger does, so the ledger was replaced by an older or "
@@ -54,23 +51,6 @@ class Clocked:
         for record in self.triggers:
             epochs.setdefault(record.pipeline, set()).add(record.epoch)
             _check_paid(record, ledger, len(epochs[record.pipeline]))
-
-
-def check_clock(entries: Iterable[Entry], ledger: Ledger) -> None:
-    """Check that every trigger was paid for by the charge that it names, and that no cut went back.
-
-    Args:
-        entries: the whole clock log.
-        ledger: with the charges.
-
-    Raises:
-        LedgerError: a trigger without its charge, or that counts other charges than there were.
-        EngineError: a beat or cut lies below an earlier one.
-    """
-    read = Clocked()
-    for _, record in entries:
-        read.take(record)
-    read.check_paid(ledger)
 
 
 def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:

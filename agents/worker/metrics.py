@@ -60,11 +60,6 @@ class PublicMetrics:
         """Let `hush_ready` be the answer of ``ready`` at the time of a scrape."""
         self.ready.set_function(lambda: float(ready()))
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether this worker serves."""
-        return bool(self.registry.get_sample_value("hush_ready"))
-
     def declare(self, pipeline: Pipeline) -> None:
         """Publish figures of the configuration."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}

@@ -4,13 +4,13 @@ Perrier, Asghar, Kaafar, *Private Continual Release of Real-Valued Data Streams*
 event-time slots. The warm-up chooses τ; at its end τ is released and, if wanted, the warm-up's
 clipped sum; from then on every slot's prefix sum. Values are clipped to the same τ that scales the
 noise, in the warm-up's sum too. Ranges, moving averages, sliding and decayed sums are linear in
-the prefix sums: post-processing, see `pak_views`.
+the prefix sums: post-processing, see `views`.
 
 *Guarantee.* Add/remove of one record (or replacement of its value within its slot). A record lies
 in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the
 threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter. With the rank rule and a tree or
 hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A unit's k records may
-lie in both parts: `pak_plan` checks every division of them before it accepts a configuration.
+lie in both parts: `settings` checks every division of them before it accepts a configuration.
 
 *No draw covers two contents.* Threshold and warm-up sum are drawn once, at the warm-up's trigger,
 when its slots are closed; for the others see `pak.counter`.

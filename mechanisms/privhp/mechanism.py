@@ -98,7 +98,7 @@ class PrivHP(SpatialStream):
             ``bar`` standard deviations of their children's noise.
         bar: see ``prune``.
         decode: how children are estimated from a sketch (`privhp_tree.Reading`).
-        deletions: whether records of sign -1 are accepted (see `privhp_bound`); otherwise they
+        deletions: whether records of sign -1 are accepted (see `parts.point_bound`); otherwise they
             are dropped.
 
     Released: one row per leaf of the grown tree. Its key is the node's code (eight bytes), its

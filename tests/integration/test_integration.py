@@ -291,7 +291,7 @@ def test_a_broker_that_dies_while_a_worker_starts_is_waited_for(own_broker, uniq
             assert not running.done()
             await asyncio.to_thread(own_broker.start)
             until = time.monotonic() + 60
-            while not worker.public.is_ready:
+            while not worker.health.ready():
                 assert time.monotonic() < until and not running.done()
                 await asyncio.sleep(0.1)
             worker.stopped.set()

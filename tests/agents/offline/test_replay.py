@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from hushstream.agents.clock.ledger import Ledger, charge_body
-from hushstream.agents.clock.paid import check_clock
+from hushstream.agents.clock.paid import Clocked
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from hushstream.agents.offline.compare_units import Comparison
@@ -270,6 +270,13 @@ def paid() -> Ledger:
 
 def entries(*records):
     return list(enumerate(records))
+
+
+def check_clock(entries, ledger: Ledger) -> None:
+    read = Clocked()
+    for _, record in entries:
+        read.take(record)
+    read.check_paid(ledger)
 
 
 def test_a_trigger_must_name_the_charge_that_paid_for_it():
