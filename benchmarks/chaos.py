@@ -188,14 +188,19 @@ def quiet(run: Local, seconds: float = 5.0) -> None:
 
 
 def settled(run: Local, quiet: float = 3.0) -> list[Trigger]:
-    """All triggers, once the clock has taken the last request: no more come for a while."""
-    found = run.triggers()
-    since = time.monotonic()
-    while time.monotonic() < since + quiet:
+    """All triggers, once the clock has taken the last request: no more come for a while.
+
+    Those of the wall clock never end, so they do not count here.
+    """
+    asked = {p.name for p in run.config().pipeline if p.schedule == "external"}
+    number, since = -1, time.monotonic()
+    while True:
+        found = run.triggers()
+        if (now := sum(t.pipeline in asked for t in found)) != number:
+            number, since = now, time.monotonic()
+        elif time.monotonic() > since + quiet:
+            return found
         time.sleep(0.3)
-        if len(run.triggers()) > len(found):
-            found, since = run.triggers(), time.monotonic()
-    return found
 
 
 def trimmed(run: Local) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -23,6 +24,10 @@ from ..state.rocks import RocksStore, discard
 from ..state.store import Changes
 from .evidence import Known, check_forward, known_of, last_marker
 from .metrics import OperatorMetrics
+
+log = logging.getLogger("hushstream.state")
+
+SAID_SECONDS = 5.0  # between two lines about a restore
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,29 @@ class Shared:
     transaction_timeout_ms: int
     wall: WallClock = field(default_factory=WallClock)
     room: Room = field(default_factory=lambda: Room(1 << 28))
+
+
+class Restoring:
+    """Says in the log how far a restore has come, in percent: exact numbers are raw data.
+
+    Args:
+        name: of the table.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._began = self._told = time.monotonic()
+        self._first: int | None = None
+
+    def reached(self, position: int, end: int) -> None:
+        """Take a position of the changelog and its end; say so every `SAID_SECONDS`."""
+        first = self._first = position if self._first is None else self._first
+        now = time.monotonic()
+        if now - self._told < SAID_SECONDS and (position < end or self._told == self._began):
+            return  # a short restore says nothing
+        self._told = now
+        share = 100 * (position - first) // max(end - first, 1) if position < end else 100
+        log.info("%s: restored %d %%, after %.0f s", self._name, share, now - self._began)
 
 
 class LocalState:
@@ -159,9 +187,11 @@ class LocalState:
     async def _read(self, store: RocksStore, start: int | None) -> None:
         remaining = self._shared.metrics.recovery.labels(store=self.name)
         lists = read_to_end(self._shared.kafka, self._changelog, self._partition, start)
+        told = Restoring(self.name)
         async for records, position, end in lists:
             _apply(store, records, position)
             remaining.set(max(end - position, 0))
+            told.reached(position, end)
             self._moved()
 
     def _known(self, store: RocksStore) -> Known | None:
