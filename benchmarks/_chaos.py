@@ -72,6 +72,7 @@ class Monkey:
     _deck: list[str] = field(default_factory=list)
     _stopped: set[str] = field(default_factory=set)
     _told: dict[str, Told] = field(default_factory=dict)
+    _failed: Counter[str] = field(default_factory=Counter)
     _names: int = 0
 
     def begin(self, workers: int) -> None:
@@ -130,6 +131,9 @@ class Monkey:
         else:
             wanted = f" after {told.kind}" if told else ""
             self.died.append(f"worker {name} ended with {code}{wanted}:\n{said}")
+            self._failed[name] += 1
+            if self._failed[name] > 1:  # a folder that it does not get past hinders all else
+                discard(self.local.data(name))
         if told is not None:
             told.mend()
 
