@@ -24,6 +24,7 @@ from _chaos import BROKER, KINDS, Monkey
 from _cluster import Local, local
 from _conserve import conserved
 from _faults import HARSH, LEADERS, Harsh
+from _gone import gone
 from _judge import judge
 from _load import Load, Visits, toml
 from _six import Six
@@ -108,6 +109,9 @@ def chaos(
             load.end()
             run.trigger(load.now)
             found = finish(run, monkey) | {"events": load.sent}
+            if plan.harsh:
+                found["gone"] = gone(run, monkey.random)
+                monkey.counts["topic"] += 1
         finally:
             run.close()
             if isinstance(monkey, Harsh):
@@ -253,6 +257,7 @@ def main() -> None:
         show(found)
     wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved")
     bad = found["died"] or any(found[name] for name in wrong)
+    bad = bad or found.get("gone", {}).get("wrong")
     sys.exit(1 if bad else 0)
 
 
