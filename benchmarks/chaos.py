@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -128,6 +130,9 @@ def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -
         kinds = KINDS | (LEADERS if isinstance(broker, Trio) else {})
         return Monkey(run, broker, choose, kinds, gap=gap)
     kinds = HARSH | (LEADERS if isinstance(broker, Trio) else {})
+    for kind, possible in (("full", os.geteuid() == 0), ("jump", bool(shutil.which("cc")))):
+        if not possible:
+            del kinds[kind]
     return Harsh(run, broker, choose, kinds, gap=gap, longest=plan.longest)
 
 
