@@ -67,8 +67,6 @@ def share(
     Yields:
         Now and then, what came of the schedules since the last time.
     """
-    import gc
-
     from . import bugs, patches
 
     patches.install()
@@ -93,7 +91,7 @@ def share(
         if last or told["schedules"] == TOLD:
             yield told
             told = {"schedules": 0, "callbacks": 0, "found": [], "kinds": {}}
-            gc.collect()
+            schedule.collect()
         if last:
             return
 

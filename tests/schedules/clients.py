@@ -154,6 +154,7 @@ class SimConsumer:
         self._assigned: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
+        self._fetcher = None  # it waits as patiently as it likes
 
     async def start(self) -> None:
         """Connect."""

@@ -50,18 +50,31 @@ time = {{ field = "t", format = "epoch_us" }}
 name = "p"
 input = "events"
 key = ["page"]
-public_keys = [["a"], ["b"], ["c"]]
-window = {{ length = "20s" }}
+{keys}
+window = {{ length = "20s", origin = "2019-03-07T23:06:40Z" }}
 triggers = {{ every = "10s" }}
-budget = {{ epsilon = 8.0, delta = 1e-4 }}
+schedule = "{schedule}"
+budget = {{ epsilon = 40.0, delta = 1e-3 }}
 mechanism = {{ kind = "histogram", budget = 4 }}
 """
 
-VARIANTS: tuple[dict[str, Any], ...] = (
-    {"cells": 1, "delay": "0s", "step": 1000, "partitioner": "murmur2"},
-    {"cells": 2, "delay": "3s", "step": 5, "partitioner": "murmur2"},
-    {"cells": 1, "delay": "2s", "step": 7, "partitioner": "none"},
-    {"cells": 2, "delay": "0s", "step": 1000, "partitioner": "murmur2"},
+LISTED = 'public_keys = [["a"], ["b"], ["c"]]'
+
+
+def _variant(
+    cells: int, delay: str, step: int, partitioner: str, keys: str = "", schedule: str = "wall"
+) -> dict[str, Any]:
+    return dict(cells=cells, delay=delay, step=step, partitioner=partitioner, keys=keys,
+                schedule=schedule)  # fmt: skip
+
+
+VARIANTS = (
+    _variant(1, "0s", 1000, "murmur2", LISTED),
+    _variant(2, "3s", 5, "murmur2", LISTED),
+    _variant(1, "2s", 7, "none", LISTED),
+    _variant(1, "0s", 1000, "murmur2"),  # keys are found, and fed back to the shards that bound
+    _variant(2, "3s", 6, "none"),
+    _variant(1, "0s", 1000, "murmur2", LISTED, "external"),
 )
 
 

@@ -18,7 +18,6 @@ from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
 from hushstream.agents.state import rocks
 from hushstream.agents.worker import admission, evidence, local_state, worker
-from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 
 from . import admin, disk, world
 from .clients import SimConsumer, SimProducer
@@ -26,6 +25,22 @@ from .group import SimApp
 
 GENESIS = "5eed5eed50"
 SECRET = bytes(range(32))
+
+
+class Nothing:
+    """Metrics that nobody reads: whatever is asked of it is itself."""
+
+    def __getattr__(self, name: str) -> Nothing:
+        return self
+
+    def __call__(self, *_: Any, **__: Any) -> Nothing:
+        return self
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """An error goes on."""
 
 
 def install() -> None:
@@ -67,11 +82,8 @@ def _subscribe(app: SimApp, topology: Topology, clock: str, deliver: Any) -> Non
 
 def _spare() -> None:
     """What costs time and decides nothing: metrics, options of RocksDB, compiling."""
-    operator, public = OperatorMetrics(), PublicMetrics()
-    public.watch = lambda ready: None  # type: ignore[method-assign]
-    public.declare = lambda pipeline: None  # type: ignore[method-assign]
-    public.spent = lambda pipeline, epochs: None  # type: ignore[method-assign]
-    _replace(worker, OperatorMetrics=lambda: operator, PublicMetrics=lambda: public,
+    nothing = Nothing()
+    _replace(worker, OperatorMetrics=lambda: nothing, PublicMetrics=lambda: nothing,
              Cache=lambda size: None, code_version=lambda: "simulated")  # fmt: skip
     _replace(rocks, _options=lambda cache, buffer: None, WriteOptions=SimpleNamespace)
     compiled: dict[Any, Deployment] = {}

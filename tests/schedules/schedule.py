@@ -8,9 +8,11 @@ import logging
 import sys
 from asyncio import events
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import hushstream.agents.worker.worker as worker_module
+from hushstream.topics.records import TriggerRequest, encode
 
 from tests.judge.records import home
 
@@ -18,14 +20,14 @@ from .broker import SERVER, START
 from .deployments import EVERY, OUTAGE, RAW, SESSION, VARIANTS, Template, template
 from .faults import Faults
 from .group import Group
-from .loop import HERE, Stuck
+from .loop import HERE, Stuck, VirtualLoop
 from .machine import Machine
 from .verdict import judge, waiting
 from .world import World, current, enter
 
-TROUBLE = 30.0  # seconds in which faults begin
+TROUBLE = 20.0  # seconds in which faults begin
 BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
-RECORDS = 30
+RECORDS = 28
 
 
 @dataclass
@@ -95,12 +97,14 @@ class Schedule:
     def _run(self) -> None:
         loop, random = self.world.loop, self.world.random
         self._produce()
+        self._requests()
         for machine in self.machines:
             loop.call_later(random.random() * 2, machine.start, context=SERVER)
         peace = self.faults.plan(TROUBLE)
         loop.run(peace)
         self.faults.heal()
         until = int((START + peace + EVERY) // EVERY * EVERY * 1e6)
+        self._ask(until, max(until / 1e6 - START - peace, 0.0))
         left = waiting(self.world.broker, self.template, until)
         while left and loop.now < peace + BOUND:
             loop.run(loop.now + 1.0)
@@ -132,17 +136,39 @@ class Schedule:
         user = f"u{random.randrange(6)}"
         away = random.random()
         shift = 40.0 if away < 0.03 else -25.0 if away < 0.1 else -2.0 * random.random()
-        body = {"user": user, "page": random.choice("abcd"), "t": int((START + at + shift) * 1e6)}
+        body = {
+            "user": user,
+            "page": random.choice("aaaabbcd"),
+            "t": int((START + at + shift) * 1e6),
+        }
         value = json.dumps(body).encode() if random.random() > 0.05 else b"bad %d" % number
         return home((user,), "murmur2", RAW), user.encode(), value  # type: ignore[return-value]
 
+    def _requests(self) -> None:
+        """Ask for each trigger as it is due, sometimes twice, and take some of it back."""
+        random = self.world.random
+        for number in range(1, int(TROUBLE // EVERY) + 1):
+            at, due = number * EVERY + random.random() * 5, int((START + number * EVERY) * 1e6)
+            for _ in range(1 + (random.random() < 0.2)):
+                self._ask(due, at, cancel=random.random() < 0.1)
+
+    def _ask(self, due: int, seconds: float, cancel: bool = False) -> None:
+        request = TriggerRequest(f"{due} {seconds}", due, None, cancel)
+        topic = self.template.names.requests
+        self.world.loop.call_later(seconds, self._append, (topic, 0), None, encode(request),
+                                   context=SERVER)  # fmt: skip
+
+    def _append(self, place: Any, key: Any, value: bytes) -> None:
+        """Append what an outsider sends; one that meets no broker tries again."""
+        if self.world.broker.down:
+            self.world.loop.call_later(1.0, self._append, place, key, value, context=SERVER)
+        else:
+            self.world.broker.append(place, key, value, None, ())
+
     def _send(self, record: Any) -> None:
         partition, key, value = record
-        broker, random = self.world.broker, self.world.random
-        if broker.down:
-            self.world.loop.call_later(1.0, self._send, record, context=SERVER)
-            return
-        broker.append(("events", partition), key, value, None, ())
+        random = self.world.random
+        self._append(("events", partition), key, value)
         if random.random() < 0.05:  # the producer's retry: a duplicate counts as a record
             self.world.loop.call_later(random.random() * 5, self._send, record, context=SERVER)
 
@@ -176,3 +202,19 @@ def quiet(aloud: bool = False) -> None:
 
 
 assert OUTAGE < BOUND
+
+
+class _Over(VirtualLoop):
+    """The loop of schedules that are over: what is left of them starts nothing."""
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        raise RuntimeError("the schedule is over")
+
+
+def collect() -> None:
+    """Collect what schedules have left behind: tasks that were pending when they ended."""
+    events._set_running_loop(_Over(Random(0)))
+    try:
+        gc.collect()
+    finally:
+        events._set_running_loop(None)
