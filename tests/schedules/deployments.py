@@ -38,7 +38,7 @@ publish_delay = "{delay}"
 max_future_skew = "30s"
 session_timeout = "6s"
 transaction_timeout = "8s"
-trim_interval = "3s"
+trim_interval = "1s"
 step_records = {step}
 [[input]]
 name = "events"
@@ -64,8 +64,8 @@ LISTED = 'public_keys = [["a"], ["b"], ["c"]]'
 def _variant(
     cells: int, delay: str, step: int, partitioner: str, keys: str = "", schedule: str = "wall"
 ) -> dict[str, Any]:
-    return dict(cells=cells, delay=delay, step=step, partitioner=partitioner, keys=keys,
-                schedule=schedule)  # fmt: skip
+    return {"cells": cells, "delay": delay, "step": step, "partitioner": partitioner,
+            "keys": keys, "schedule": schedule}  # fmt: skip
 
 
 VARIANTS = (
