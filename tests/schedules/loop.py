@@ -8,7 +8,6 @@ dropped, those of a paused one are kept until it resumes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import heapq
 from collections.abc import Callable
@@ -205,8 +204,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if self.ran > self._most:
             raise Stuck(f"{self.ran} callbacks by {self.now:.0f} s")
         self.trace = hash((self.trace, self.now, place, len(ready)))
-        with contextlib.suppress(Ended):
+        try:
             handle.context.run(handle.callback, *handle.args)
+        except Ended:
+            return
 
     def pause(self, process: Process) -> None:
         """Stop a process where it stands."""
