@@ -56,6 +56,7 @@ class Clock:
     def apply(self, record: ClockRecord) -> None:
         """Take the next record of the clock log."""
         advance(self.timelines, record)
+        # Never back, whichever owner wrote the record: a later owner begins at this time.
         self.time = max(self.time, record.time)
         if isinstance(record, Beat | Trigger):
             self.offsets = record.offsets
@@ -71,6 +72,7 @@ class Clock:
             if request.cancel:
                 self.requested.pop(name, None)
             else:
+                # The later time wins: a request that was repeated or delayed takes nothing back.
                 self.requested[name] = max(self.requested.get(name, request.at), request.at)
 
     def starts(self, now: int) -> list[Start]:
@@ -130,6 +132,8 @@ class Clock:
             body = charge_body(pipeline, epoch, self._version, self._fingerprint)
             charge = self._ledger.next("charge", now, body)
             records.append(charge)
+        # An epoch may be open since before a restart. It goes on only under what was charged: other
+        # settings or another key would release more than the charge pays for.
         self._check(pipeline, charge)
         timeline = self.timelines[pipeline.name]
         final = due.index == pipeline.mechanism.horizon

@@ -164,6 +164,8 @@ def _first(
     cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
 ) -> list[str]:
     """Make a genesis. All first runs share this transactional id; one commits."""
+    # Random, so that topics which an earlier deployment of this name left behind are never taken
+    # for ours.
     names = Names(deployment.name, secrets.token_hex(5))
     created: list[str] = []
 
@@ -190,7 +192,7 @@ def _declarations(
 
     def declare(kind: str, body: dict[str, Any]) -> None:
         record = ledger.next(kind, now, body)
-        ledger.take(record.encode())
+        ledger.take(record.encode())  # at once, because the next record is chained to it
         lines.append(ledger_line(names.ledger, record))
 
     if not ledger.records:

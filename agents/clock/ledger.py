@@ -21,6 +21,7 @@ from ..deployment.model import Pipeline
 from ..deployment.statement import definition, stated
 
 ZERO = "0" * 64
+# `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
 

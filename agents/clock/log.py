@@ -56,7 +56,7 @@ class ClockLog:
     def append(self, place: int, record: ClockRecord) -> None:
         """Take the next record of the topic; one that is known already changes nothing."""
         if place < self.end:
-            return
+            return  # a follower that lost its broker reads some of the log again
         self._entries.append((place, record))
         self.end = place + 1
         self._note(self._over, record)

@@ -188,7 +188,7 @@ class ClockOwner:
                 await self._again(error)
             self.progress.moved()
             rest = self._beat_seconds - (time.monotonic() - began)
-            await asyncio.sleep(max(rest, 0.01))
+            await asyncio.sleep(max(rest, 0.01))  # also after a slow beat: others need a turn
 
     async def _again(self, error: BaseException) -> None:
         """Open again after a failed transaction.
@@ -297,6 +297,7 @@ class ClockOwner:
             await self._producer.abort_transaction()
             raise
         await self._producer.commit_transaction()
+        # A clock log that ends before this, after an outage, was rewound: see `_read_clock`.
         self._known_end = answers[-1].offset + 1
         for charge in charges:
             self._ledger.take(charge.encode())

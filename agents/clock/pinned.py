@@ -171,6 +171,7 @@ def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None
                 f"{whose}: topic {topic} is gone, and with it part of the state; "
                 "restore it, or begin a new deployment (another deployment.name)"
             )
+    # A name does not tell one topic from another of the same name. Kafka's own id does.
     for topic, identity in cluster.ids(pinned).items():
         if identity != pinned[topic]:
             raise EngineError(

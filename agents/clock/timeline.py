@@ -55,6 +55,8 @@ class Timeline:
     def _close(self, window: int) -> None:
         self.done.pop(window, None)
         self.closed.add(window)
+        # Overlapping windows close out of order. The floor takes up every run of closed ones, or
+        # the set would grow with each window for ever.
         while self.floor in self.closed:
             self.closed.discard(self.floor)
             self.floor += 1

@@ -44,7 +44,7 @@ class WallClock:
         self._tick_on()
         ahead = time.time() - self._wall
         if 0 < ahead < JUMP_SECONDS:  # drift; more than that is a clock that was set
-            self._wall += ahead * 0.1
+            self._wall += ahead * 0.1  # a part at each look, so that no beat sees a jump
         if (back := ahead < -JUMP_SECONDS) and not self._warned:
             log.warning(
                 "the clock of this machine is %.0f s behind the time that has passed, or behind "

@@ -47,7 +47,7 @@ _XERIAL_HEADER = 16
 
 @dataclass
 class Allowed:
-    """How batches of one partition are read.
+    """Limits within which batches of one partition are read.
 
     Attributes:
         largest: bytes of a record in a compressed batch; larger ones are `Unread`.

@@ -165,14 +165,14 @@ class Consumer(private.HookedConsumer):
             self._heard = time.monotonic()
         for interval in found:
             if not self.flow_active or self.app.consumer_generation_id != generation:
-                return  # the new owner, or we after a seek, will fetch it again
+                return  # its partition may have moved: the owner by then fetches it again
             message = self._message(interval)
             # The callback waits where an agent's buffer is full. A rebalance must not wait for it.
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
         await asyncio.sleep(0)  # let the agents run, also when records come without a pause
 
     def _patience(self) -> float:
-        """How long to wait for records: what is resumed meanwhile waits as long."""
+        """Seconds to wait for records; a partition that is resumed meanwhile waits as long."""
         quiet = time.monotonic() - self._heard > private.QUIET_SECONDS and not self.any_paused
         return REST_SECONDS if quiet else POLL_SECONDS
 

@@ -206,6 +206,8 @@ def _apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
         changes[record.key] = record.value
         changes.update(index_entries(record.key, record.value))
     if records:
+        # In one batch with the rows: a table whose rows and position came from different moments
+        # would skip some of the changelog after a crash.
         changes[POSITION] = _position(position)
         store.write(changes)
 

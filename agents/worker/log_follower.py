@@ -93,6 +93,7 @@ class LogFollower:
             tp = TopicPartition(topic, 0)
             start = self._positions.get(tp)  # reached by an earlier attempt
             async for records, position, end in read_to_end(self._kafka, topic, 0, start):
+                # Older beats are decoded once a shard needs them, by `beats_from`: most never are.
                 old = max(end - RECENT, 0)
                 self._take(tp, records, position, old)
                 if topic == self._names.clock:

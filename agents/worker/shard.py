@@ -208,7 +208,7 @@ class Shard:
                 return
             await self._until(step.not_before)
             if self._closing:
-                return
+                return  # the new owner computes the same step from the same state
             try:
                 await self._transact(step)
             except HushError:  # the same step would raise it again

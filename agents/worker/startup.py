@@ -102,6 +102,7 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer) -> None:
     config, member = plan.config, plan.member
     worker = Worker(plan)
     engine = config.engine
+    # Pages before anything runs: a probe must get an answer while tables are restored.
     servers = []
     if engine.public_port:
         pages = {

@@ -52,6 +52,7 @@ async def _send(producer: Any, topic: str, partition: int, records: Sequence[Con
 
 
 def _grouped(outs: Sequence[Out]) -> dict[tuple[str, int], list[Out]]:
+    # A batch for each partition: a request for each record would be most of a step's time.
     groups: dict[tuple[str, int], list[Out]] = {}
     for out in outs:
         groups.setdefault((out.topic, out.partition), []).append(out)

@@ -102,7 +102,7 @@ class Worker:
         )
 
     def _most(self) -> Most:
-        """Of one interval: two of them, and what is fetched meanwhile, fill a share."""
+        """Limits of one interval: two of them, and the one being fetched, fill a share."""
         size = min(self.setup.config.engine.step_bytes, self._shared.room.share // 2)
         return Most(transport.MAX_RECORDS, size, self.setup.deployment.largest)
 
@@ -320,7 +320,7 @@ class Worker:
             error: the first one is raised by `run`, later ones follow from it.
         """
         if self.error is not None or self.stopped.is_set():
-            return
+            return  # errors while the worker stops follow from the stop
         if isinstance(error, asyncio.CancelledError):  # it has no text that could be logged
             error = EngineError(f"cancelled by nobody here ({where(error)}); restart the worker")
         self.error = error
@@ -339,6 +339,7 @@ class Worker:
         """
         ended = asyncio.ensure_future(self.stopped.wait())
         starting = asyncio.ensure_future(self.app.start())
+        # Whichever comes first: a start that waits for a broker must not hold up a signal to stop.
         await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and (error := starting.exception()) is not None:
             self.fail(error)

@@ -143,7 +143,7 @@ class Computation:
         rows = self._rows.load(reader, trigger.window, chosen.keys)
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
-        if not _renewed(trigger, nonces):
+        if not _renewed(trigger, nonces):  # else every row is predicted anew, due or not
             rows = self._due.live(trigger, rows, chosen.part)
         closed = Closed(rows, chosen.part, trigger.index, renewals(nonces))
         changed, releases = self._mechanism.release(closed, self._noise(trigger, nonces))

@@ -70,6 +70,7 @@ class PartialSums:
 
     def spill(self, rows: Changes, leave: Place | None = None) -> None:
         """Move all sums from memory into ``rows``, except those of the micro-batch ``leave``."""
+        # Merged, since a run is read by ranges of keys: each range must find its keys together.
         for place in [p for p in self._buffer if p != leave]:
             rows.update(self._runs.add(place, merge(self._buffer.pop(place))))
         self._recount()
