@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
@@ -21,21 +21,25 @@ ROW_SCHEMA, MANIFEST_SCHEMA = "hush.release/2", "hush.manifest/2"
 Scalar: TypeAlias = str | int | float | bool
 
 
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
 class WindowSpan(msgspec.Struct, frozen=True):
     """A window of event time; ``end`` does not belong to it."""
 
-    start: datetime
-    end: datetime
+    start: Time
+    end: Time
 
 
 class Value(msgspec.Struct, frozen=True):
     """A released number: an unbiased estimate, and an interval that covers the noise."""
 
-    value: int | float
+    value: Whole | float
     stddev: float
     low: float
     high: float
-    display_value: int | float | None = None
+    display_value: Whole | float | None = None
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -80,7 +84,7 @@ class Manifest(msgspec.Struct, frozen=True):
     replaces: bool
     mechanism: str
     confidence_level: float
-    emitted_at: datetime
+    emitted_at: Time
     privacy: Privacy
     space: msgspec.Raw = msgspec.Raw(b"")
 

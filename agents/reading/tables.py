@@ -81,10 +81,12 @@ def _corners(rows: Sequence[Placed], names: Sequence[str]) -> Iterator[tuple[str
 
 def _inferred(column: list[Any]) -> Any:
     """A column of one type; of texts if its values are of several."""
-    kinds = {type(value) for value in column if value is not None}
-    if kinds == {int} and all(v is None or -(1 << 63) <= v < 1 << 63 for v in column):
+    values = [value for value in column if value is not None]
+    kinds = {type(value) for value in values}
+    most = max((abs(value) for value in values if type(value) is int), default=0)
+    if kinds == {int} and most < 1 << 63:
         return pa.array(column, pa.int64())
-    if kinds in ({float}, {int, float}):
+    if kinds in ({float}, {int, float}) and most < 1 << 53:  # beyond, doubles are not exact
         return pa.array(column, pa.float64())
     if kinds == {bool}:
         return pa.array(column, pa.bool_())

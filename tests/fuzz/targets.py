@@ -6,6 +6,7 @@ import json
 import random
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,8 @@ from hushstream.agents.clock.ledger import Ledger, totals
 from hushstream.agents.clock.log import entries_of
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.agents.reading.assembly import Assembly
+from hushstream.agents.reading.tables import table_of
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.stages.step import LogFrame
@@ -39,8 +42,15 @@ from hushstream.topics.records import (
     decode_request,
     encode,
 )
+from hushstream.topics.releases import (
+    MANIFEST,
+    MANIFEST_SCHEMA,
+    ROW,
+    ROW_SCHEMA,
+    decode_public,
+)
 
-from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, start, trigger
+from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, engine, event, start, trigger
 from .mutate import mutant
 
 Mutate = Callable[[random.Random, list[bytes]], bytes]
@@ -240,6 +250,28 @@ def selected() -> Target:
     return Target(corpus, run, (EngineError,))
 
 
+def releases() -> Target:
+    """Rows and manifests as readers decode them, and the table that is made of them."""
+    made = deployment(more='public_keys = ["a"]')
+    (p,) = made.pipelines
+    ran = engine(made, [[event(0, "u", "a")]], [start(p), trigger(p, 1, [1])])
+    found = ran.outs[p.release_topic]
+    headers = ((ROW, ROW_SCHEMA.encode()),), ((MANIFEST, MANIFEST_SCHEMA.encode()),)
+
+    def run(value: bytes) -> None:
+        whole = []
+        for header in headers:
+            with suppress(EngineError):
+                taken = Assembly("p")
+                records = [decode_public(out.headers, out.value) for out in found]
+                taken_up = map(taken.take, (decode_public(header, value), *records))
+                whole += [release for release in taken_up if release is not None]
+        table_of(whole)
+        table_of(whole, latest=True)
+
+    return Target([out.value or b"" for out in found], run)
+
+
 def markers() -> Target:
     """The row that says what a shard has applied."""
     corpus = [encode(Marker("ab", 7, 3, {"p": [1, 2]}, {"p": 4}, "key"))]
@@ -371,6 +403,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "ledger": ledger,
     "clock": clock,
     "selected": selected,
+    "releases": releases,
     "markers": markers,
     "units": units,
     "damaged frames": damaged_frames,

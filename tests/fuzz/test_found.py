@@ -153,3 +153,19 @@ def test_the_clock_goes_on_after_a_tombstone_among_requests():
     owner = object.__new__(ClockOwner)
     owner._consumer = Consumer()  # type: ignore[assignment]
     asyncio.run(owner._read_requests())
+
+
+def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():
+    """It was decoded, and then no double could hold it: `OverflowError` ended the reader."""
+    from hushstream.topics.releases import ROW, ROW_SCHEMA, decode_public
+
+    value = b'{"value":1%s,"stddev":1,"low":0,"high":2}' % (b"0" * 400)
+    window = b'{"start":"2019-03-01T00:00:00Z","end":"2019-03-02T00:00:00Z"}'
+    row = b'{"schema":"hush.release/2","release_id":"a","pipeline":"p","window":%s,"trigger":1,' % (
+        window
+    )
+    row += b'"final":false,"key":{},"values":{"count":%s}}'
+    header = ((ROW, ROW_SCHEMA.encode()),)
+    assert decode_public(header, row % b"null") is not None
+    with pytest.raises(EngineError, match="damaged"):
+        decode_public(header, row % value)

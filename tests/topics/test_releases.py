@@ -22,6 +22,26 @@ def test_rows_manifests_and_tombstones_are_told_apart(case: str) -> None:
     assert {type(row.key) for row in rows} == {dict}
 
 
+@pytest.mark.parametrize(
+    "old,new",
+    [
+        (b'"trigger":1', b'"trigger":1.5'),
+        (b'00:00:00Z","s', b'00:00:00","s'),
+        (b'"value":', b'"value":1' + b"0" * 400),
+        (b'"key":{', b'"key":{"a":[1],'),
+    ],
+)
+def test_a_row_with_a_value_that_no_table_holds_is_refused(old: bytes, new: bytes) -> None:
+    row = next(out for out in outs("histogram-sums")[0] if out.headers[0][0] == ROW)
+    assert decode_public(row.headers, row.value) is not None
+    value = (row.value or b"").replace(
+        b'"start":"2019-03-01T00:00:00Z"}', b'"start":"2019-03-01T00:00:00Z","s":1}'
+    )
+    assert decode_public(row.headers, value) is not None and old in value
+    with pytest.raises(EngineError, match="damaged"):
+        decode_public(row.headers, value.replace(old, new, 1))
+
+
 def test_records_of_other_versions_are_passed_over() -> None:
     assert decode_public(((ROW, b"hush.release/1"),), b'{"schema":"hush.release/1"}') is None
     assert decode_public((), b"{}") is None

@@ -90,6 +90,7 @@ def test_a_key_named_like_another_column_is_renamed() -> None:
         ([True, False], pa.bool_(), [False, True]),
         ([True, 7, "x"], pa.string(), ["true", "7", "x"]),
         ([1 << 70, 1], pa.string(), ["1", str(1 << 70)]),
+        ([1 << 60, 0.5], pa.string(), ["0.5", str(1 << 60)]),
     ],
 )
 def test_keys_of_any_type_have_a_column(values, kind, shown) -> None:
