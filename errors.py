@@ -10,7 +10,8 @@
      ├── RecordError          one input record is bad; it goes to the dead-letter topic (topics)
      ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
      ├── EngineError          the engine cannot go on safely; the worker stops (agents)
-     │    └── RewoundError    logs are behind what is known to have been in them (agents)
+     │    ├── RewoundError    logs are behind what is known to have been in them (agents)
+     │    └── DamagedError    a local table cannot be read; its changelog has it (agents)
      └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)
 
 Messages name the parameter and its value, never a payload, a key or a count of private records.
@@ -106,6 +107,10 @@ class RewoundError(EngineError):
             '"Disaster recovery" in docs/operations.md'
         )
         self.evidence = evidence
+
+
+class DamagedError(EngineError):
+    """Files of a local table are damaged or missing; it can be restored from its changelog."""
 
 
 class BrokerError(HushError):

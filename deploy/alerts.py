@@ -106,6 +106,15 @@ OPERATOR = (
         "10m",
     ),
     Alert(
+        "RecordsLost",
+        "max by (pipeline, cause) (hush_loss_alarm) > 0",
+        "warning",
+        "{{ $labels.pipeline }} loses many of its records: {{ $labels.cause }}",
+        "More than engine.loss_share of them are bad (dead), in the wrong partition (misplaced), "
+        "late, or beyond their unit's bound (cut); alarms.log in the worker's folder says what to "
+        "look at.",
+    ),
+    Alert(
         "ClockSkewEvents",
         'sum by (pipeline) (increase(hush_events_total{outcome="future"}[15m])) > 0',
         "warning",

@@ -27,6 +27,7 @@ UNPACKED = (
     "deploy/grafana/",
     "deploy/kubernetes/",
     "deploy/prometheus/",
+    "deploy/systemd/",
     "deploy/venv.sh",
     *(page.relative_to(ROOT).as_posix() for page in (ROOT / "mechanisms").rglob("README.md")),
 )

@@ -14,7 +14,7 @@ from ...topics.names import Names
 from ...topics.records import TriggerRequest, encode
 from ..clock.clock import REQUEST_AHEAD
 from ..clock.genesis import read_ledger
-from ..clock.outlook import Outlook, outlook, standing
+from ..clock.outlook import Outlook, Standing, outlook
 from ..clock.timeline import Timeline
 from ..deployment.compile import compile_config
 from ..kafka.cluster import Cluster
@@ -112,6 +112,8 @@ class Asked:
         self._names = Names(config.deployment.name, ledger.genesis["genesis"])
         chosen = set(request.pipelines or external)
         self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
+        horizons = {p.name: p.mechanism.horizon for p in self._pipelines}
+        self._standing = Standing(config.kafka, self._names, horizons)
 
     def outlooks(self) -> list[Outlook]:
         """Look ahead: triggers of each pipeline that would fire, and their cost.
@@ -121,11 +123,7 @@ class Asked:
             EngineError: the clock log cannot be read.
         """
         ledger = read_ledger(self._cluster, self._config.deployment.name)
-        lines = standing(
-            self._config.kafka,
-            self._names,
-            {p.name: p.mechanism.horizon for p in self._pipelines},
-        )
+        lines = self._standing.look()
         at = self._request.at
         return [outlook(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
 

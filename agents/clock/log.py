@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import EngineError
-from ...topics.records import Beat, ClockRecord, decode_clock, is_beat
+from ...topics.records import Beat, ClockRecord, Trigger, decode_clock, is_beat
 from .timeline import Over, Timeline, fold
 
 ALL = 1 << 62  # no offset is as large
@@ -118,6 +118,13 @@ class ClockLog:
         name = getattr(record, "pipeline", None)
         if name in overs:
             overs[name].apply(record)
+
+    def reached(self, topic: str, partition: int) -> int:
+        """End of a raw partition, as the last beat or cut of it says; 0 before the first."""
+        for _, record in reversed(self._entries):
+            if isinstance(record, Beat | Trigger) and topic in record.offsets:
+                return record.offsets[topic][partition]
+        return 0
 
     @property
     def base(self) -> int:

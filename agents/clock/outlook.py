@@ -36,22 +36,33 @@ class Outlook:
     delta: Fraction
 
 
-def standing(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> dict[str, Timeline]:
-    """Fold the whole clock log; returns a timeline by pipeline.
+class Standing:
+    """The standing of pipelines in the clock log; each look reads on from the one before.
 
     Args:
         kafka: the connection.
         names: of all topics.
         horizons: triggers per window, by pipeline.
-
-    Raises:
-        EngineError: the log has a gap, or the broker is silent.
     """
-    timelines = fold((), dict(horizons))
-    for records in committed_lists(kafka, names.clock):
-        for _, record in entries_of(records, ALL):
-            advance(timelines, record)
-    return timelines
+
+    def __init__(self, kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._timelines = fold((), dict(horizons))
+        self._position = 0
+
+    def look(self) -> dict[str, Timeline]:
+        """Fold what the clock log has by now; returns a timeline by pipeline.
+
+        Raises:
+            EngineError: the log has a gap, or the broker is silent.
+        """
+        for records in committed_lists(self._kafka, self._names.clock, self._position):
+            for _, record in entries_of(records, ALL):
+                advance(self._timelines, record)
+            if records:
+                self._position = records[-1].offset + 1
+        return self._timelines
 
 
 def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> Outlook:

@@ -152,7 +152,8 @@ def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str)
         if existing.get(topic, partitions) != partitions:
             raise EngineError(
                 f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
-                f"ledger pinned {partitions}; partitions cannot be added to a running deployment"
+                f"ledger pinned {partitions}; partitions cannot be added to a running deployment: "
+                "begin a new one (another deployment.name), with charges of its own"
             )
     _verify_ids(cluster, declared["topic_ids"], f"pipeline {pipeline!r}")
 

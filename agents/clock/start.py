@@ -97,12 +97,13 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
         return newer
 
 
-def committed_lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
+def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[RawRecord]]:
     """Read the committed records of a topic of one partition, from its beginning to its end.
 
     Args:
         kafka: the connection.
         topic: name of the topic.
+        start: an offset, to begin there if the topic begins before it.
 
     Yields:
         Lists of records, at most `LIST` of them; possibly empty.
@@ -114,7 +115,7 @@ def committed_lists(kafka: Kafka, topic: str) -> Iterator[list[RawRecord]]:
     try:
         place = TopicPartition(topic, 0)
         begin, _ = watermarks(client, place)
-        client.assign([TopicPartition(topic, 0, begin)])
+        client.assign([TopicPartition(topic, 0, max(begin, start))])
         ended, heard = False, time.monotonic()
         while not ended:
             found = client.consume(LIST, timeout=0.2)

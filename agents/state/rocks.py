@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,10 +22,20 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ...errors import EngineError
+from ...errors import DamagedError, EngineError, HushError
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
 _ASK: Any = object()  # not in memory
+IN_USE = ("lock hold by current process", "While lock file")
+REASONS = (
+    "No space left on device",
+    "File too large",
+    "Disk quota exceeded",
+    "Read-only file system",
+    "Permission denied",
+    "Too many open files",
+)
+DAMAGED = ("Corruption", "No such file or directory", "Input/output error")
 
 
 class RocksStore:
@@ -53,15 +64,8 @@ class RocksStore:
         self._held: dict[bytes, bytes | None] = {}  # not on disk yet
         self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
         path.mkdir(parents=True, exist_ok=True)
-        try:
+        with _explained(path, "opened"):
             self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
-        except Exception as error:
-            if "lock" in str(error).lower():
-                raise EngineError(
-                    f"the state folder {path} is in use by another process: "
-                    "give each worker a data_dir of its own, never a shared volume"
-                ) from None
-            raise EngineError(f"the state folder {path} cannot be opened: {error}") from None
         self._quick = WriteOptions()
         self._quick.disable_wal = False
 
@@ -78,8 +82,9 @@ class RocksStore:
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
-        for begun in range(0, len(keys), READ):
-            found += self._db.get(list(keys[begun : begun + READ]))
+        with _explained(self.path, "read"):
+            for begun in range(0, len(keys), READ):
+                found += self._db.get(list(keys[begun : begun + READ]))
         return found
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -87,7 +92,24 @@ class RocksStore:
         self.flush()
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
-        yield from self._db.items(from_key=start, read_opt=options)
+        last = start
+        with _explained(self.path, "read"):
+            for last, value in self._db.items(from_key=start, read_opt=options):
+                yield last, value
+            self._check_end(last, options)
+
+    def _check_end(self, last: bytes, options: ReadOptions) -> None:
+        """Check that a scan ended where its rows end.
+
+        The library's own loop also ends, without a word, where it meets a damaged block.
+        """
+        again = self._db.iter(options)
+        again.seek(last)
+        if again.valid() and again.key() == last:
+            again.next()
+        if again.valid():
+            raise DamagedError(f"the table in {self.path} ends too early")
+        again.status()
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply a batch of changes atomically; None deletes a row."""
@@ -113,7 +135,8 @@ class RocksStore:
                 delete(key)
             else:
                 put(key, value)
-        self._db.write(batch, write_opt=self._quick)
+        with _explained(self.path, "written"):
+            self._db.write(batch, write_opt=self._quick)
 
     def size(self) -> int:
         """Measure the bytes on disk; held rows are not among them."""
@@ -129,8 +152,42 @@ class RocksStore:
 
     def close(self) -> None:
         """Write the held rows, and release the folder."""
-        self.flush()
-        self._db.close()
+        try:
+            self.flush()
+        finally:
+            self._db.close()
+
+    def abandon(self) -> None:
+        """Release the folder of a damaged table; what is held is lost."""
+        self._held.clear()
+        with contextlib.suppress(Exception):  # it is damaged: whatever this says is known
+            self._db.close()
+
+
+@contextlib.contextmanager
+def _explained(path: Path, what: str) -> Iterator[None]:
+    """Tell errors of the library without its text, which may quote what is in the table."""
+    try:
+        yield
+    except (HushError, GeneratorExit):
+        raise
+    except Exception as error:
+        raise _error(path, what, str(error)) from None
+
+
+def _error(path: Path, what: str, text: str) -> EngineError:
+    if any(word in text for word in IN_USE):
+        return EngineError(
+            f"the state folder {path} is in use by another process: "
+            "give each worker a data_dir of its own, never a shared volume"
+        )
+    reason = next((reason for reason in REASONS if reason in text), None)
+    if reason is None and any(word in text for word in DAMAGED):
+        return DamagedError(f"the table in {path} cannot be {what}: it is damaged")
+    return EngineError(
+        f"the table in {path} cannot be {what}: {reason or 'RocksDB refuses'}; mend that and "
+        "restart the worker: what was committed is in the changelog"
+    )
 
 
 def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
@@ -172,3 +229,11 @@ def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
 def discard(path: Path) -> None:
     """Delete a shard's local state; the changelog has it all."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a shard's damaged folder; of those that were renamed before, none stays."""
+    other = path.with_name(f"damaged-{path.name}")
+    shutil.rmtree(other, ignore_errors=True)
+    path.rename(other)
+    return other

@@ -13,21 +13,23 @@ from typing import Any
 
 from rocksdict import Cache
 
-from ...errors import EngineError
+from ...errors import DamagedError, EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.backlog import Room
 from ..kafka.clients import check_reached, read_to_end
 from ..state.layout import MARKER, POSITION, index_entries
-from ..state.rocks import RocksStore, discard
+from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
 from .evidence import Known, check_forward, known_of, last_marker
+from .health.losses import LossWatch
 from .metrics import OperatorMetrics
 
 log = logging.getLogger("hushstream.state")
 
 SAID_SECONDS = 5.0  # between two lines about a restore
+DAMAGES = 3  # damages of one table in one process
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Shared:
     metrics: OperatorMetrics
     transaction_timeout_ms: int
     wall: WallClock = field(default_factory=WallClock)
+    losses: LossWatch | None = None
     room: Room = field(default_factory=lambda: Room(1 << 28))
 
 
@@ -102,6 +105,7 @@ class LocalState:
         self._path = shared.data_dir / shared.genesis / changelog / str(partition)
         self._store: RocksStore | None = None
         self._ready = False
+        self._damages = 0
 
     @property
     def name(self) -> str:
@@ -128,8 +132,12 @@ class LocalState:
         Raises:
             RewoundError: the table knows more than its changelog.
         """
-        store = self._opened()
-        known = self._known(store)
+        try:
+            store = self._opened()
+            known = self._known(store)
+        except DamagedError as error:
+            self.set_aside(error)
+            store, known = self._opened(), None
         if known is not None:
             await self._refuse_rewound(known)
         # A table that is older than the changelog keeps deletions would keep rows that were deleted
@@ -139,6 +147,10 @@ class LocalState:
             store = self._anew()
         try:
             await self._read(store, start)
+        except DamagedError as error:
+            self.set_aside(error)
+            store = self._opened()
+            await self._read(store, None)
         except EngineError:  # compacted or trimmed below what we have: begin again
             store = self._anew()
             await self._read(store, None)
@@ -173,6 +185,21 @@ class LocalState:
         if self._store is not None:
             self._store.close()
         self._store, self._ready = None, False
+
+    def set_aside(self, error: DamagedError) -> None:
+        """Put a damaged table out of the way; the next `open` restores it from its changelog.
+
+        Raises:
+            EngineError: this has happened too often: the disk is to blame.
+        """
+        self._damages += 1
+        if self._damages > DAMAGES:
+            raise EngineError(f"{error}, again and again: check the disk") from error
+        if self._store is not None:
+            self._store.abandon()
+        self._store, self._ready = None, False
+        other = set_aside(self._path)
+        log.warning("%s; it is set aside as %s and restored from its changelog", error, other)
 
     def _opened(self) -> RocksStore:
         shared = self._shared

@@ -135,6 +135,12 @@ class OperatorMetrics:
         self.ledger_failures = Counter(
             "hush_ledger_write_failures", "Lost transactions of the clock and ledger.", **given
         )
+        self.loss = Gauge(
+            "hush_loss_alarm",
+            "Whether more than `loss_share` of the records are lost.",
+            ["pipeline", "cause"],
+            **given,
+        )
         self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
 
     def forget(self, shard: str, store: str, partition: str, pipelines: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from aiokafka.errors import IllegalOperation, ProducerFenced
 from faust.types import TP
 
-from ...errors import HushError
+from ...errors import DamagedError, HushError
 from ...topics.records import Marker, encode
 from ..kafka.backlog import Backlog
 from ..kafka.clients import (
@@ -126,6 +126,11 @@ class Shard:
         """The next input offset to fetch."""
         return self._backlog.end
 
+    @property
+    def paused(self) -> bool:
+        """Whether its input is not fetched, since enough of it waits here."""
+        return self._paused
+
     # -- opening ------------------------------------------------------------------------------
 
     async def open(self) -> None:
@@ -202,7 +207,11 @@ class Shard:
     async def _drain(self) -> None:
         while not self._closing:
             self.progress.moved()
-            step = await self._compute()
+            try:
+                step = await self._compute()
+            except DamagedError as error:
+                await self._restore(error)
+                return
             self._release_records()
             if step is None:
                 return
@@ -220,7 +229,16 @@ class Shard:
                     raise
                 await self._reopen(error)
                 return
-            await self._follow(step)
+            try:
+                await self._follow(step)
+            except DamagedError as error:  # the step is committed: the changelog has it
+                await self._restore(error)
+                return
+
+    async def _restore(self, error: DamagedError) -> None:
+        """Put a damaged table out of the way, and open the shard anew from the changelog."""
+        await self._in_thread(lambda: self._state.set_aside(error))
+        await self._open_again()
 
     async def _compute(self) -> Step | None:
         """1. Compute: the stage's pure function, on committed state."""
@@ -285,6 +303,8 @@ class Shard:
         """Add a committed step to the operator's metrics."""
         metrics = self._shared.metrics
         metrics.count(step.counts)
+        if self._shared.losses is not None:
+            self._shared.losses.count(step.counts)
         metrics.lag.labels(store=self._name).set(max(self.wanted - self.marker.applied, 0))
         self._watched.update(step.watermark)
         for pipeline, moment in step.watermark.items():
@@ -296,7 +316,11 @@ class Shard:
 
     async def measure(self) -> None:
         """Report the size of the local state to the operator; held rows go to disk for that."""
-        size = await self._in_thread(self._state.size)
+        try:
+            size = await self._in_thread(self._state.size)
+        except DamagedError:  # the next step meets it
+            self.wake()
+            return
         if self._closing:
             return  # its series have ended
         self._shared.metrics.state.labels(store=self._state.name).set(size)

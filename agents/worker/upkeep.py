@@ -8,12 +8,17 @@ from collections.abc import Callable, Mapping
 
 from faust.types import TP
 
+from ...errors import EngineError
 from ...topics.records import Marker
 from ..clock.log import ClockLog
+from ..kafka.cluster import Cluster
 from ..kafka.progress import Progress
 from ..kafka.trim import Trimmer
 from ..stages.feedback import Feedback, needed_from
 from ..stages.topology import BOUND, INGEST, Topology
+from .health.losses import LossWatch
+from .health.topics import LOOK_SECONDS as TOPICS_SECONDS
+from .health.topics import Inflow, TopicWatch
 from .setup import WorkerSetup
 from .shard import Shard
 
@@ -51,6 +56,9 @@ class Upkeep:
         self._feedback = feedback
         self._opening = opening
         self.progress = Progress("the event loop")
+        self.losses: LossWatch | None = None
+        self.inflow = Inflow(lambda tp: clock.reached(tp.topic, tp.partition))
+        self._topics = TopicWatch(Cluster(setup.config.kafka), setup.deployment, setup.ledger)
         self._trimmer = Trimmer(setup.config.kafka)
         self._trim_seconds = setup.config.engine.trim_interval / 1e6
         self._keep_units = setup.config.engine.keep_units
@@ -64,20 +72,46 @@ class Upkeep:
             crash: returns why Faust's own services have stopped; None while they run.
             fail: stops the worker.
         """
-        measured = trimmed = time.monotonic()
+        await asyncio.gather(self._look_after(crash, fail), self._watch_topics(fail))
+
+    async def _watch_topics(self, fail: Callable[[BaseException], None]) -> None:
+        while True:
+            await asyncio.sleep(TOPICS_SECONDS)
+            try:
+                await asyncio.to_thread(self._topics.look)
+            except EngineError as error:
+                fail(error)
+
+    async def _look_after(
+        self, crash: Callable[[], BaseException | None], fail: Callable[[BaseException], None]
+    ) -> None:
+        measured = trimmed = looked = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.progress.moved()
             now = time.monotonic()
+            if now - looked > TOPICS_SECONDS:
+                looked = now
+                self.inflow.look(self._fetching())
             if now - measured > MEASURE_SECONDS:
                 measured = now
                 await asyncio.gather(*(s.measure() for s in self._shards.values()))
+                if self.losses is not None:
+                    self.losses.look()
                 self.forget_feedback()
             if self._trim_seconds and now - trimmed > self._trim_seconds:
                 trimmed = now
                 await self._trim()
             if (error := crash()) is not None:
                 fail(error)
+
+    def _fetching(self) -> dict[TP, int]:
+        """The next offset of each raw partition that should be fetched."""
+        return {
+            tp: shard.wanted
+            for tp, shard in self._shards.items()
+            if self._topology.of(tp.topic).stage == INGEST and not shard.paused
+        }
 
     def prune_clock(self) -> None:
         """Drop beats that all ingest shards here have passed."""

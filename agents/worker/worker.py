@@ -31,6 +31,7 @@ from ..kafka.progress import Progress
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
+from .health.losses import LossWatch
 from .health.state import Health
 from .local_state import Shared
 from .log_follower import LogFollower
@@ -45,6 +46,7 @@ log = logging.getLogger("hushstream.worker")
 
 HELD = 60_000  # unit rows that a shard keeps in memory before it writes them: some 15 MB
 STOP_SECONDS = 20.0
+ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
 
 
 class Worker:
@@ -99,7 +101,11 @@ class Worker:
             metrics=self.operator,
             transaction_timeout_ms=engine.transaction_timeout // 1000,
             room=Room(engine.input_mb * 1024 * 1024),
+            losses=LossWatch(engine.loss_share, self.setup.data_dir / ALARMS, self._lost),
         )
+
+    def _lost(self, pipeline: str, cause: str, alarm: bool) -> None:
+        self.operator.loss.labels(pipeline=pipeline, cause=cause).set(alarm)
 
     def _most(self) -> Most:
         """Limits of one interval: two of them, and the one being fetched, fill a share."""
@@ -121,6 +127,8 @@ class Worker:
             kafka, names, clock, feedback, key, self._wake, self.fail, wall
         )
         self._upkeep = Upkeep(setup, self._topology, self.shards, clock, feedback, self._opening)
+        self._upkeep.losses = self._shared.losses
+        self._upkeep.inflow.away = lambda: self._follower.progress.away
         self.app = make_app(setup, self.fail)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
@@ -193,6 +201,7 @@ class Worker:
     def _watched(self) -> list[Progress]:
         """Progress of all tasks that should make some."""
         found = [self._upkeep.progress, self._follower.progress]
+        found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
         if self._loop is not None:
             found.append(self._consumer.progress)

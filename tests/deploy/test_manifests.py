@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 import yaml
 from hushstream.agents.cli.alerts import gaps
+from hushstream.agents.cli.group import hush
+from hushstream.agents.cli.worker import worker
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
+from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.jars import kafka_version, read_lock
 from hushstream.topics.config.load import load
@@ -181,3 +184,21 @@ def test_kubernetes_workers_are_confined_and_keep_their_tables() -> None:
     environ = {e["name"]: e["value"] for e in container["env"] if "value" in e}
     config = load(DEPLOY / "compose" / "hush.toml", environ=environ)
     assert config.kafka.bootstrap == "kafka:9092"
+
+
+def test_the_unit_for_systemd_starts_a_worker_and_restarts_it_where_that_helps() -> None:
+    text = (DEPLOY / "systemd" / "hush-worker@.service").read_text("utf-8").replace("\\\n", " ")
+    lines = [line.partition("=") for line in text.splitlines() if re.match(r"[A-Za-z]+=", line)]
+    unit = {name: value for name, _, value in lines}
+    assert (unit["Type"], unit["WatchdogSec"]) == ("notify", "1m")
+    assert set(unit["RestartPreventExitStatus"].split()) == {"2", "3"}  # a restart helps neither
+    assert float(unit["TimeoutStopSec"].rstrip("s")) > LEAVE_SECONDS
+    words = unit["ExecStart"].split()[1:]
+    parser = hush.make_context("hush", words, resilient_parsing=True)
+    assert parser.params["log_format"] == "json"
+    rest = words[words.index("worker") + 1 :]
+    given = worker.make_context("worker", rest).params
+    assert given["processes"] == 1  # `--processes` does not pass the watchdog on
+    assert given["member"] == "%H-%i" and given["path"] == "/etc/hushstream/hush.toml"
+    assert given["settings"] == ("engine.data_dir=/var/lib/hushstream",)
+    assert {"NoNewPrivileges", "ProtectSystem", "LimitCORE", "SystemCallFilter"} <= unit.keys()

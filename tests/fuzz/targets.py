@@ -32,7 +32,8 @@ from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics import frames
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.decode import REASONS, Decoder, RawRecord
+from hushstream.topics.events.decode import Decoder, RawRecord
+from hushstream.topics.events.reasons import REASONS
 from hushstream.topics.records import (
     Marker,
     Selected,

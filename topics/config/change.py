@@ -41,6 +41,7 @@ SETTINGS: dict[str, Change] = {
     "engine.max_future_skew": Change(HASH, "decides which records count"),
     "engine.step_records": Change(FREE, "how work is cut; contents depend on cuts alone"),
     "engine.step_bytes": Change(FREE, "how much is fetched at once"),
+    "engine.loss_share": Change(FREE, "when an alarm is raised"),
     "engine.input_mb": Change(FREE, "how much of the input is held in memory"),
     "engine.stall_timeout": Change(FREE, "when a worker is told to be hanging"),
     "engine.session_timeout": Change(FREE, "when a worker counts as gone"),

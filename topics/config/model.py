@@ -6,6 +6,7 @@ Durations and instants are integer microseconds, numbers that privacy depends on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from .lines import Path
@@ -114,6 +115,8 @@ class Engine:
         input_mb: memory of fetched records that wait for their step, MiB per process; its
             partitions share it, and one that holds its share is not fetched meanwhile.
         stall_timeout: a worker one of whose tasks makes no progress for longer is not `/live`.
+        loss_share: an alarm is written inside the trust boundary while more than this part of a
+            pipeline's records is bad, misplaced, late or cut off; 0: never.
         session_timeout: a worker that is silent for longer counts as dead.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
@@ -141,6 +144,7 @@ class Engine:
     step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608
     input_mb: Annotated[int, within(1, 1_048_576)] = 256
     stall_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
+    loss_share: Annotated[Fraction, within(0, 1)] = Fraction(1, 10)
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
     trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES

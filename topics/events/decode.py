@@ -23,50 +23,11 @@ from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from .fields import InputFields, PipelineFields
 from .keys import numbered
+from .reasons import Bad, Reason, Unread, path_of
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
 from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
 MAX_UNIT = 4096  # bytes of one encoded unit
-
-Bad = dict[int, str]  # row -> reason, a word from `REASONS`
-
-REASONS = (
-    "null",
-    "oversized",
-    "malformed",
-    "wrong_type",
-    "missing_unit",
-    "huge_unit",
-    "missing_time",
-    "bad_time",
-    "missing_key",
-    "empty_key",
-    "huge_key",
-    "missing_value",
-    "not_finite",
-    "bad_sign",
-    "wrong_partition",
-    "huge_batch",
-)
-
-
-class Unread(bytes):
-    """The value of a record, or of a whole batch, that was not read; empty.
-
-    Attributes:
-        reason: a word from `REASONS`.
-        first: offset of the first record that it stands for; its record has that of the last.
-    """
-
-    reason: str
-    first: int
-
-    @classmethod
-    def of(cls, reason: str, first: int) -> Unread:
-        """Make one."""
-        made = cls()
-        made.reason, made.first = reason, first
-        return made
 
 
 class RawRecord(NamedTuple):
@@ -168,8 +129,8 @@ class Decoder:
         else:
             try:
                 return layout.decode(value)
-            except msgspec.ValidationError:
-                bad[row] = "wrong_type"
+            except msgspec.ValidationError as error:
+                bad[row] = Reason.at("wrong_type", path_of(error, layout.kinds))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 bad[row] = "malformed"
         return None
@@ -201,7 +162,7 @@ class Decoder:
                 if value is not None and type(value) not in wanted:
                     values[row] = None
                     if row not in bad:
-                        (bad if own is None else own).setdefault(row, "wrong_type")
+                        (bad if own is None else own).setdefault(row, Reason.at("wrong_type", path))
         return values
 
     def _times(self, sight: Sight, records: Sequence[RawRecord], bad: Bad) -> I64:
@@ -221,7 +182,8 @@ class Decoder:
         except (TypeError, ValueError, OverflowError):
             wrong = np.array([r for r, v in enumerate(values) if not fits(convert, v, out, r)])
         for row in wrong.tolist():
-            bad.setdefault(row, "missing_time" if values[row] is None else "bad_time")
+            reason = "missing_time" if values[row] is None else "bad_time"
+            bad.setdefault(row, Reason.at(reason, self._fields.time or ""))
         return out
 
     def _units(self, sight: Sight, values: list[Any], bad: Bad) -> list[Any]:
@@ -233,7 +195,7 @@ class Decoder:
             return units
         for row, parts in enumerate(zip(*columns, strict=True)):
             if None in parts:
-                bad.setdefault(row, "missing_unit")
+                bad.setdefault(row, Reason.at("missing_unit", self._fields.unit[parts.index(None)]))
             elif not small and sum(len(str(v).encode()) for v in parts) > MAX_UNIT:
                 bad.setdefault(row, "huge_unit")
         return units
@@ -270,7 +232,8 @@ class Decoder:
         keys, key, wrong = numbered(columns, len(sight.events))
         for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
             if row not in bad:
-                own.setdefault(row, wrong[int(key[row])])
+                at = p.key[0] if len(p.key) == 1 else ""
+                own.setdefault(row, Reason.at(wrong[int(key[row])], at))
         return keys, key
 
     def _values(self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad) -> I64:
@@ -289,7 +252,8 @@ class Decoder:
             floats = np.array([_float(v) for v in values], np.float64)
         for row in np.flatnonzero(~np.isfinite(floats)).tolist():
             if row not in bad:
-                own.setdefault(row, "missing_value" if values[row] is None else "not_finite")
+                reason = "missing_value" if values[row] is None else "not_finite"
+                own.setdefault(row, Reason.at(reason, path))
             floats[row] = 0.0
         return floats
 
@@ -300,7 +264,7 @@ class Decoder:
         for row, value in enumerate(self._column(p.sign, "sign", sight, bad, own)):
             sign = _sign(value)
             if sign is None and row not in bad:
-                own.setdefault(row, "bad_sign")
+                own.setdefault(row, Reason.at("bad_sign", p.sign))
             out[row] = sign or 1
         return out
 

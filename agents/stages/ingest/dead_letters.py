@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ....errors import EngineError
-from ....topics.events.decode import Bad, RawRecord, Unread
+from ....topics.events.decode import RawRecord
+from ....topics.events.reasons import Bad, Unread
 from ...deployment.model import Pipeline
 from ..step import Out, Step
 
@@ -32,9 +33,10 @@ def dead_letters(
     """
     if pipeline.fail_on_error:
         reason = next(iter(bad.values()))
+        field = f" of {path}" if (path := getattr(reason, "path", "")) else ""
         raise EngineError(
-            f"pipeline {pipeline.name!r}: a bad record ({reason}) on {place[0]}-{place[1]}, and "
-            'on_error = "fail"; mend the producer, or set on_error = "dlq"'
+            f"pipeline {pipeline.name!r}: a bad record ({reason}{field}) on {place[0]}-{place[1]}, "
+            'and on_error = "fail"; mend the producer, or set on_error = "dlq"'
         )
     for row, reason in sorted(bad.items()):
         step.counts[pipeline.name, f"invalid:{reason}"] += 1
@@ -88,6 +90,8 @@ def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple
         "stage": "decode",
         "reason": reason,
     }
+    if path := getattr(reason, "path", ""):
+        fields["path"] = path
     if isinstance(record.value, Unread):
         fields["first_offset"] = str(record.value.first)
     return tuple((prefix + name, value.encode()) for name, value in fields.items())

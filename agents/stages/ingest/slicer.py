@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from ....errors import EngineError
 from ....mechanisms.columns import I64, compact
 from ....mechanisms.noise import derive
-from ....topics.events.decode import Bad, Decoded, RawRecord, View
+from ....topics.events.decode import Decoded, RawRecord, View
+from ....topics.events.reasons import Bad
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events
 from ....topics.names import Names
 from ....topics.records import ClockRecord, Marker, Skipped, Start, Trigger

@@ -35,7 +35,7 @@ from hushstream.agents.worker.local_state import Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shard import Shard, ShardSpec
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError, RewoundError
+from hushstream.errors import DamagedError, EngineError, RewoundError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker, encode
@@ -237,6 +237,51 @@ def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
     asyncio.run(run())
     assert bench.published() == [b"%d" % n for n in range(9)]
     assert bench.failures == []
+
+
+def test_a_table_that_is_damaged_while_it_serves_is_restored(bench, monkeypatch):
+    """In whatever part of a step it shows, nothing is lost and nothing is doubled."""
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 5))
+        await applied(shard, 5)
+        for at, method in ((7, "get_many"), (9, "write")):
+            shown: list[int] = []
+
+            def damaged(*_: Any, shown: list[int] = shown) -> Any:
+                shown.append(1)
+                raise DamagedError("a block")
+
+            table = shard._state.table
+            monkeypatch.setattr(table, method, damaged)
+            shard.deliver(interval(shard.wanted, at))
+            await until(lambda before=table: shard._state._store not in (None, before))  # type: ignore[misc]
+            await until(lambda: shard._state._ready and shard._producer is not None)
+            await until(lambda: len(bench.seeks) > 0)
+            bench.seeks.clear()
+            assert shown == [1]
+            shard.deliver(interval(shard.wanted, at))
+            await applied(shard, at)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.rows()[b"n"] == b"9" and bench.failures == []
+    assert bench.published() == [b"%d" % n for n in range(9)]
+    assert (bench.path().parent / "damaged-0").is_dir()
+
+
+def test_a_disk_that_damages_one_table_after_the_other_is_given_up(tmp_path):
+    async def run() -> None:
+        state = unopened(tmp_path).shard()._state
+        for _ in range(local_state.DAMAGES):
+            state._opened()
+            state.set_aside(DamagedError("a block"))
+        with pytest.raises(EngineError, match="check the disk"):
+            state.set_aside(DamagedError("a block"))
+
+    asyncio.run(run())
 
 
 def test_a_shard_that_was_closed_leaves_no_series(bench):

@@ -35,3 +35,12 @@ def test_a_folder_is_one_workers_until_its_process_ends(tmp_path: Path):
         other.wait()
     with lock_folder(folder):
         pass
+
+
+def test_a_process_that_cannot_stop_ends_with_4():
+    program = "from hushstream.agents.worker import startup; startup._leave(); print('alive')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "the worker did not stop within 40 s" in done.stderr

@@ -1,6 +1,8 @@
 """The decoder: every reason is reached, nothing raises, and good records are read exactly.
 
 Covers: topics/events/fields.py, topics/events/times.py, topics/events/types.py
+
+Covers: topics/events/reasons.py
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from hushstream.mechanisms.columns import Encoded
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import (
     MAX_UNIT,
-    REASONS,
     Decoder,
     RawRecord,
     utc,
 )
 from hushstream.topics.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.topics.events.keys import MAX_KEY, decode_key, encode_key
+from hushstream.topics.events.reasons import REASONS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,7 +121,28 @@ def test_each_bad_record_has_its_reason_and_its_neighbours_are_read(reason, bad)
 
 def test_every_reason_of_the_decoder_is_reached():
     # The partition of a unit is judged by the stage that knows the partitioner.
-    assert {reason for reason, _ in BAD} == set(REASONS) - {"wrong_partition"}
+    assert {reason for reason, _ in BAD} == set(REASONS) - {"wrong_partition", "huge_batch"}
+
+
+@pytest.mark.parametrize(
+    ("bad", "path"),
+    [
+        (body(user=[1]), "user"),
+        (body(t="secret"), "t"),
+        (body(page={"secret": 1}), "page"),
+        (without("user"), "user"),
+        (body(t=-5), "t"),
+        (without("page"), "page"),
+        (without("fare"), "fare"),
+        (body(**{"del": "secret"}), "del"),
+        (b"{bad", ""),
+        (b"[1]", ""),
+    ],
+)
+def test_a_reason_names_the_field_and_nothing_of_the_record(bad, path):
+    found = decoder(columns=(FARE,), sign="del", limit=20_000).decode(raw(body(), bad))
+    reason = (found.bad | found.views[0].bad)[1]
+    assert getattr(reason, "path", "") == path and reason in REASONS
 
 
 JSON = st.recursive(

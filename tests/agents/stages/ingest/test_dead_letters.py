@@ -22,6 +22,7 @@ from hushstream.agents.stages.step import Step
 from hushstream.errors import EngineError
 from hushstream.mechanisms.noise import derive
 from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.events.reasons import Reason, Unread
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,3 +183,16 @@ def test_late_records_go_to_their_own_topic():
     late_records(pipeline("raw"), PLACE, [RECORD, RECORD], "late", done, SECRET)
     assert [o.topic for o in done.out] == ["hush.p.late"] * 2
     assert dict(done.out[0].headers)["__streams.errors.reason"] == b"late"
+
+
+def test_headers_name_the_field_of_a_wrong_type_and_where_an_unread_batch_begins():
+    path = dict(failure_headers(PLACE, RECORD, Reason.at("wrong_type", "user.id")))
+    assert path["__streams.errors.path"] == b"user.id"
+    assert path["__streams.errors.reason"] == b"wrong_type"
+    unread = RawRecord(99, 1234, None, Unread.of("huge_batch", 17))
+    headers = dict(failure_headers(PLACE, unread, "huge_batch"))
+    assert headers["__streams.errors.first_offset"] == b"17"
+    assert headers["__streams.errors.offset"] == b"99"
+    for policy in ("raw", "hash", "none"):
+        out = copy(pipeline(policy), "dlq", unread, (), SECRET)
+        assert (out.key, out.value, out.headers) == (None, None, ())

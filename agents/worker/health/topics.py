@@ -1,0 +1,103 @@
+"""Topics of a running deployment: those that the ledger pinned are still there, and are read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import KafkaException
+from faust.types import TP
+
+from ....errors import EngineError
+from ....topics.names import OWNERS
+from ...clock.ledger import Ledger
+from ...clock.pinned import verify
+from ...deployment.model import Deployment
+from ...deployment.topic_specs import public_topics
+from ...kafka.cluster import Cluster
+from ...kafka.progress import Progress
+
+LOOK_SECONDS = 5.0
+CONFIRM_SECONDS = 1.5  # a broker that has just started may not know all topics yet
+
+
+class TopicWatch:
+    """Holds the topics of the cluster against the ledger while a worker runs.
+
+    Clients meet a topic that was deleted with errors that pass by themselves elsewhere, so they try
+    again for ever. Kafka's own list of topics says it at once.
+
+    Args:
+        cluster: for a thread of its own.
+        deployment: compiled pipelines.
+        ledger: as it was read at the start; it pins topics, their ids and partitions.
+    """
+
+    def __init__(self, cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
+        self._cluster = cluster
+        self._deployment = deployment
+        self._ledger = ledger
+
+    def look(self) -> None:
+        """Compare once, and again a little later where something does not fit.
+
+        A cluster that does not answer passes: others wait for it, and say so.
+
+        Raises:
+            EngineError: the topics are not those that the ledger pinned; what to do.
+        """
+        try:
+            self._compare()
+        except EngineError:
+            time.sleep(CONFIRM_SECONDS)
+            try:
+                self._compare()
+            except KafkaException:
+                return
+        except KafkaException:
+            return
+
+    def _compare(self) -> None:
+        verify(self._cluster, self._deployment, self._ledger)
+        known = self._cluster.topics()
+        for spec in public_topics(self._deployment):
+            if spec.name not in known and spec.name != OWNERS:
+                raise EngineError(
+                    f"topic {spec.name} ({spec.purpose}) was deleted while the worker was running: "
+                    "restore it, or begin a new deployment (another deployment.name)"
+                )
+
+
+class Inflow:
+    """Whether what the clock saw of raw topics is fetched.
+
+    Args:
+        seen: returns where a raw partition ends, as the clock log says.
+
+    Attributes:
+        away: returns whether the broker is away, which is no fault of fetching.
+    """
+
+    def __init__(self, seen: Callable[[TP], int]) -> None:
+        self._seen = seen
+        self.away: Callable[[], bool] = bool
+        self._before: dict[TP, int] = {}
+        self.progress: dict[TP, Progress] = {}
+
+    def look(self, wanted: Mapping[TP, int]) -> None:
+        """Note how far each raw partition is fetched.
+
+        Args:
+            wanted: the next offset to fetch, by raw partition; those that are paused are left out.
+        """
+        for gone in self.progress.keys() - wanted.keys():
+            del self.progress[gone]
+        for tp, position in wanted.items():
+            one = self.progress.get(tp)
+            if one is None:
+                one = self.progress[tp] = Progress(f"fetching {tp.topic}-{tp.partition}")
+            if position >= self._seen(tp):
+                one.rest()
+            elif self._before.get(tp) != position or self.away():
+                one.moved()
+        self._before = dict(wanted)

@@ -1,0 +1,132 @@
+"""What is deleted, added, full or damaged as a worker runs: it ends with one line, or mends it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from hushstream.agents.offline.replay import replay
+from hushstream.deploy.broker import Broker
+
+from .local import BROKER, Local, local
+from .test_outage import DAY, ORIGIN, TOML, publish
+
+pytestmark = pytest.mark.broker
+
+SECONDS = 25.0  # within which a worker ends: it looks every five, and then closes its shards
+
+
+def ended(run: Local, words: str, seconds: float = SECONDS) -> str:
+    """Its worker ends by itself; returns the lines that name the reason."""
+    child = run.workers["w"]
+    assert child.wait(seconds), run.tail("w")
+    assert child.returncode == 4, run.errors("w")
+    lines = [line for line in run.log("w").read_text().splitlines() if words in line]
+    assert lines, run.errors("w")
+    return lines[-1]
+
+
+def admin(run: Local) -> AdminClient:
+    return AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
+
+
+@pytest.mark.parametrize("which", ["cells", "changelog", "raw", "ledger"])
+def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broker, unique, which):
+    name = unique("gone")
+    text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')
+    text = text.replace('topic = "events"', f'topic = "{name}-raw"')
+    with local(tmp_path, broker.bootstrap, text, {f"{name}-raw": 1}) as run:
+        run.start("w")
+        run.wait_ready(["w"])
+        run.publish(f"{name}-raw", [{"user": "u", "page": "a", "t": ORIGIN}])
+        names = run.names
+        topic = {
+            "cells": names.cells(name),
+            "changelog": names.changelog("aggregate", name),
+            "raw": f"{name}-raw",
+            "ledger": names.ledger,
+        }[which]
+        client = admin(run)
+        client.delete_topics([topic])[topic].result(20)
+        line = ended(run, f"topic {topic}")
+        assert "begin a new deployment" in line and (" is gone" in line or "was deleted" in line)
+
+
+def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, unique):
+    name = unique("more")
+    text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')
+    text = text.replace('topic = "events"', f'topic = "{name}-raw"')
+    with local(tmp_path, broker.bootstrap, text, {f"{name}-raw": 1}) as run:
+        run.start("w")
+        run.wait_ready(["w"])
+        client = admin(run)
+        client.create_partitions([NewPartitions(f"{name}-raw", 3)])[f"{name}-raw"].result(20)
+        line = ended(run, "has 3 partitions, the ledger pinned 1")
+        assert "begin a new one (another deployment.name)" in line
+
+
+def test_a_full_disk_is_named(tmp_path):
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
+    ):
+        child = run.start("w")
+        run.wait_ready(["w"])
+        size = run.log("w").stat().st_size
+        resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (size + (1 << 20),) * 2)
+        rows = [{"user": f"u{n}", "page": f"p{n}", "t": ORIGIN} for n in range(60_000)]
+        run.publish("events", [json.dumps(row).encode() for row in rows])
+        line = ended(run, "hush: ", 60.0)  # some rows are held for half a minute
+        assert "cannot be written: File too large" in line and "restart the worker" in line
+        run.start("w")  # with room, it goes on
+        run.trigger(ORIGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(1))
+        assert run.stop("w") == 0
+        assert replay(run.config()).agrees
+
+
+def cut(files: list[Path]) -> None:
+    files[0].write_bytes(files[0].read_bytes()[:-50])
+
+
+def flip(files: list[Path]) -> None:
+    data = bytearray(files[0].read_bytes())
+    data[20] ^= 0xFF
+    files[0].write_bytes(data)
+
+
+def drop(files: list[Path]) -> None:
+    (files[0].parent / "CURRENT").unlink()
+
+
+def test_damaged_tables_are_set_aside_and_restored(tmp_path):
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
+    ):
+        for at, harm in enumerate((None, cut, flip, drop), start=1):
+            mark = run.log("w").stat().st_size if at > 1 else 0
+            run.start("w")
+            publish(run, 50 * at)
+            run.trigger(ORIGIN + at * DAY // 2)
+            run.wait_released(run.wait_triggers(at))
+            said = run.log("w").read_text()[mark:]
+            assert ("is set aside as" in said) == (at > 2), said[-3000:]
+            assert run.stop("w") == 0
+            if harm is not None:
+                folder = run.data("w") / run.names.genesis / run.names.changelog("aggregate", "p")
+                until = time.monotonic() + 10
+                while not (files := sorted((folder / "0").glob("*.sst"))):
+                    assert time.monotonic() < until
+                harm(files)
+        run.start("w")
+        run.trigger(ORIGIN + 5 * DAY // 2)
+        run.wait_released(run.wait_triggers(5))
+        assert run.stop("w") == 0
+        assert (run.data("w") / run.names.genesis / run.names.changelog("aggregate", "p")
+                / "damaged-0").is_dir()  # fmt: skip
+        assert replay(run.config()).agrees

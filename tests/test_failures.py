@@ -1,0 +1,152 @@
+"""Each line of the failure table of the operations page has tests that show it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from .tree import ROOT
+
+PAGE = ROOT / "docs" / "operations.md"
+
+SHOWN: dict[str, tuple[str, ...]] = {
+    "a worker dies": (
+        "agents/stages/aggregate/test_held_release.py::"
+        "test_a_worker_killed_at_any_point_publishes_the_same_bytes_once",
+        "integration/test_mechanisms.py::test_spatial_and_value_pipelines_survive_a_killed_worker",
+    ),
+    "a worker hangs and comes back": (
+        "integration/test_outage.py::test_a_worker_that_slept_through_a_trim_goes_on",
+        "agents/worker/test_shard.py::test_a_zombie_is_fenced_and_can_publish_nothing",
+    ),
+    "a task of a worker makes no progress": (
+        "agents/worker/health/test_state.py::test_a_task_that_hangs_is_not_live_and_is_told_once",
+        "agents/worker/health/test_systemd.py::"
+        "test_ready_once_alive_while_live_and_stopping_at_the_end",
+        "agents/worker/health/test_topics.py::test_input_that_grows_and_is_not_fetched_is_a_stall",
+    ),
+    "the wall clock of a worker is set back": (
+        "agents/worker/test_shard.py::test_a_wall_clock_that_is_set_back_delays_no_release",
+    ),
+    "SIGTERM": (
+        "integration/test_outage.py::test_a_signal_while_a_worker_starts_ends_it_in_order",
+        "agents/worker/test_startup.py::test_a_process_that_cannot_stop_ends_with_4",
+    ),
+    "local tables are lost or stale": (
+        "agents/worker/test_shard.py::"
+        "test_steps_are_published_stored_and_taken_up_by_the_next_owner",
+        "agents/worker/test_shard.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
+    ),
+    "a local table is damaged": (
+        "integration/test_gone.py::test_damaged_tables_are_set_aside_and_restored",
+        "agents/worker/test_shard.py::test_a_table_that_is_damaged_while_it_serves_is_restored",
+        "agents/worker/test_shard.py::"
+        "test_a_disk_that_damages_one_table_after_the_other_is_given_up",
+    ),
+    "the disk of `data_dir` is full": ("integration/test_gone.py::test_a_full_disk_is_named",),
+    "an internal or raw topic": (
+        "integration/test_gone.py::test_a_topic_that_is_deleted_stops_the_worker_within_seconds",
+        "integration/test_gone.py::test_partitions_that_are_added_stop_it_with_what_to_do",
+    ),
+    "the broker is unreachable": (
+        "integration/test_outage.py::"
+        "test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_up",
+    ),
+    "a task of a worker ends": (
+        "agents/worker/test_tasks.py::test_the_end_of_the_clock_stops_the_worker",
+        "agents/worker/test_tasks.py::test_the_end_of_a_shard_stops_the_worker",
+        "agents/worker/test_tasks.py::test_the_end_of_the_log_follower_stops_the_worker",
+    ),
+    "a transaction fails": (
+        "agents/worker/test_shard.py::test_rows_of_an_aborted_transaction_are_not_restored",
+    ),
+    "a bad record": (
+        "integration/test_integration.py::"
+        "test_a_bad_record_stops_the_worker_where_the_input_says_so",
+        "integration/test_fuzz.py::test_bad_records_and_beats_between_good_ones_change_no_count",
+    ),
+    "many records are lost": (
+        "agents/worker/health/test_losses.py::test_each_cause_is_told_in_words_once_in_a_while",
+    ),
+    "a compressed batch inflates": (
+        "integration/test_bombs.py::test_a_worker_lives_through_bombs_and_replay_agrees",
+    ),
+    "records arrive faster than they are used": (
+        "agents/worker/test_shard.py::test_a_full_shard_pauses_its_partition",
+        "agents/kafka/test_backlog.py::"
+        "test_bytes_and_records_fill_it_and_what_is_released_makes_room",
+    ),
+    "the budget's limit is reached": (
+        "integration/test_refused.py::"
+        "test_a_window_that_cannot_be_paid_for_is_refused_before_its_records_come",
+        "integration/test_integration.py::"
+        "test_an_exhausted_budget_is_refused_on_the_ledger_and_nothing_is_released",
+    ),
+    "raw records vanish": (
+        "agents/kafka/test_transport.py::"
+        "test_a_position_that_is_gone_stops_the_worker_and_says_what_to_do",
+    ),
+    "a topic is recreated": (
+        "agents/clock/test_genesis.py::test_a_recreated_topic_is_refused",
+        "agents/clock/test_genesis.py::test_added_partitions_are_refused",
+    ),
+    "the ledger is missing": (
+        "agents/clock/test_genesis.py::"
+        "test_a_ledger_that_is_gone_is_missed_although_there_is_no_state",
+        "agents/clock/test_genesis.py::"
+        "test_state_without_a_ledger_is_refused_and_nothing_advises_to_delete",
+    ),
+    "the ledger is older": (
+        "integration/test_disaster.py::"
+        "test_an_older_copy_of_the_ledger_is_refused_and_the_newest_one_is_not",
+    ),
+    "a log is behind": (
+        "integration/test_disaster.py::"
+        "test_a_cluster_that_was_restored_from_its_disk_is_refused_with_evidence",
+        "integration/test_disaster.py::"
+        "test_a_worker_that_waits_while_its_cluster_is_restored_stops",
+    ),
+    "the noise key differs": (
+        "agents/clock/test_genesis.py::test_another_noise_key_is_refused_from_the_beginning",
+        "agents/worker/test_log_follower.py::"
+        "test_a_worker_with_another_key_stops_before_it_has_used_a_record",
+    ),
+    "another deployment writes": (
+        "agents/clock/test_owners.py::test_two_deployments_cannot_share_a_release_topic",
+        "agents/clock/test_owners.py::test_nor_topics_of_what_is_set_aside",
+    ),
+    "a log would expire": ("agents/worker/test_admission.py::test_check_and_worker_refuse_alike",),
+    "the clock of the worker that begins": (
+        "agents/clock/test_owner.py::test_a_first_window_is_not_chosen_by_a_clock_that_is_behind",
+    ),
+    "the clock owner's time": (
+        "agents/clock/test_owner.py::"
+        "test_a_clock_that_is_ahead_of_the_broker_charges_and_triggers_nothing",
+    ),
+}
+
+
+def _lines() -> list[str]:
+    """What happens, line by line of the table."""
+    _, _, rest = PAGE.read_text("utf-8").partition("\n## Failures\n")
+    table = rest.partition("\n## ")[0]
+    cells = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line[:2] == "| "]
+    return cells[1:]
+
+
+def test_the_table_is_found() -> None:
+    assert len(_lines()) >= 25
+
+
+@pytest.mark.parametrize("line", _lines())
+def test_each_line_is_shown(line: str) -> None:
+    (begin,) = [begin for begin in SHOWN if line.startswith(begin)]
+    for node in SHOWN[begin]:
+        path, _, name = node.partition("::")
+        tree = ast.parse((ROOT / "tests" / path).read_text("utf-8"))
+        assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}, node
+
+
+def test_nothing_is_shown_that_the_table_does_not_say() -> None:
+    assert [b for b in SHOWN if not any(line.startswith(b) for line in _lines())] == []
