@@ -126,13 +126,12 @@ def chaos(
 def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -> Monkey:
     """Who injects the faults."""
     choose = random.Random(seed)
-    if not plan.harsh:
-        kinds = KINDS | (LEADERS if isinstance(broker, Trio) else {})
-        return Monkey(run, broker, choose, kinds, gap=gap)
-    kinds = HARSH | (LEADERS if isinstance(broker, Trio) else {})
+    if not plan.harsh and isinstance(broker, Broker):
+        return Monkey(run, broker, choose, KINDS, gap=gap)
+    kinds = (HARSH if plan.harsh else KINDS) | (LEADERS if isinstance(broker, Trio) else {})
     for kind, possible in (("full", os.geteuid() == 0), ("jump", bool(shutil.which("cc")))):
         if not possible:
-            del kinds[kind]
+            kinds.pop(kind, None)
     return Harsh(run, broker, choose, kinds, gap=gap, longest=plan.longest)
 
 
