@@ -95,7 +95,6 @@ class Monkey:
         """Let everything come back."""
         while self._later:
             self._pass(0.2)
-        self._told.clear()
         while len(self.local.workers) < 2:
             self._fresh()
 

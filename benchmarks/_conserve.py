@@ -32,6 +32,7 @@ from judge.topics import Record, read_topic  # noqa: E402
 
 SPOILT = b"{bad"
 PREFIX = "__streams.errors."
+ROW, MANIFEST = "hush.release/2", "hush.manifest/2"
 SIGMAS = 10
 Place = tuple[int, int]  # raw partition, offset
 

@@ -126,7 +126,7 @@ class Harsh(Monkey):
         self._shift(name, size * self.random.choice([-1, 1]))
         self._told[name] = Told("jump", AHEAD, lambda: self._shift(name, 0))
         self._soon(2, 20, lambda: self._shift(name, 0))
-        self._soon(40, 40, lambda: self._told.pop(name, None))
+        self._forget(name)
 
     # -- brokers ------------------------------------------------------------------------------
 
@@ -164,8 +164,11 @@ class Harsh(Monkey):
     # -- disks and tables ---------------------------------------------------------------------
 
     def _full(self) -> None:
-        """No byte is left on a worker's disk for a while."""
+        """No byte is left on a worker's disk for a while; half of the time it starts on it."""
         name = self._serving()
+        if starts := self.random.random() < 0.5:
+            self.local.kill(name)
+            self._again(name)
         filler = self.local.data(name) / "filler"
         with filler.open("wb") as file:
             for megabytes in range(64):  # the worker takes some meanwhile
@@ -177,10 +180,14 @@ class Harsh(Monkey):
 
         def mend() -> None:
             filler.unlink(missing_ok=True)
-            self._told.pop(name, None)
 
         self._told[name] = Told("full", r"(?i)no space left|disk", mend)
-        self._soon(3, 12, mend)
+        self._soon(*((15, 25) if starts else (3, 12)), mend)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """From a minute on, an end is no longer what a fault has caused."""
+        self._soon(60, 60, lambda: self._told.pop(name, None))
 
     def _corrupt(self) -> None:
         """A crash leaves damaged files behind: bits are flipped, or an end is missing."""
@@ -235,8 +242,8 @@ class Harsh(Monkey):
     def _rolling(self) -> None:
         """Every worker is stopped in order and started, one after the other."""
         for name in sorted(set(self.local.workers) - self._stopped):
-            if name not in self.local.workers:
-                continue
+            if name not in self.local.workers or self._readiness(name) == self._before[name]:
+                continue  # it has gone meanwhile, or is not up yet
             code = self.local.stop(name, 60)
             if code != 0:
                 self.died.append(f"worker {name} was stopped and ended with {code}")

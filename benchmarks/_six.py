@@ -183,7 +183,7 @@ class Devices:
 
     def _theta(self, slot: int) -> int | None:
         while (message := self._releases.poll(0)) is not None:
-            if message.error() is None and b"hush.manifest/2" in message.value():
+            if message.error() is None and b"hush.manifest/" in message.value():
                 self._told = [*self._told[-20:], message.value()]
         found = (published_threshold(body, self._survey, slot) for body in reversed(self._told))
         return next((theta for theta in found if theta), None)
