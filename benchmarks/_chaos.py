@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
 
 SESSION = 3.0
+LAST = 300  # lines of a log in which a worker must have said why it ended
 SLOW = 600.0  # seconds: what runs beside this may slow everything down
 BROKER = {"group.min.session.timeout.ms": "1000"}
 
@@ -125,7 +126,8 @@ class Monkey:
     def _ended(self, name: str, code: int) -> None:
         """Whether a worker's end is what a fault wants, with a line that says why."""
         said, told = self.local.errors(name), self._told.pop(name, None)
-        if told is not None and code == 4 and re.search(told.line, said):
+        last = self.local.tail(name, LAST)
+        if told is not None and code == 4 and re.search(told.line, last):
             self.stopped[told.kind] += 1
         else:
             wanted = f" after {told.kind}" if told else ""
