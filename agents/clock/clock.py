@@ -5,6 +5,8 @@ Pure: times and offsets are given to it, and its owner writes what it decides.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...errors import EngineError
 from ...topics.records import (
     Beat,
@@ -21,6 +23,8 @@ from .ledger import Ledger, Record, charge_body, limits
 from .timeline import Timeline, advance, fold
 
 MOST_TRIGGERS = 200  # of one transaction
+PUBLIC_TIME = 60_000_000
+"""Microseconds: the ledger is public, and a finer time would tell how busy its writer was."""
 REQUEST_AHEAD = 86_400_000_000  # microseconds; a request for a later time would charge for ever
 
 
@@ -32,6 +36,7 @@ class Clock:
         ledger: the owner's; what it takes, this class sees.
         version: of this code, for charges.
         key_fingerprint: of the noise key, for charges.
+        salt: a text that no other opening of a clock has, for charges.
 
     Attributes:
         timelines: where each pipeline stands.
@@ -41,8 +46,14 @@ class Clock:
     """
 
     def __init__(
-        self, deployment: Deployment, ledger: Ledger, version: str, key_fingerprint: str
+        self,
+        deployment: Deployment,
+        ledger: Ledger,
+        version: str,
+        key_fingerprint: str,
+        salt: str = "",
     ) -> None:
+        self._salt = salt
         self._pipelines = {p.name: p for p in deployment.pipelines}
         self._ledger = ledger
         self._version = version
@@ -130,7 +141,7 @@ class Clock:
             if not self._payable(pipeline, epoch):
                 return self.refuse(pipeline, due.window, now)
             body = charge_body(pipeline, epoch, self._version, self._fingerprint)
-            charge = self._ledger.next("charge", now, body)
+            charge = self._next("charge", now, body | {"salt": self._salt})
             records.append(charge)
         # An epoch may be open since before a restart. It goes on only under what was charged: other
         # settings or another key would release more than the charge pays for.
@@ -187,8 +198,12 @@ class Clock:
         end = (epoch + 1) * pipeline.windows.per_epoch
         body = {"pipeline": name, "epoch": epoch, "reason": "the budget's limit is reached"}
         known = (name, epoch) in self._ledger.refused
-        records = [] if known else [self._ledger.next("refused", now, body)]
+        records = [] if known else [self._next("refused", now, body)]
         return records, Skipped(name, epoch, window, now, end)
+
+    def _next(self, kind: str, now: int, body: dict[str, Any]) -> Record:
+        """The next record of the ledger, with the minute in which it is written."""
+        return self._ledger.next(kind, now // PUBLIC_TIME * PUBLIC_TIME, body)
 
     def _payable(self, pipeline: Pipeline, epoch: int) -> bool:
         place = pipeline.name, epoch

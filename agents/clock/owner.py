@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from typing import Any
@@ -157,7 +158,8 @@ class ClockOwner:
             RewoundError: it ends before what this owner has read or written of it.
             LedgerError: the ledger did not pay for a trigger.
         """
-        self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint)
+        salt = secrets.token_hex(16)
+        self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint, salt)
         paid = Clocked()
         topic = self._names.clock
         await check_reached(self._kafka, topic, 0, self._known_end)
@@ -278,7 +280,13 @@ class ClockOwner:
         await self._producer.begin_transaction()
         for charge in charges:
             key = str(charge.body["pipeline"]).encode()
-            await self._producer.send(self._names.ledger, charge.encode(), key=key, partition=0)
+            await self._producer.send(
+                self._names.ledger,
+                charge.encode(),
+                key=key,
+                partition=0,
+                timestamp_ms=charge.time // 1000,
+            )
         sent = [
             await self._producer.send(self._names.clock, encode(record), partition=0)
             for record in records

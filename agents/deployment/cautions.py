@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import pairwise
 
 from ...topics.config.load import Config
 from ...topics.config.pipeline import PipelineSettings
@@ -13,6 +14,7 @@ from .compile import parameters_of
 
 LARGE_EPSILON = Fraction(20)
 LARGE_DELTA = Fraction(1, 10**4)
+LONG_PAUSE = Fraction(4, 5)  # of the time between two triggers: then the turns of shards fill it
 
 
 def cautions(config: Config, now: int) -> Iterator[str]:
@@ -23,7 +25,8 @@ def cautions(config: Config, now: int) -> Iterator[str]:
         now: the present, in microseconds since 1970.
     """
     for p in config.pipeline:
-        for words in (*_budget(p), *_domain(p), *_origin(p, now)):
+        pause = config.engine.publish_delay
+        for words in (*_budget(p), *_domain(p), *_origin(p, now), *_pause(p, pause)):
             yield f"pipeline {p.name!r}: {words}"
 
 
@@ -55,3 +58,15 @@ def _origin(p: PipelineSettings, now: int) -> Iterator[str]:
     if p.window.origin > now:
         begins = utc(Schedule.of(p).start(0))
         yield f"window.origin lies in the future: windows count from {begins}"
+
+
+def _pause(p: PipelineSettings, delay: int) -> Iterator[str]:
+    schedule = Schedule.of(p)
+    times = sorted({time for window in range(2) for time in schedule.times(window)})
+    shortest = min((b - a for a, b in pairwise(times)), default=schedule.length)
+    if delay > shortest * LONG_PAUSE:
+        yield (
+            f"engine.publish_delay = {delay / 1e6:g} s is too long for triggers that are "
+            f"{shortest / 1e6:g} s apart: a release is computed after the one before has been "
+            "published, so releases come later and later, and their times show what they took"
+        )

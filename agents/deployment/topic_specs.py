@@ -46,7 +46,9 @@ def sized(spec: TopicSpec) -> dict[str, str]:
 def public_topics(deployment: Deployment) -> list[TopicSpec]:
     """List the topics whose names do not contain the genesis id."""
     specs = [
-        TopicSpec(ledger_topic(deployment.name), 1, KEPT, True, "ledger: back it up, never delete"),
+        TopicSpec(
+            ledger_topic(deployment.name), 1, PUBLIC, True, "ledger: back it up, never delete"
+        ),
         TopicSpec(OWNERS, 1, KEPT, False, "which deployment writes which of these topics"),
     ]
     for p in deployment.pipelines:

@@ -22,13 +22,20 @@ from .catalogue import Mutant
 
 LEFT_OUT = ("__pycache__", "build", "dist", "out", "docs", "benchmarks", "*.egg-info")
 LIBRARIES = (
+    "aiohttp",
+    "aiokafka",
+    "confluent_kafka",
     "cryptography.hazmat.primitives.kdf.hkdf",
     "hypothesis.strategies",
     "msgspec",
     "numpy",
+    "prometheus_client",
     "pyarrow",
     "pytest",
+    "rich.progress",
+    "rocksdict",
     "scipy.linalg",
+    "scipy.optimize",
     "scipy.stats",
 )
 WRONG_COPY = 70
@@ -74,7 +81,7 @@ class Copy:
             return "broken"
         path.write_text(changed, "utf-8")
         try:
-            code = self.run(mutant.tests)
+            code = self.run(mutant.tests, seconds=self._timeout)
         finally:
             path.write_text(text, "utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # compiled code fits again
@@ -82,18 +89,21 @@ class Copy:
             return "killed"
         return "survived" if code == pytest.ExitCode.OK else "broken"
 
-    def run(self, tests: tuple[str, ...], every: bool = False) -> int | None:
+    def run(
+        self, tests: tuple[str, ...], every: bool = False, seconds: float | None = None
+    ) -> int | None:
         """Exit code of pytest; None if it had to be stopped.
 
         Args:
             tests: node ids.
             every: go on after a failure.
+            seconds: after which it is stopped; None: never.
         """
         process = self._context.Process(
             target=_pytest, args=(self._root, self._log, tests, every), daemon=True
         )
         process.start()
-        process.join(self._timeout)
+        process.join(seconds)
         if process.is_alive():
             process.kill()
             process.join()

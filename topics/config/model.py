@@ -107,7 +107,7 @@ class Engine:
         release_partitions: partitions of each release topic; fixed at genesis.
         replication_factor: replicas of topics that Hushstream creates; -1 is the cluster's default.
         beat_interval: interval at which new records become available for processing.
-        publish_delay: public pause between a trigger's time and its publication, to hide load.
+        publish_delay: least public pause between a trigger and its publication, to hide load.
         max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
         max_future_skew: records further ahead of the clock are set aside.
         step_records: maximum records per transaction.

@@ -25,6 +25,30 @@ from ....topics.records import Trigger
 from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held
 from ...state.store import Changes, StateReader
 
+STEPS = 8  # of a publication delay
+
+
+def public_time(trigger: Trigger, delay: int, shard: int, shards: int) -> int:
+    """When a shard publishes a release, in microseconds.
+
+    A trigger is fired some moments after its scheduled time, and later where its worker is busy. So
+    a publication waits for the first multiple of an eighth of the delay, counted from the scheduled
+    time, that lies more than the delay after the trigger. Shards take turns within the next eighth:
+    their order is that of their numbers, whoever had more to compute.
+
+    Args:
+        trigger: of the release.
+        delay: the public pause; 0: there is none, and nothing is hidden.
+        shard: number of the aggregate shard.
+        shards: how many there are.
+    """
+    if not delay:
+        # Never 0: that stands for a step that publishes nothing, and deletions would join it.
+        return max(trigger.time, 1)
+    step = max(delay // STEPS, 1)
+    past = trigger.time + delay - trigger.scheduled
+    return trigger.scheduled + (past // step + 1) * step + shard * step // shards
+
 
 class Pending(msgspec.Struct, frozen=True):
     """A release in progress.

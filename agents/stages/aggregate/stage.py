@@ -34,7 +34,7 @@ from ..feedback import finished
 from ..routing import route
 from ..step import LogFrame, Out, Step
 from .computation import Chosen, Computation
-from .held_release import Pending, held, hold, kept_manifest, published
+from .held_release import Pending, held, hold, kept_manifest, public_time, published
 from .nonces import Opening, close, load
 from .partial_sums import PartialSums
 from .release_records import Writer
@@ -216,8 +216,8 @@ class AggregateStage:
     def _publish(self, reader: StateReader, marker: Marker, pending: Pending) -> Step:
         """Publish the next rows of a release that has been computed; the last with its manifest."""
         trigger, step = pending.trigger, Step(marker, more=True)
-        # Never 0: that stands for a step that publishes nothing, and deletions would join it.
-        step.not_before = max(trigger.time + self._pipeline.publish_delay, 1)
+        delay, shards = self._pipeline.publish_delay, self._pipeline.cells_partitions
+        step.not_before = public_time(trigger, delay, self._partition, shards)
         writer, shown = self._writer(trigger), self._shown(trigger)
         part = held(reader, pending.done, RELEASED, shown)
         rows = list(writer.rows(part.releases))

@@ -77,6 +77,39 @@ def test_an_epoch_is_charged_once_and_before_its_first_trigger():
     assert [w.epochs for w in written if isinstance(w, Trigger)] == [1, 1, 1, 1, 2]
 
 
+@pytest.mark.parametrize("limit", [None, Fraction(1, 10)], ids=["charged", "refused"])
+def test_the_ledger_does_not_tell_how_late_a_trigger_was_fired(limit):
+    """It is public, and the clock's owner is late where its process has much to count."""
+    made, heads = with_pipeline(external=False, limit_epsilon=limit), set()
+    for late in (1, 250_000, 7_654_321, 59_999_999):
+        clock, ledger = begun(made)
+        fire_all(clock, ledger, ORIGIN + 6 * HOUR + late)
+        assert ledger.records[-1].time == ORIGIN + 6 * HOUR
+        heads.add(ledger.head)
+    assert len(heads) == 1
+
+
+def test_a_charge_is_one_of_its_kind():
+    """An epoch that another opening charges anew, its ledger lost, has another hash and noise."""
+    hashes = set()
+    for salt in ("one", "other"):
+        ledger = begun()[1]
+        clock = Clock(with_pipeline(external=False), ledger, "1.0", "key", salt)
+        clock.apply(start(P))
+        fire_all(clock, ledger, ORIGIN + 6 * HOUR)
+        hashes.add(ledger.charges["p", 0].hash())
+    assert len(hashes) == 2
+
+
+def test_every_opening_of_a_clock_has_a_salt_of_its_own(monkeypatch):
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    owners = [reading(monkeypatch, logs) for _ in range(2)]
+    for one in owners:
+        asyncio.run(acquired(one))
+    salts = {one._clock._salt for one in owners}
+    assert len(salts) == 2 and all(len(salt) == 32 for salt in salts)
+
+
 def test_triggers_that_were_missed_come_at_once_with_the_same_cut():
     clock, ledger = begun(with_pipeline(external=False))
     written = fire_all(clock, ledger, ORIGIN + DAY)
@@ -236,13 +269,15 @@ class Recorder:
 
     def __init__(self, fails: bool = False, broker: int = ORIGIN + 6 * HOUR, kind: int = 1) -> None:
         self.done: list[str] = []
+        self.stamps: list[object] = []
         self._fails = fails
         self._answer = SimpleNamespace(timestamp=broker // 1000, timestamp_type=kind, offset=7)
 
     async def begin_transaction(self) -> None:
         self.done.append("begin")
 
-    async def send(self, topic: str, value: bytes, **_: object) -> asyncio.Future[object]:
+    async def send(self, topic: str, value: bytes, **how: object) -> asyncio.Future[object]:
+        self.stamps.append(how.get("timestamp_ms"))
         self.done.append(topic.rsplit(".", 2)[-1] if "clock" in topic else "ledger")
         answer = asyncio.get_running_loop().create_future()
         answer.set_result(self._answer)
@@ -275,6 +310,7 @@ def test_a_charge_and_its_trigger_are_one_transaction_the_charge_first():
     producer = Recorder()
     asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
     assert producer.done == ["begin", "ledger", "clock", "commit"]
+    assert producer.stamps == [charges[0].time // 1000, None]  # the ledger's by no clock
     assert ("p", 0) in ledger.charges and clock.timelines["p"].done == {0: 1}
 
 

@@ -57,6 +57,13 @@ def test_the_unit_square_is_not_planned_without_a_word() -> None:
     assert "mechanism.domain is not given, so the unit square" in one
 
 
+def test_a_pause_that_is_as_long_as_the_time_between_triggers_hides_nothing() -> None:
+    engine = "[engine]\n"
+    assert said((engine, engine + 'publish_delay = "1h"\n')) == []
+    (one,) = said((engine, engine + 'publish_delay = "5h"\n'))
+    assert "publish_delay = 18000 s is too long for triggers that are 21600 s apart" in one
+
+
 def test_plan_prints_its_cautions(tmp_path: Path) -> None:
     file = tmp_path / "hush.toml"
     file.write_text(text(("delta = 1e-4", "delta = 1e-3")))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import hushstream.topics.frames as frames
+import msgspec
 import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
@@ -18,10 +20,12 @@ from hushstream.agents.stages.aggregate.held_release import (
     held,
     hold,
     kept_manifest,
+    public_time,
     published,
 )
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.routing import route
 from hushstream.agents.stages.step import LogFrame, Out, Step
 from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries, shown_of
 from hushstream.agents.state.memory import MemoryStore
@@ -127,10 +131,58 @@ def test_only_what_is_published_waits_for_its_time_and_times_are_the_scheduled_o
         small(monkeypatch, chunk)
         for step in steps_of(made, log_of(9, 50)):
             public = [o for o in step.out if o.topic == p.release_topic]
-            moment = trigger(p, 1, [0]).time + 7_000_000
+            one = trigger(p, 1, [0])
+            steps = range(one.scheduled, one.time + 9_000_000, 875_000)[-5:]
+            moment = next(m for m in steps if m > one.time + 7_000_000)
             assert step.not_before == (moment if public else 0)
             stamps = {(o.timestamp or 0) * 1000 for o in public}
             assert stamps <= {p.windows.times(0)[0]}  # by the schedule: not by any clock, or event
+
+
+@given(st.integers(1, 86_400_000_000), st.integers(0, 10**12), st.integers(1, 30))
+def test_a_publication_comes_after_the_delay_and_soon_after_it(delay, late, shards):
+    one = trigger(deployment().pipelines[0], 1, [0])
+    one = msgspec.structs.replace(one, time=one.scheduled + late)
+    times = [public_time(one, delay, shard, shards) for shard in range(shards)]
+    assert times == sorted(times)  # shards take turns
+    assert delay < times[0] - one.time and times[-1] - one.time <= delay + 2 * max(delay // 8, 1)
+
+
+@given(st.integers(0, 999_999), st.integers(0, 999_999))
+def test_a_trigger_that_fires_a_little_later_moves_no_publication(one, other):
+    """The clock's owner shares its process with shards: what they have to do makes it late."""
+    made = trigger(deployment().pipelines[0], 1, [0])
+    early, late = (msgspec.structs.replace(made, time=made.scheduled + n) for n in (one, other))
+    for shard in range(3):
+        assert public_time(early, 8_000_000, shard, 3) == public_time(late, 8_000_000, shard, 3)
+
+
+def test_shards_take_turns_whoever_of_them_has_more_to_do(monkeypatch):
+    """Hidden keys lie on one shard, on each in turn: every shard publishes the same, as late."""
+    made = deployment(partitioner="murmur2", mechanism=PLAIN, cells=3)
+    (p,) = made.pipelines
+    delayed = replace(p, publish_delay=8_000_000)
+    made = replace(made, inputs=(replace(made.inputs[0], pipelines=(delayed,)),))
+    small(monkeypatch, 20)
+    names = [f"hidden {n}" for n in range(600)]
+    homes = route(Keys.of([json.dumps([name]).encode() for name in names]), 3)
+    seen = []
+    for shard in range(3):
+        log = log_of(9, 0)
+        mine = [name for name, home in zip(names, homes.tolist(), strict=True) if home == shard]
+        log += [event(len(log) + n, f"h{n}", name) for n, name in enumerate(mine[:150])]
+        public = [step for step in steps_of(made, log) if step.not_before]
+        ends = [b"manifest:%d" % n for n in range(3)]
+        times = [{s.not_before for s in public if _tells(s, end)} for end in ends]
+        assert [len(moments) for moments in times] == [1, 1, 1]
+        assert max(times[0]) < max(times[1]) < max(times[2])
+        seen.append(sorted(_size(step) for step in public))
+    assert seen[0] == seen[1] == seen[2]
+
+
+def _tells(step: Step, end: bytes) -> bool:
+    """Whether a step publishes the manifest of a shard."""
+    return any((out.key or b"").endswith(end) for out in step.out)
 
 
 def test_feedback_is_complete_before_it_says_so(monkeypatch):

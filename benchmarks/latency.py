@@ -1,0 +1,189 @@
+"""Time from a trigger to its release on a local broker, for small and large micro-batches.
+
+One worker with one pipeline of one partition each. Before a trigger, its events are published and
+the worker is left to bound them, so that the release alone is left to do. The time runs from the
+trigger in the clock log until a reader of committed records sees the manifest. *Small* touches 20
+keys, *large* 10,000, of which 20 are released.
+
+A machine's disk and load decide absolute figures, so each is given in transactions too: the
+median time of a transaction of one record, from its begin until a reader sees it.
+
+    python benchmarks/latency.py [--quick] [--json] [--out DIR]
+
+The last line under ``--json``: ``small_ms, large_ms, transaction_ms`` (medians),
+``small_transactions, large_transactions`` (the same as ratios) and ``small_p90_ms``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from _chaos import BROKER
+from _cluster import Local, local
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.deploy.broker import Broker
+from hushstream.topics.records import Trigger
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+DAY = 86_400_000_000
+ORIGIN = 17956 * DAY  # 2019-03-01
+TRIGGERS = 48  # of a window
+SMALL, LARGE = 300, 10_000
+SETTLED = 1.0  # seconds without a new record behind the bound stage
+
+TOML = """
+[deployment]
+name = "latency"
+[engine]
+cells_partitions = 1
+units_partitions = 1
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+partitioner = "murmur2"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "pages"
+input = "events"
+key = ["page"]
+window = { length = "1d", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "30m" }
+schedule = "external"
+budget = { epsilon = 8.0, delta = 1e-4 }
+mechanism = { kind = "histogram", budget = 4, adaptive_weight = 0 }
+"""
+
+
+class Reader:
+    """A reader of committed records of one topic.
+
+    Args:
+        bootstrap: the broker.
+        topic: of one partition.
+    """
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        settings = {"group.id": "latency", "isolation.level": "read_committed"}
+        self._client = Consumer(
+            {"bootstrap.servers": bootstrap, "fetch.wait.max.ms": 5, "log_level": 0} | settings
+        )
+        self._client.assign([TopicPartition(topic, 0, 0)])
+
+    def until(self, wanted: bytes, timeout: float = 120) -> float:
+        """When the next record whose value holds ``wanted`` is seen, in seconds."""
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            message = self._client.poll(0.5)
+            if message is not None and message.error() is None and wanted in message.value():
+                return time.time()
+        raise SystemExit(f"nothing with {wanted!r} came within {timeout:.0f} s")
+
+    def close(self) -> None:
+        """Leave."""
+        self._client.close()
+
+
+def transactions(bootstrap: str, count: int) -> float:
+    """Median seconds of a transaction of one record, until a reader sees it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic("plain", 1, 1)]).values():
+        future.result()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "plain"})
+    producer.init_transactions(60)
+    reader, took = Reader(bootstrap, "plain"), []
+    for number in range(count + 3):
+        began, value = time.time(), b"record %d." % number
+        producer.begin_transaction()
+        producer.produce("plain", value, partition=0)
+        producer.commit_transaction(60)
+        took.append(reader.until(value) - began)
+    reader.close()
+    return statistics.median(took[3:])
+
+
+def batch(index: int, hidden: int) -> list[dict[str, Any]]:
+    """Events of one micro-batch: 20 pages of 15 users, and hidden pages of one user each."""
+    found = [(f"{index} {n}", f"page {n % 20}") for n in range(SMALL)]
+    found += [(f"{index} h{n}", f"hidden {index} {n}") for n in range(hidden)]
+    return [{"user": user, "page": page, "t": ORIGIN + DAY // 2} for user, page in found]
+
+
+def settled(run: Local) -> None:
+    """Wait until nothing more comes out of the bound stage."""
+    cluster, topic = run.cluster, run.names.cells("pages")
+    end, since = -1, time.monotonic()
+    while time.monotonic() < since + SETTLED:
+        now = cluster.ends(topic, 1)[0]
+        if now != end:
+            end, since = now, time.monotonic()
+        time.sleep(0.1)
+
+
+def fired(run: Local, ordinal: int) -> Trigger:
+    """The trigger with an ordinal, once it is in the clock log."""
+    return run.wait_triggers(ordinal)[ordinal - 1]
+
+
+def released(run: Local, hidden: list[int], progress: Progress) -> list[float]:
+    """Seconds from each trigger to its manifest; the first one is left out."""
+    reader, took = Reader(run.bootstrap, "hush.pages.releases.v1"), []
+    for index in progress.track(range(1, len(hidden) + 1), description="triggers"):
+        run.publish("events", batch(index, hidden[index - 1]))
+        settled(run)
+        run.trigger(ORIGIN + index * DAY // TRIGGERS)
+        seen = reader.until(b"hush.manifest/")
+        took.append(seen - fired(run, index).time / 1e6)
+    reader.close()
+    return took[1:]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true", help="a third of the triggers")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", default="out", help="taken for the sake of the other benchmarks")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    small, large = (9, 3) if options.quick else (TRIGGERS - 11, 10)
+    hidden = [0] * (small + 1) + [LARGE] * large
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(Path(folder), broker.bootstrap, TOML, {"events": 1}) as run,
+        Progress(console=console, disable=not console.is_terminal) as progress,
+    ):
+        plain = transactions(broker.bootstrap, small)
+        run.start("w")
+        run.wait_ready(["w"])
+        took = released(run, hidden, progress)
+    row = {
+        "small_ms": 1000 * statistics.median(took[:small]),
+        "large_ms": 1000 * statistics.median(took[small:]),
+        "transaction_ms": 1000 * plain,
+        "small_transactions": statistics.median(took[:small]) / plain,
+        "large_transactions": statistics.median(took[small:]) / plain,
+        "small_p90_ms": 1000 * sorted(took[:small])[int(0.9 * small)],
+    }
+    if options.json:
+        print(json.dumps(row))
+        return
+    table = Table(title="From a trigger to its release, one worker, local broker")
+    for column in ("micro-batch", "median, ms", "in transactions"):
+        table.add_column(column, justify="right")
+    table.add_row("20 keys", f"{row['small_ms']:.0f}", f"{row['small_transactions']:.1f}")
+    table.add_row("10,020 keys", f"{row['large_ms']:.0f}", f"{row['large_transactions']:.1f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
