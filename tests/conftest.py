@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from hushstream.deploy.broker import Broker
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # The same examples every time, and no deadline: the machine may be busy.
 settings.register_profile("suite", deadline=None, derandomize=True)
+# For a run that asks only whether a test fails: nobody needs the smallest example.
+settings.register_profile(
+    "found", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate)
+)
 settings.load_profile("suite")
 
 BROKER_FIXTURES = {"broker", "own_broker"}

@@ -109,14 +109,46 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     return rows + _key_rows(body, unit) if "threshold" in body else rows
 
 
+def round_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
+    """Format the result of `plan` for rounds: their noise follows a key's releases.
+
+    Args:
+        body: result of `plan`.
+        unit: name of a privacy unit.
+    """
+    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
+    count = len(body["noise_stddev"])
+    new = f"a key is released again when enough new units ({unit}) have come since its last release"
+    spread = (
+        f"±{_listed(first)} at a key's first … ±{_listed(last)} at its {count:,}th, if it has one"
+    )
+    bars = body["threshold"]
+    threshold = f"{bars[0]:.4g} after the first trigger of a round … {bars[-1]:.4g} after the last"
+    least = [("  and at least", f"{body['min_users']:,} units")] if body["min_users"] > 1 else []
+    return [
+        ("contribution bound", _bound_words(body["bound"], unit)),
+        ("rounds", new),
+        ("noise over releases", spread),
+        ("factorization", body["factorization"]),
+        ("threshold of new units", threshold),
+        *least,
+        ("feedback", f"a round is known to be over {_triggers(body['delay'])} later"),
+        _chance_row(body, unit),
+    ]
+
+
 def _key_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     bars = body["threshold"]
     rows = [("threshold of a key", f"{bars[0]:.4g} at the first trigger … {bars[-1]:.4g}")]
     if body["min_users"] > 1:
         rows.append(("  and at least", f"{body['min_users']:,} records"))
+    return [*rows, _chance_row(body, unit)]
+
+
+def _chance_row(body: dict[str, Any], unit: str) -> tuple[str, str]:
     half, nearly = math.ceil(body["users_50"]), math.ceil(body["users_95"])
     chance = f"50 % at {half:,} × {unit}, 95 % at {nearly:,}"
-    return [*rows, ("chance that a key appears", f"{chance} (one record each, last trigger)")]
+    return "chance that a key appears", f"{chance} (one record each, last trigger)"
 
 
 def _bound_words(bound: dict[str, Any], unit: str) -> str:

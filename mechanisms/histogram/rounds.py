@@ -47,6 +47,7 @@ from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
 from .quantities import Column, Quantity
+from .report import plan, round_rows
 from .rows import rows_of
 
 _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` rounds late
@@ -288,12 +289,12 @@ class Rounds:
         return tuple(one.factor.digest() for one in processes)
 
     def plan(self) -> dict[str, Any]:
-        """Return nothing beside cost and noise."""
-        return {}
+        """Bounds, noise of successive releases of a key, thresholds and chances to appear."""
+        return {"histogram": plan(self)}
 
     def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """Return nothing beside cost and noise."""
-        return []
+        """The same in words."""
+        return round_rows(plan(self), unit)
 
 
 def _codes(units: Units) -> NDArray[np.uint64]:

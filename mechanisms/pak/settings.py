@@ -12,7 +12,7 @@ from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
 from ..parts.hierarchy import Chunks, choose_height
 from ..parts.smooth_quantile import SmoothQuantile
-from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
+from ..slots.settings import SlotParameters, check_delta, check_sums, sampler_delta, slots_of
 from ..slots.slots import Slots
 from ..validate import non_negative, one_of, positive
 from .counter import HierarchyPrefix, MatrixPrefix, PrefixCounter, TreePrefix
@@ -65,6 +65,7 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
     sampling = sampler_delta(setting.epsilon, slots.bound * draws(slots))
     check_delta(setting, sampling)
     counter = counter_of(parameters, setting, slots, setting.delta - sampling)
+    check_sums(slots, counter.steps, parameters.expected)
     advice = advise(parameters, setting, slots, counter)
     epsilon = setting.epsilon / slots.bound
     split = _share("split", parameters.split) or advice.split

@@ -14,6 +14,11 @@ from ..parts.clip_threshold import geometric_thresholds
 from ..validate import at_least
 from .slots import Slots
 
+FEWEST = 1 << 24
+"""Records at the largest value that a window's sums always have room for."""
+SPARE = 16
+"""Times as many records as are expected that a window's sums have room for."""
+
 
 @dataclass(frozen=True)
 class SlotParameters:
@@ -79,6 +84,27 @@ def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:
         setting.grids[0] if setting.grids else Fraction(1),
         parameters.bound,
     )
+
+
+def check_sums(slots: Slots, steps: int, expected: int) -> None:
+    """Refuse a stream whose released sums could leave 63 bits although it is as was expected.
+
+    Args:
+        slots: of the stream.
+        steps: output steps per grid step of a value.
+        expected: records per slot.
+
+    Raises:
+        ParameterError: `FEWEST` records, or `SPARE` times as many as are expected in a window, do
+            not fit if each has the largest value.
+    """
+    records = max(FEWEST, SPARE * expected * slots.slots)
+    if slots.top * steps * records >= 1 << 62:
+        rule = (
+            f"is {slots.top:,} grid steps: the sum of {records:,} such records would not fit into "
+            "63 bits; choose a coarser grid, a smaller largest value (high), or expect less"
+        )
+        raise ParameterError("high", slots.top, rule)
 
 
 def sampler_delta(epsilon: Fraction, draws: int) -> Fraction:

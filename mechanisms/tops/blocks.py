@@ -164,5 +164,8 @@ def _nearest(value: Fraction) -> int:
 
 
 def _held(value: int) -> int:
-    """``value`` within 63 bits: a bound of the output format that is never met in practice."""
+    """``value`` within 63 bits. It is noisy already, so to cut it costs nothing.
+
+    `check_sums` leaves room for many times as many records as are expected.
+    """
     return max(-_CEILING, min(_CEILING, value))

@@ -10,7 +10,7 @@ from ..contract import Setting
 from ..parts.clip_threshold import noise_penalty
 from ..parts.hierarchy import Chunks, InfiniteTree, choose_height, choose_skip
 from ..parts.smoothing import Smoother
-from ..slots.settings import SlotParameters, check_delta, sampler_delta, slots_of
+from ..slots.settings import SlotParameters, check_delta, check_sums, sampler_delta, slots_of
 from ..slots.slots import Slots
 from ..validate import at_least, non_negative, one_of
 from .mechanism import Tops, Warmup
@@ -86,6 +86,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
         sampler_delta(setting.epsilon, draws(slots, max(height, 64), warmup)),
     )  # fmt: skip
     check_delta(setting, made.sampling)
+    check_sums(slots, made.steps, parameters.expected)
     return made
 
 

@@ -7,7 +7,7 @@ up to 2^45 grid steps, records at the clip ends. Nothing but `ParameterError` ma
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -298,6 +298,43 @@ def test_a_sum_of_the_most_records_at_the_widest_clip_end_is_exact() -> None:
     memory.parked[0][-1] = part._replace(sums=part.sums * ranges.RECORDS)
     value = memory.trigger().value
     assert value[0].tolist() == [ranges.RECORDS, ranges.RECORDS * high]
+
+
+STREAM = Setting(Fraction(1), Fraction(1, 10**6), 8, 1, (("v", 0, (1 << 30) - 1),), (Fraction(1),))
+MATRIX = PakParameters(threshold="top", counter="matrix")
+STREAMS = [("pak", MATRIX), ("tops", TopsParameters())]
+
+
+@pytest.mark.parametrize(
+    "kind, parameters, setting",
+    [
+        ("pak", MATRIX, replace(STREAM, columns=(("v", 0, 1 << 30),))),
+        *((kind, replace(one, expected=1 << 33), STREAM) for kind, one in STREAMS),
+    ],
+    ids=["wide values", "many records of pak", "many records of tops"],
+)
+def test_a_stream_whose_expected_sums_do_not_fit_is_refused(
+    kind: str, parameters: Any, setting: Setting
+) -> None:
+    """More records than that are cut at 2^62; what was expected never is."""
+    registry.build(kind, replace(parameters, expected=1), STREAM)
+    with pytest.raises(ParameterError, match=r"grid steps: the sum of .* coarser grid"):
+        registry.build(kind, parameters, setting)
+
+
+@pytest.mark.parametrize("kind, parameters", STREAMS)
+def test_sums_beyond_63_bits_stop_there_and_never_turn(kind: str, parameters: Any) -> None:
+    """Had they turned negative, one record more would show."""
+    setting = replace(STREAM, columns=(("v", 0, 100),))
+    mechanism = registry.build(kind, parameters, setting)
+    memory, trace = Memory(mechanism, zero), encoded(mechanism, setting)
+    found: list[int] = []
+    for t in range(1, setting.horizon + 1):
+        memory.absorb(trace.where(np.flatnonzero(trace.trigger == t)))
+        for place, part in enumerate(memory.parked[0]):
+            memory.parked[0][place] = part._replace(sums=np.minimum(part.sums, 1) << 56)
+        found += memory.trigger().value.ravel().tolist()
+    assert max(found) == 1 << 62 and min(found) >= 0
 
 
 @pytest.mark.parametrize("epsilon", [64, 1000, 10**9])

@@ -127,6 +127,7 @@ def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
     sys.path[:] = [str(root.parent), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
     sys.dont_write_bytecode = True  # of a text that is there for a moment only
     options = ["-q", "-p", "no:cacheprovider"]
+    options += ["--hypothesis-profile=found"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # loaded before, on purpose
     code = pytest.main([*options, *([] if every else ["-x"]), *tests])
     product = getattr(sys.modules.get("hushstream"), "__file__", None)

@@ -8,6 +8,7 @@ Covers: mechanisms/histogram/settings.py
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -451,3 +452,19 @@ def test_a_changed_noise_changes_the_release_and_nothing_else_does() -> None:
         for m in (mechanism, mechanism, louder)
     )
     assert first.value.tolist() == again.value.tolist() != other.value.tolist()
+
+
+def test_a_plan_of_rounds_says_what_their_noise_follows() -> None:
+    mechanism = build(
+        HistogramParameters(selection="rounds", budget=2, min_users=5), Setting(EPSILON, DELTA, 4)
+    )
+    rows = dict(mechanism.plan_rows("user"))
+    body = mechanism.plan()["histogram"]
+    assert "2 records of a user" in rows["contribution bound"]
+    assert "new units (user)" in rows["rounds"]
+    first, last = (float(mechanism.error(t)[0]) for t in (1, 4))
+    assert f"±{first:.6g} at a key's first … ±{last:.6g} at its 4th" in rows["noise over releases"]
+    assert f"{body['threshold'][-1]:.4g} after the last" in rows["threshold of new units"]
+    assert rows["  and at least"] == "5 units"
+    assert "1 trigger later" in rows["feedback"]
+    assert f"50 % at {math.ceil(body['users_50'])}" in rows["chance that a key appears"]
