@@ -47,8 +47,14 @@ def init(folder: Path) -> None:
 @config_options
 @json_option
 @click.option("--offline", is_flag=True, help="Do not contact the cluster.")
+@click.option("--member", default="", help="The worker whose tables are held against the cluster.")
 def check(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, offline: bool
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    offline: bool,
+    member: str,
 ) -> None:
     """Check configuration, key, topics, ledger and clock log; exit 0 if a worker could start.
 
@@ -56,7 +62,7 @@ def check(
     """
     config = read_config(path, bootstrap, settings)
     findings: list[Finding] = []
-    code = (_offline if offline else _online)(config, findings)
+    code = _offline(config, findings) if offline else _online(config, member, findings)
     if not code:
         findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
     if as_json:
@@ -82,10 +88,10 @@ def _offline(config: Config, found: list[Finding]) -> int:
     return 0
 
 
-def _online(config: Config, found: list[Finding]) -> int:
+def _online(config: Config, member: str, found: list[Finding]) -> int:
     """The conditions for a worker to start, and recommendations for production clusters."""
     try:
-        plan = prepare(config, patience=5, told=lambda text: found.append(("ok", text)))
+        plan = prepare(config, member, patience=5, told=lambda text: found.append(("ok", text)))
         advice = warnings(Cluster(config.kafka), plan.deployment, plan.names)
     except HushError as error:
         return _refused(error, found)

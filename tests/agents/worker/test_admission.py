@@ -5,12 +5,15 @@ Covers: agents/clock/start.py
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
 import click
 import hushstream.agents.clock.start as clock_start
+import hushstream.agents.worker.evidence as evidence
 import hushstream.agents.worker.startup as startup
 import pytest
 from click.testing import CliRunner
@@ -18,13 +21,16 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from hushstream.agents.cli.group import main
 from hushstream.agents.clock.owners import Claim
+from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.topics.names import OWNERS, ledger_topic
-from hushstream.topics.records import Beat, Start, Trigger, encode
+from hushstream.topics.records import Beat, Marker, Start, Trigger, encode
 
 from ..clock.test_genesis import SECOND, Deployed, made, topic_of
 
 __all__ = ["made"]  # a fixture
 
+MEMBER = "mine"
 Spoil = Callable[[Deployed], Any]
 
 
@@ -69,9 +75,20 @@ def forget(run: Deployed) -> None:
 
 
 def state(run: Deployed) -> None:
-    (run.folder / "state" / "worker").mkdir(parents=True)
-    (run.folder / "state" / "worker" / "table").write_text("")
+    (run.folder / "state" / MEMBER).mkdir(parents=True)
+    (run.folder / "state" / MEMBER / "table").write_text("")
     run.delete(ledger_topic(run.name))
+
+
+def lead(run: Deployed) -> None:
+    """A table of this worker that has read more of its changelog than there is."""
+    changelog = topic_of(run, "changelog")
+    path = run.folder / "state" / MEMBER / run.names.genesis / changelog / "0"
+    path.parent.mkdir(parents=True)
+    store = RocksStore(path, None, 1 << 20)
+    position = json.dumps({"offset": 10_000, "time": time.time()}).encode()
+    store.write({MARKER: encode(Marker(run.names.genesis, 1)), POSITION: position})
+    store.close()
 
 
 CASES: dict[str, tuple[Spoil, int, str]] = {
@@ -104,6 +121,11 @@ CASES: dict[str, tuple[Spoil, int, str]] = {
         lambda run: alter(run, release_topic(run), "message.timestamp.type", "LogAppendTime"),
         4, "must have CreateTime",
     ),
+    "ledger of the broker's time": (
+        lambda run: alter(run, ledger_topic(run.name), "message.timestamp.type", "LogAppendTime"),
+        4, "must have CreateTime",
+    ),
+    "table ahead of the cluster": (lead, 4, "restored, copied or rewound"),
     "recreated": (lambda run: run.recreate(topic_of(run, "cells"), 2), 4, "created again"),
     "partitions": (lambda run: run.grow(topic_of(run, "units"), 3), 4, "3 partitions"),
     "partitioner": (
@@ -153,9 +175,10 @@ def test_check_and_worker_refuse_alike(case, made, monkeypatch):
 
     monkeypatch.setattr(startup, "Worker", started)
     monkeypatch.setattr(clock_start, "CONFIRM_SECONDS", 0.3)
+    monkeypatch.setattr(evidence, "CONFIRM_SECONDS", 0.3)
     spoil, code, said = CASES[case]
     common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
-    common += ("--set", f"engine.data_dir={made.folder / 'state'}")
+    common += ("--set", f"engine.data_dir={made.folder / 'state'}", "--member", MEMBER)
     assert typed("check", *common)[0] == 0
     spoil(made)
     ended, output = typed("worker", *common)
