@@ -29,7 +29,8 @@ class LatestCheck:
         self._releases = releases
         self._expected: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
         self._reached: dict[bytes, int] = {}
-        self._problems: list[tuple[str, bytes]] = []
+        self._doubled: list[bytes] = []
+        self._strange: set[tuple[bytes, bytes]] = set()  # seen by readers of either kind
 
     def expect(self, out: Out) -> None:
         """Take a recomputed record of the latest topic."""
@@ -46,17 +47,19 @@ class LatestCheck:
         known = [one for _, one in self._expected.get(key, ())]
         found = digest(of_raw(partition, record))
         if found not in known:
-            self._problems.append(("differing", key))
+            self._strange.add((key, found))
         elif committed:
             place, before = known.index(found), self._reached.get(key, -1)
             if place <= before:
-                self._problems.append(("doubled", key))
+                self._doubled.append(key)
             self._reached[key] = max(place, before)
 
     def finish(self, outcome: ReplayOutcome) -> None:
         """Judge the records taken; call it after the check of the releases has been finished."""
-        for what, key in self._problems:
-            outcome.found(what, f"{self._topic}: {key!r}")
+        for key in self._doubled:
+            outcome.found("doubled", f"{self._topic}: {key!r}")
+        for key, _ in sorted(self._strange):
+            outcome.found("differing", f"{self._topic}: {key!r}")
         for key, records in self._expected.items():
             published = sum(self._releases.published(key, ordinal) for ordinal, _ in records)
             reached = self._reached.get(key, -1) + 1

@@ -311,7 +311,8 @@ def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch)
     command = ["replay", "-c", str(run.toml), "--bootstrap", run.bootstrap, "--json"]
     hush.main(command, standalone_mode=False)
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert figures["agrees"] and figures["compared"] == 4  # two keys, two manifests
+    # Two rows, two manifests, and both rows once more in the latest topic.
+    assert figures["agrees"] and figures["compared"] == 6
     (pipeline,) = run.deployment.pipelines
     (log,) = read_topic(run.config().kafka, pipeline.release_topic, 1)
     producer = run.producer()
@@ -319,8 +320,10 @@ def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch)
     forged = (record.value or b"").replace(b'"final":false', b'"final":true')
     assert forged != record.value
     producer.produce(pipeline.release_topic, forged, record.key, timestamp=record.timestamp)
+    producer.produce(pipeline.latest_topic, None, record.key, timestamp=record.timestamp)
     producer.flush(20)
     assert hush.main(command, standalone_mode=False) == 4
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (figures["differing"], figures["doubled"]) == (1, 1)
+    assert (figures["differing"], figures["doubled"]) == (2, 1)
     assert any("trigger 1" in problem for problem in figures["problems"])
+    assert any(pipeline.latest_topic in problem for problem in figures["problems"])
