@@ -11,9 +11,10 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
-from hushstream.agents.cli.releases import line
+from hushstream.agents.cli.releases import cost
 from hushstream.agents.deployment.compile import pinned_hash
 from hushstream.agents.deployment.statement import bounds, definition, key_threshold
 from hushstream.agents.stages.aggregate.release_records import Writer
@@ -22,6 +23,7 @@ from hushstream.mechanisms.factorization.prefix_noise import STEPS
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.testing import Memory, run, seed
+from hushstream.topics.releases import Manifest
 
 from ...mechanisms.test_contract import CASES, trace_of
 from ...support import deployment, engine, event, start, trigger
@@ -31,7 +33,7 @@ LOCAL = "local_randomizer"
 
 
 def manifest(p: Any = P, **other: Any) -> dict[str, Any]:
-    out = Writer(p, trigger(p, 2, [0], **other), 0).manifest({}, bytes(16))
+    out = Writer(p, trigger(p, 2, [0], **other), 0).manifest({}, bytes(16), 0)
     body: dict[str, Any] = json.loads(out.value)
     return body
 
@@ -158,30 +160,36 @@ def test_a_limit_that_is_raised_changes_no_byte_of_what_was_released_before():
     limited = replace(P, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
     then = trigger(limited, 2, [0])
     for raised in (replace(limited, limit_epsilon=Fraction(800)), P):
-        first, second = (Writer(p, then, 0).manifest({}, bytes(16)) for p in (raised, limited))
+        first, second = (Writer(p, then, 0).manifest({}, bytes(16), 0) for p in (raised, limited))
         assert first == second
 
 
 def test_readers_see_what_was_spent():
     limited = replace(P, limit_epsilon=Fraction(80))
-    assert line(manifest(limited, epochs=3)).endswith(
-        "a user pays ε=8 δ=0.0001 per epoch, ε=24 of at most 80 in all epochs so far"
-    )
-    assert line(manifest(epochs=3)).endswith("per epoch, ε=24 in all epochs so far")
-    assert line(manifest(epochs=0)).endswith("per epoch")
+
+    def said(epochs: int, p: Any = P) -> str:
+        return cost(msgspec.convert(manifest(p, epochs=epochs), Manifest))
+
+    first = "a user pays ε=8 δ=0.0001 per epoch"
+    assert said(3, limited) == f"{first}, ε=24 of at most 80 in all so far"
+    assert said(3) == f"{first}, ε=24 in all so far"
+    assert said(0) == first
 
 
-def test_manifests_do_not_depend_on_the_data():
-    """The same clock over different data, none at all included: the same bytes."""
+def test_manifests_depend_on_released_rows_alone():
+    """The same clock over different data, none at all included: only the number of rows differs."""
     found = []
     rng = np.random.default_rng(0)
     for size in (0, 1, 300):
         log = [event(i, f"u{rng.integers(50)}", f"p{rng.integers(9)}") for i in range(size)]
         cuts = [trigger(P, n, [size], epochs=1) for n in range(1, 5)]
         run_ = engine(deployment(), [log], [start(P), *cuts])
-        found.append(
-            [o.value for o in run_.outs[P.release_topic] if b"hush.manifest/2" in (o.value or b"")]
-        )
+        records = [json.loads(o.value or b"") for o in run_.outs[P.release_topic]]
+        manifests = [r for r in records if r["schema"] == "hush.manifest/2"]
+        rows = [r["trigger"] for r in records if r["schema"] == "hush.release/2"]
+        assert [m.pop("rows") for m in manifests] == [rows.count(m["trigger"]) for m in manifests]
+        assert bool(rows) == (size == 300)
+        found.append(manifests)
     assert len(found[0]) == 4 and found[0] == found[1] == found[2]
 
 
