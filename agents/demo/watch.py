@@ -61,7 +61,6 @@ class Watch:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "fetch.wait.max.ms": 50,
-                "log_level": 0,
             }
         )
         partitions = Cluster(config.kafka).topics()

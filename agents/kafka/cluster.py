@@ -44,7 +44,7 @@ class Cluster:
     """
 
     def __init__(self, kafka: Kafka, patience: float = 30.0) -> None:
-        self._options = librdkafka_options(kafka) | {"log_level": 0}
+        self._options = librdkafka_options(kafka)
         self._admin = AdminClient(self._options | {"socket.timeout.ms": 10_000})
         self._patience = patience
         self.bootstrap = kafka.bootstrap

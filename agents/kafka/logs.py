@@ -119,7 +119,6 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
         "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
-        "log_level": 0,
     }
     return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
 

@@ -39,7 +39,7 @@ class Trimmer:
     """
 
     def __init__(self, kafka: Kafka) -> None:
-        self._options = librdkafka_options(kafka) | {"log_level": 0}
+        self._options = librdkafka_options(kafka)
         self._before: dict[TP, int] = {}
         self._cut: dict[TP, int] = {}
 

@@ -19,6 +19,9 @@ def librdkafka_options(kafka: Kafka) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap,
         "security.protocol": kafka.security_protocol,
+        # It would write to stderr by itself, a line for each attempt to connect. What fails is
+        # raised, and whoever asked says it once.
+        "log_level": 0,
     }
     if _sasl(kafka):
         options["sasl.mechanisms"] = kafka.sasl_mechanism

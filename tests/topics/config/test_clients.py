@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,7 @@ def test_plain() -> None:
     assert librdkafka_options(kafka) == {
         "bootstrap.servers": "localhost:9092",
         "security.protocol": "PLAINTEXT",
+        "log_level": 0,
     }
     assert aiokafka_options(kafka) == {
         "bootstrap_servers": "localhost:9092",
@@ -99,3 +102,24 @@ def test_mutual_tls(folder: Path) -> None:
     wrong = _config(TLS, folder, HUSH_KAFKA__SSL_KEY_PASSWORD="wrong").kafka
     with pytest.raises(ConfigError, match="certificates or key"):
         aiokafka_options(wrong)
+
+
+@pytest.mark.parametrize(("more", "quiet"), [({}, True), ({"log_level": 6}, False)])
+def test_a_refused_connection_is_not_a_line_of_the_library(
+    more: dict[str, int], quiet: bool
+) -> None:
+    program = f"""
+from confluent_kafka.admin import AdminClient
+from hushstream.topics.config.clients import librdkafka_options
+from hushstream.topics.config.model import Kafka
+client = AdminClient(librdkafka_options(Kafka("127.0.0.1:9")) | {more!r})
+try:
+    client.list_topics(timeout=2)
+except Exception as error:
+    print(type(error).__name__)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout == "KafkaException\n"
+    assert (done.stderr == "") == quiet
