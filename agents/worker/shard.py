@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from aiokafka.errors import IllegalOperation, ProducerFenced
@@ -149,6 +150,13 @@ class Shard:
             self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
         )
         await self._producer.start()  # returns once an earlier owner's leftovers are aborted
+        try:
+            await self._restored()
+        except DamagedError as error:  # where nothing but the stage looks
+            await self._in_thread(partial(self._state.set_aside, error))
+            await self._restored()
+
+    async def _restored(self) -> None:
         self.marker = await self._state.open() or self._begin
         await self._host.before_open(self.tp, self.marker)
         self._stage.open(self._state.table, self.marker)

@@ -284,6 +284,38 @@ def test_a_disk_that_damages_one_table_after_the_other_is_given_up(tmp_path):
     asyncio.run(run())
 
 
+class Particular(Tally):
+    """A stage that reads what nothing else has read, and finds it damaged the first time."""
+
+    damaged = 1
+
+    def open(self, reader: Any, marker: Marker) -> None:
+        if self.damaged:
+            self.damaged -= 1
+            raise DamagedError("the table cannot be read: it is damaged")
+        super().open(reader, marker)
+
+
+def test_a_table_that_a_stage_finds_damaged_when_it_opens_is_restored(bench, caplog):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 5))
+        await applied(shard, 5)
+        await shard.close()
+        again = bench.shard()
+        again._stage = Particular(bench.out)
+        await again.open()
+        assert (again.applied, again._state.table.get_many([b"n"])) == (5, [b"5"])
+        again.deliver(interval(5, 8))
+        await applied(again, 8)
+        await again.close()
+
+    asyncio.run(run())
+    assert bench.rows()[b"n"] == b"8" and bench.failures == []
+    assert "restored from its changelog" in caplog.text
+
+
 def test_a_shard_that_was_closed_leaves_no_series(bench):
     async def run() -> None:
         shard = bench.shard()
