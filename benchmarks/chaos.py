@@ -11,6 +11,7 @@ the judge of the tests, which shares no line with the product, the same rows.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -28,10 +29,11 @@ from _conserve import conserved
 from _faults import HARSH, LEADERS, Harsh
 from _gone import gone
 from _judge import judge
-from _load import Load, Visits, toml
+from _load import PARTITIONS, Load, Visits, toml
 from _six import Six
 from _six import toml as six_toml
 from _trio import Trio
+from confluent_kafka import KafkaException
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
@@ -180,19 +182,27 @@ def unreleased(run: Local, monkey: Monkey, triggers: Sequence[Trigger]) -> list[
             return []
 
 
-def quiet(run: Local, seconds: float = 5.0) -> None:
-    """Wait until workers have taken what is left in the raw topics: nothing comes for a while."""
+def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
+    """Wait until workers have taken what is left in the raw topics: hardly anything comes.
+
+    Units topics also get barriers with every trigger, a handful of records each.
+    """
     routed = [p for p in run.deployment.pipelines if not p.direct]
     topics = [(run.names.units(p.name), p.units_partitions) for p in routed]
 
-    def ends() -> list[list[int]]:
-        return [run.cluster.ends(topic, partitions) for topic, partitions in topics]
+    def written() -> int:
+        with contextlib.suppress(KafkaException):  # a leader that has just changed
+            return sum(sum(run.cluster.ends(topic, n)) for topic, n in topics)
+        return -1
 
-    found, since = ends(), time.monotonic()
-    while time.monotonic() < since + seconds:
-        time.sleep(0.5)
-        if (now := ends()) != found:
-            found, since = now, time.monotonic()
+    until, before = time.monotonic() + most, written()
+    barriers = 8 * PARTITIONS * sum(n for _, n in topics)
+    while time.monotonic() < until:
+        time.sleep(seconds)
+        now = written()
+        if before >= 0 and 0 <= now - before <= barriers:
+            return
+        before = now
 
 
 def settled(run: Local, quiet: float = 3.0) -> list[Trigger]:
