@@ -104,6 +104,13 @@ def released(topics: Topics, place: int, **changed: Any) -> None:
     log[place] = record(place, json.loads(log[place].value) | changed)
 
 
+def skipped(topics: Topics) -> None:
+    """A second trigger, which one shard has released without the first one."""
+    (trigger,) = topics["d.g.clock"][0]
+    topics["d.g.clock"][0].append(record(1, json.loads(trigger.value) | {"index": 2}))
+    released(topics, 2, trigger=2)
+
+
 def charged_twice(topics: Topics) -> None:
     (ledger,) = topics["d.ledger.v1"]
     before = hashlib.sha256(ledger[-1].value).hexdigest()
@@ -111,7 +118,9 @@ def charged_twice(topics: Topics) -> None:
 
 
 BREAKS: dict[str, Callable[[Topics], Any]] = {
-    "was released by shards": lambda t: t["hush.p.releases.v1"][0].pop(),
+    "was released 2 times by shard 1": lambda t: t["hush.p.releases.v1"][0].append(
+        t["hush.p.releases.v1"][0][-1]),
+    "was released 0 times by shard 0": lambda t: skipped(t),
     "came 2 times": lambda t: released(t, 1, release_id="r0"),
     "was released without a trigger": lambda t: (
         t["hush.p.releases.v1"][0].extend(record(9, {**json.loads(r.value), "trigger": 2})
