@@ -111,6 +111,9 @@ class Count:
                 told[micros(body["window"]["start"]), body["trigger"]][body["shard"]] += 1
         starts = sorted({start for start, _ in told})
         numbers = sorted({e["window"] for e in fired})
+        if len(starts) < len(numbers) and numbers:  # nothing of the last one may be released yet
+            last = numbers.pop()
+            fired = [e for e in fired if e["window"] != last]
         if len(starts) != len(numbers):
             yield f"{len(numbers)} windows were triggered, {len(starts)} were released"
             return
