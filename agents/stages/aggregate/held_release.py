@@ -29,7 +29,7 @@ STEPS = 8  # of a publication delay
 
 
 def public_time(trigger: Trigger, delay: int, shard: int, shards: int) -> int:
-    """When a shard publishes a release, in microseconds.
+    """Compute the time at which a shard publishes a release, in microseconds since 1970.
 
     A trigger is fired some moments after its scheduled time, and later where its worker is busy. So
     a publication waits for the first multiple of an eighth of the delay, counted from the scheduled
