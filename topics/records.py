@@ -77,7 +77,48 @@ class Skipped(msgspec.Struct, tag="skipped", frozen=True):
         return self.window + 1 if self.until is None else self.until
 
 
-ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped
+class PipelineStanding(msgspec.Struct, frozen=True):
+    """The standing of one pipeline at a place of the clock log; fields as in `Timeline`."""
+
+    first: int | None = None
+    ordinal: int = 0
+    floor: int = 0
+    done: list[tuple[int, int]] = []
+    closed: list[int] = []
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An earlier snapshot that a replay may begin with."""
+
+    offset: int
+    time: int
+
+
+class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
+    """All that the records of the clock log before this one come to: a reader may begin here.
+
+    ``offsets`` are those of the last beat or trigger, ``pipelines`` those that the log has named.
+    ``records`` and ``head`` are the number of ledger records and the hash of the last one; so the
+    triggers before this place were paid for by that ledger. ``fired`` is the place of the last
+    trigger, -1 before the first. ``needed`` is the place of the oldest snapshot that a shard may
+    still need, 0 if that is the whole log; ``kept`` are older ones, kept for replays. ``requested``
+    are the requests in force and ``requests`` the place in the requests topic before which they
+    were read.
+    """
+
+    time: int
+    offsets: Offsets
+    pipelines: dict[str, PipelineStanding]
+    records: int
+    head: str
+    fired: int = -1
+    needed: int = 0
+    kept: list[Kept] = []
+    requested: dict[str, int] = {}
+    requests: int = 0
+
+
+ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped | Snapshot
 
 
 class TriggerRequest(msgspec.Struct, frozen=True):
@@ -122,7 +163,10 @@ class Marker(msgspec.Struct, frozen=True):
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first
-_CLOCK: msgspec.json.Decoder[ClockRecord] = msgspec.json.Decoder(Beat | Trigger | Start | Skipped)
+_SNAPSHOT = b'{"type":"snapshot",'
+_CLOCK: msgspec.json.Decoder[ClockRecord] = msgspec.json.Decoder(
+    Beat | Trigger | Start | Skipped | Snapshot
+)
 _REQUEST = msgspec.json.Decoder(TriggerRequest)
 _SELECTED = msgspec.json.Decoder(Selected)
 _MARKER = msgspec.json.Decoder(Marker)
@@ -137,6 +181,11 @@ def encode(record: object) -> bytes:
 def is_beat(value: bytes) -> bool:
     """Whether a record of the clock topic is a beat, without decoding it."""
     return value.startswith(_BEAT)
+
+
+def is_snapshot(value: bytes | None) -> bool:
+    """Whether a record of the clock topic is a snapshot, without decoding it."""
+    return value is not None and value.startswith(_SNAPSHOT)
 
 
 def decode_clock(value: bytes) -> ClockRecord:

@@ -12,7 +12,9 @@ from ...topics.records import (
     Beat,
     ClockRecord,
     Offsets,
+    PipelineStanding,
     Skipped,
+    Snapshot,
     Start,
     Trigger,
     TriggerRequest,
@@ -20,7 +22,7 @@ from ...topics.records import (
 from ...topics.schedule import Due
 from ..deployment.model import Deployment, Pipeline
 from .ledger import Ledger, Record, charge_body, limits
-from .timeline import Timeline, advance, fold
+from .timeline import Timeline, advance, fold, resumed
 
 MOST_TRIGGERS = 200  # of one transaction
 PUBLIC_TIME = 60_000_000
@@ -65,12 +67,29 @@ class Clock:
         self.requested: dict[str, int] = {}
 
     def apply(self, record: ClockRecord) -> None:
-        """Take the next record of the clock log."""
+        """Take a record of the clock log.
+
+        Pipelines that are not configured now are followed too: a snapshot must not forget them.
+        """
+        name = getattr(record, "pipeline", None)
+        if name is not None:
+            self.timelines.setdefault(name, Timeline(0))
         advance(self.timelines, record)
         # Never back, whichever owner wrote the record: a later owner begins at this time.
         self.time = max(self.time, record.time)
         if isinstance(record, Beat | Trigger):
             self.offsets = record.offsets
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Stand where a snapshot stands."""
+        known = {name: timeline.horizon for name, timeline in self.timelines.items()}
+        self.timelines = resumed(snapshot, dict.fromkeys(snapshot.pipelines, 0) | known)
+        self.time, self.offsets = snapshot.time, snapshot.offsets
+
+    def standings(self) -> dict[str, PipelineStanding]:
+        """Say where all pipelines stand that the log has named, as a snapshot does."""
+        every = {name: timeline.standing() for name, timeline in self.timelines.items()}
+        return {name: one for name, one in every.items() if one != PipelineStanding()}
 
     def request(self, request: TriggerRequest) -> None:
         """Let the schedule of external pipelines advance to a time; repeats change nothing.

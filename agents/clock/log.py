@@ -7,8 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import EngineError
-from ...topics.records import Beat, ClockRecord, Trigger, decode_clock, is_beat
-from .timeline import Over, Timeline, fold
+from ...topics.records import (
+    Beat,
+    ClockRecord,
+    Offsets,
+    PipelineStanding,
+    Snapshot,
+    Trigger,
+    decode_clock,
+    is_beat,
+)
+from .timeline import Over, Timeline, advance, copied, fold, resumed
 
 ALL = 1 << 62  # no offset is as large
 Entry = tuple[int, ClockRecord]  # (offset in the clock topic, record)
@@ -33,39 +42,52 @@ def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
 
 
 class ClockLog:
-    """Records of the clock topic in order.
+    """Records of the clock topic in order, from where shards of this worker still need them.
 
-    Beats that every shard of this worker has passed are dropped; all other records are kept,
-    since they say where each pipeline stands. A place is an offset in the clock topic.
-
-    Args:
-        horizons: triggers per window, by pipeline.
-        entries: records that are known already, from the first one on.
-
-    Attributes:
-        end: the place after the last record.
+    What comes before is kept as timelines: where every pipeline stood at ``base``.
     """
 
     def __init__(self, horizons: dict[str, int], entries: Iterable[Entry] = ()) -> None:
         self._horizons = horizons
-        self._entries: list[Entry] = list(entries)
-        self._over = self._overs()
-        self._base = 0  # beats below it may be missing
-        self.end = self._entries[-1][0] + 1 if self._entries else 0
+        self._entries: list[Entry] = []
+        self._at_base = fold((), horizons)
+        self._at_end = fold((), horizons)
+        self._over = {name: Over() for name in horizons}
+        self._snapshots: dict[int, Snapshot] = {}
+        self._whole = 0  # records but beats are complete from here on
+        self._base = 0  # beats are, too
+        self._reached: Offsets = {}
+        self.end = 0
+        for place, record in entries:
+            self.append(place, record)
+
+    def begin(self, place: int, snapshot: Snapshot) -> None:
+        """Begin with a snapshot: nothing was read before it."""
+        self._at_base = resumed(snapshot, self._horizons)
+        self._at_end = resumed(snapshot, self._horizons)
+        for name, over in self._over.items():
+            over.rebase(snapshot.pipelines.get(name, PipelineStanding()))
+        self._whole = self._base = place
+        self._reached = dict(snapshot.offsets)
 
     def append(self, place: int, record: ClockRecord) -> None:
-        """Take the next record of the topic; one that is known already changes nothing."""
+        """Take the next record of the topic.
+
+        Raises:
+            EngineError: the log has a gap, or contradicts a snapshot.
+        """
         if place < self.end:
             return  # a follower that lost its broker reads some of the log again
-        self._entries.append((place, record))
         self.end = place + 1
-        self._note(self._over, record)
+        self._note(place, record)
+        if not isinstance(record, Snapshot):  # shards have no use for them
+            self._entries.append((place, record))
 
     def since(self, place: int, most: int | None = None) -> list[Entry]:
         """List entries at or above ``place``, at most the first ``most``.
 
         Raises:
-            EngineError: beats above ``place`` were dropped; the log must be read again.
+            EngineError: entries above ``place`` were dropped; the log must be read again.
         """
         if place < self._base:
             raise EngineError("the clock log was dropped below this position; it is read again")
@@ -73,60 +95,101 @@ class ClockLog:
         return self._entries[begin:] if most is None else self._entries[begin : begin + most]
 
     def timelines(self, place: int) -> dict[str, Timeline]:
-        """Fold the log up to ``place``, which is left out; returns a timeline by pipeline."""
-        before = self._entries[: bisect_left(self._entries, place, key=lambda e: e[0])]
-        return fold((record for _, record in before), self._horizons)
+        """Tell where every pipeline stands just before ``place``.
+
+        Raises:
+            EngineError: what was before ``place`` is not known any more.
+        """
+        if place < self._whole:
+            raise EngineError("the clock log was dropped below this position; it is read again")
+        lines = copied(self._at_base)
+        for _, record in self._entries[: bisect_left(self._entries, place, key=lambda e: e[0])]:
+            advance(lines, record)
+        return lines
+
+    def opening(self, place: int, pipelines: Iterable[str]) -> int:
+        """Tell where a shard that stands at ``place`` goes on.
+
+        One that has never committed anything has missed nothing while its pipelines had not begun.
+
+        Raises:
+            EngineError: entries above its place are not here; the log must be read again.
+        """
+        if place >= self._base:
+            return place
+        begun = self.timelines(self._base)
+        if place == 0 and all(begun[name].first is None for name in pipelines):
+            return self._base
+        raise EngineError("the clock log was dropped below this position; it is read again")
 
     def prune(self, place: int) -> None:
-        """Drop beats below ``place``."""
+        """Drop entries below ``place``."""
         if place <= self._base:
             return
-        self._base = place
-        self._entries = [e for e in self._entries if e[0] >= place or not isinstance(e[1], Beat)]
+        cut = bisect_left(self._entries, place, key=lambda e: e[0])
+        for _, record in self._entries[:cut]:
+            advance(self._at_base, record)
+        del self._entries[:cut]
+        self._whole = self._base = place
 
     def skip(self, place: int) -> None:
         """Note that beats below ``place`` were passed over."""
         self._base = max(self._base, place)
 
-    def restore(self, place: int, entries: Iterable[Entry]) -> None:
-        """Take the log from ``place`` on anew, beats included; what came meanwhile is kept.
+    def restore(
+        self, start: int, snapshot: Snapshot | None, place: int, entries: Iterable[Entry]
+    ) -> None:
+        """Take the log on anew; what came meanwhile is kept.
 
         Args:
-            place: where ``entries`` begin.
-            entries: without a gap.
+            start: where it was read from.
+            snapshot: the one that it begins with, if it does.
+            place: beats from here on are among the entries.
+            entries: as they were read.
         """
         fresh = list(entries)
-        end = fresh[-1][0] + 1 if fresh else place
-        before = [e for e in self._entries if e[0] < place]
-        for _, record in (e for e in fresh if e[0] >= self.end):
-            self._note(self._over, record)  # the follower has not seen it yet
-        self._entries = before + fresh + [e for e in self._entries if e[0] >= end]
-        self._base = min(self._base, place)
+        end = fresh[-1][0] + 1 if fresh else start
+        lines = fold((), self._horizons)
+        if snapshot is not None:
+            lines = resumed(snapshot, self._horizons)
+        for at, record in fresh:
+            if at >= self.end:
+                self._note(at, record)  # the follower has not seen it yet
+        kept = [e for e in fresh if not isinstance(e[1], Snapshot)]
+        self._at_base = lines
+        self._entries = kept + [e for e in self._entries if e[0] >= end]
+        self._whole, self._base = start, max(start, place)
         self.end = max(self.end, end)
 
     def over(self, pipeline: str) -> Over:
         """Look up the windows of a pipeline that are over."""
         return self._over[pipeline]
 
-    def _overs(self) -> dict[str, Over]:
-        overs = {name: Over() for name in self._horizons}
-        for _, record in self._entries:
-            self._note(overs, record)
-        return overs
-
-    def _note(self, overs: dict[str, Over], record: ClockRecord) -> None:
+    def _note(self, place: int, record: ClockRecord) -> None:
+        advance(self._at_end, record)
+        if isinstance(record, Beat | Trigger):
+            self._reached = self._reached | record.offsets
         name = getattr(record, "pipeline", None)
-        if name in overs:
-            overs[name].apply(record)
+        if name in self._over:
+            self._over[name].apply(record)
+        if isinstance(record, Snapshot):
+            self._forget(place, record)
+
+    def _forget(self, place: int, record: Snapshot) -> None:
+        """Every shard of the deployment stands at or above the snapshot that is needed."""
+        self._snapshots[place] = record
+        if (least := self._snapshots.get(record.needed)) is not None:
+            for name, over in self._over.items():
+                over.rebase(least.pipelines.get(name, PipelineStanding()))
+        for old in [at for at in self._snapshots if at < record.needed]:
+            del self._snapshots[old]
 
     def reached(self, topic: str, partition: int) -> int:
         """End of a raw partition, as the last beat or cut of it says; 0 before the first."""
-        for _, record in reversed(self._entries):
-            if isinstance(record, Beat | Trigger) and topic in record.offsets:
-                return record.offsets[topic][partition]
-        return 0
+        ends = self._reached.get(topic)
+        return 0 if ends is None else ends[partition]
 
     @property
     def base(self) -> int:
-        """The place from which on no beat is missing."""
+        """Everything is complete from here on."""
         return self._base

@@ -11,8 +11,9 @@ from ...topics.names import Names
 from ..deployment.model import Pipeline
 from .ledger import Ledger
 from .log import ALL, entries_of
-from .start import committed_lists
-from .timeline import Timeline, advance, fold
+from .snapshots import Opening
+from .start import beginning_of, committed_lists
+from .timeline import Timeline, advance, fold, resumed
 
 MOST = 10_000  # triggers that are counted; what is beyond is "at least"
 
@@ -49,7 +50,9 @@ class Standing:
         self._kafka = kafka
         self._names = names
         self._timelines = fold((), dict(horizons))
-        self._position = 0
+        self._horizons = dict(horizons)
+        self._position: int | None = None
+        self._opening = Opening(0)
 
     def look(self) -> dict[str, Timeline]:
         """Fold what the clock log has by now; returns a timeline by pipeline.
@@ -57,8 +60,15 @@ class Standing:
         Raises:
             EngineError: the log has a gap, or the broker is silent.
         """
-        for records in committed_lists(self._kafka, self._names.clock, self._position):
-            for _, record in entries_of(records, ALL):
+        topic = self._names.clock
+        if self._position is None:
+            self._position = beginning_of(self._kafka, topic)
+            self._opening = Opening(self._position)
+        for records in committed_lists(self._kafka, topic, self._position):
+            entries = entries_of(records, ALL)
+            if (snapshot := self._opening.first(entries)) is not None:
+                self._timelines = resumed(snapshot, self._horizons)
+            for _, record in entries:
                 advance(self._timelines, record)
             if records:
                 self._position = records[-1].offset + 1

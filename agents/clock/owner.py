@@ -10,11 +10,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
+from faust.types import TP
 
 from ...errors import EngineError, RewoundError
 from ...topics.config.model import Kafka
@@ -32,6 +33,7 @@ from ...topics.records import (
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,
+    STOP_SECONDS,
     asked_to_end,
     check_reached,
     consumer,
@@ -41,12 +43,14 @@ from ..kafka.clients import (
     through_outages,
     transactional_producer,
 )
+from ..kafka.markers import last_markers
 from ..kafka.private import wait_patiently
 from ..kafka.progress import Progress
 from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
 from .paid import Clocked
+from .snapshots import Opening, ShardMarkers, Snapshots, beginning, changelogs, grouped
 from .wall_time import ClockLead, WallClock
 from .witness import Witness
 
@@ -86,6 +90,8 @@ class ClockOwner:
         on_record: Callable[[Pipeline, ClockRecord, Ledger], None],
         on_lost: Callable[[], None] = lambda: None,
         witness: Witness | None = None,
+        keep: int = 0,
+        trim: Callable[[Mapping[TP, int]], None] | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -100,6 +106,10 @@ class ClockOwner:
         self._on_lost = on_lost
         self._ledger = Ledger()
         self._known_end = 0  # of the clock log
+        self._keep = keep
+        self._trim = trim
+        self._snapshots = Snapshots(keep)
+        self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
         self._producer: Any = None
         self._consumer: Any = None
@@ -132,8 +142,9 @@ class ClockOwner:
         wait_patiently(self._consumer)
         requests = TopicPartition(self._names.requests, 0)
         self._consumer.assign([requests])
-        begin = await self._consumer.beginning_offsets([requests])
-        self._consumer.seek(requests, begin[requests])
+        begin = (await self._consumer.beginning_offsets([requests]))[requests]
+        last = self._snapshots.last
+        self._consumer.seek(requests, begin if last is None else max(begin, last.requests))
         end = (await self._consumer.end_offsets([requests]))[requests]
         while await self._consumer.position(requests) < end:
             await self._read_requests(200)  # all of them: a later one may cancel an earlier one
@@ -160,16 +171,27 @@ class ClockOwner:
         """
         salt = secrets.token_hex(16)
         self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint, salt)
+        self._snapshots = Snapshots(self._keep)
         paid = Clocked()
         topic = self._names.clock
         await check_reached(self._kafka, topic, 0, self._known_end)
-        async for records, position, end in read_to_end(self._kafka, topic, 0):
-            for _, entry in entries_of(records, end - RECENT):
+        start = await beginning(self._kafka, topic)
+        opening = Opening(start)
+        async for records, position, end in read_to_end(self._kafka, topic, 0, start):
+            entries = entries_of(records, end - RECENT)
+            if (snapshot := opening.first(entries)) is not None:
+                self._clock.begin(snapshot)
+                paid.begin(snapshot)
+            for place, entry in entries:
                 self._clock.apply(entry)
+                self._snapshots.take(place, entry)
                 paid.take(entry)
             self._known_end = max(self._known_end, position)
             self.progress.moved()
+        opening.end()
         paid.check_paid(self._ledger)
+        if self._snapshots.last is not None:
+            self._clock.requested = dict(self._snapshots.last.requested)
         if self._witness is not None:
             await asyncio.to_thread(self._witness.check, self._kafka, lambda: self._ledger)
 
@@ -234,6 +256,46 @@ class ClockOwner:
         for pipeline, window in clock.unpaid(now):
             charges, record = clock.refuse(pipeline, window, now)
             await self._commit(charges, [record])
+        await self._snapshot()
+
+    async def _snapshot(self) -> None:
+        """Write a snapshot if one is due, and trim; markers are read meanwhile, beside the beat."""
+        if self._trim is None:
+            return
+        if self._markers is None:
+            if self._snapshots.due(self._known_end, self._wall.now()):
+                self._markers = asyncio.create_task(self._read_markers(), name="reading markers")
+            return
+        if not self._markers.done():
+            return
+        reading, self._markers = self._markers, None
+        if reading.cancelled() or isinstance(reading.exception(), OUTAGES):
+            return  # the next beat begins again
+        requests = TopicPartition(self._names.requests, 0)
+        position = await self._consumer.position(requests)
+        made = self._snapshots.make(
+            self._wall.now(),
+            self._clock.offsets,
+            self._clock.standings(),
+            (len(self._ledger.records), self._ledger.head),
+            (self._clock.requested, position),
+            self._deployment,
+            reading.result(),
+        )
+        before = self._snapshots.last
+        await self._commit([], [made])
+        floors = {TP(self._names.clock, 0): self._snapshots.floor()}
+        if before is not None:
+            floors[TP(self._names.requests, 0)] = before.requests
+        trim, due = self._trim, {tp: n for tp, n in floors.items() if n > 0}
+        await asyncio.to_thread(trim, due)
+
+    async def _read_markers(self) -> ShardMarkers:
+        """Read where all shards stand, on whatever worker they are."""
+        wanted = changelogs(self._deployment, self._names)
+        numbers = {topic: partitions for topic, (_, _, partitions) in wanted.items()}
+        found = await last_markers(self._kafka, numbers)
+        return grouped(self._deployment, self._names, found)
 
     async def _read_requests(self, timeout_ms: int = 0) -> None:
         found = await self._consumer.getmany(timeout_ms=timeout_ms)
@@ -309,8 +371,9 @@ class ClockOwner:
         self._known_end = answers[-1].offset + 1
         for charge in charges:
             self._ledger.take(charge.encode())
-        for record in records:
+        for record, answer in zip(records, answers, strict=True):
             self._clock.apply(record)
+            self._snapshots.take(answer.offset, record)
             self._tell(record)
 
     def _follows_time(self, record: ClockRecord) -> bool:
@@ -329,6 +392,11 @@ class ClockOwner:
         await self._let_go()
 
     async def _let_go(self) -> None:
+        reading, self._markers = self._markers, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait([reading], timeout=STOP_SECONDS)
+            reading.add_done_callback(lambda task: task.cancelled() or task.exception())
         for client in (self._producer, self._consumer, self._asker):
             if client is not None:
                 await stop_quietly(client)

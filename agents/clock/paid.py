@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import EngineError, LedgerError
-from ...topics.records import Beat, ClockRecord, Trigger
+from ...topics.records import Beat, ClockRecord, Snapshot, Trigger
 from .ledger import Ledger
 
 STALE = (
@@ -19,11 +19,18 @@ class Clocked:
     Attributes:
         triggers: all of them, in order.
         reached: the last cut or beat of each raw topic.
+        snapshots: all of them; the first is where the pass began, if that was not at 0.
     """
 
     def __init__(self) -> None:
         self.triggers: list[Trigger] = []
+        self.snapshots: list[Snapshot] = []
+        self._begun: Snapshot | None = None
         self.reached: dict[str, list[int]] = {}
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Begin the pass at a snapshot."""
+        self._begun, self.reached = snapshot, dict(snapshot.offsets)
 
     def take(self, record: ClockRecord) -> None:
         """Take the next record.
@@ -33,7 +40,9 @@ class Clocked:
         """
         if isinstance(record, Trigger):
             self.triggers.append(record)
-        if isinstance(record, Beat | Trigger):
+        if isinstance(record, Snapshot):
+            self.snapshots.append(record)
+        if isinstance(record, Beat | Trigger | Snapshot):
             _check_forward(record, self.reached)
 
     def end(self, topic: str, partition: int) -> int:
@@ -42,15 +51,32 @@ class Clocked:
         return 0 if ends is None else ends[partition]
 
     def check_paid(self, ledger: Ledger) -> None:
-        """Check that every trigger was paid for by the charge that it names.
+        """Every trigger was paid for by the charge it names; those before a snapshot by its ledger.
 
         Raises:
-            LedgerError: a trigger without its charge, or that counts other charges than there were.
+            LedgerError: a trigger without its charge, or that counts other charges than there were;
+                a snapshot of another ledger.
         """
+        for snapshot in self.snapshots:
+            _check_ledger(snapshot, ledger)
         epochs: dict[str, set[int]] = {}
+        if self._begun is not None:  # each charge came with the first trigger of its epoch
+            for (name, epoch), charge in ledger.charges.items():
+                if charge.seq < self._begun.records:
+                    epochs.setdefault(name, set()).add(epoch)
         for record in self.triggers:
             epochs.setdefault(record.pipeline, set()).add(record.epoch)
             _check_paid(record, ledger, len(epochs[record.pipeline]))
+
+
+def _check_ledger(snapshot: Snapshot, ledger: Ledger) -> None:
+    """The ledger of a snapshot is a prefix of this one."""
+    there = 0 < snapshot.records <= len(ledger.records)
+    if not there or ledger.records[snapshot.records - 1].hash() != snapshot.head:
+        raise LedgerError(
+            f"a snapshot of the clock names {snapshot.records} ledger records that this ledger "
+            f"does not have, or has others of: {STALE}"
+        )
 
 
 def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:

@@ -11,6 +11,7 @@ from ...errors import EngineError, LedgerError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
 from ...topics.names import Names
+from ...topics.records import is_snapshot
 from ..deployment.model import Deployment
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
@@ -18,7 +19,8 @@ from .genesis import read_ledger
 from .ledger import Ledger
 from .log import ALL, entries_of
 from .paid import Clocked
-from .timeline import advance, fold
+from .snapshots import TAIL, Opening, needed
+from .timeline import Timeline, advance, fold, resumed
 
 LIST = 10_000  # records of one list
 CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
@@ -62,12 +64,53 @@ def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clock
     Raises:
         EngineError: it has a gap, or goes back.
     """
-    read, timelines = Clocked(), fold((), dict(horizons))
-    for records in committed_lists(kafka, names.clock):
-        for _, record in entries_of(records, ALL):
+    read = Clocked()
+    read_standing(kafka, names, horizons, read)
+    return read
+
+
+def read_standing(
+    kafka: Kafka, names: Names, horizons: Mapping[str, int], read: Clocked
+) -> dict[str, Timeline]:
+    """Read where every pipeline stands at the end of the clock log, from where it is needed.
+
+    Args:
+        read: takes everything that was read.
+
+    Raises:
+        EngineError: the log has a gap, goes back, or the broker is silent.
+    """
+    start = beginning_of(kafka, names.clock)
+    opening, timelines = Opening(start), fold((), dict(horizons))
+    for records in committed_lists(kafka, names.clock, start):
+        entries = entries_of(records, ALL)
+        if (snapshot := opening.first(entries)) is not None:
+            timelines = resumed(snapshot, dict(horizons))
+            read.begin(snapshot)
+        for _, record in entries:
             advance(timelines, record)
             read.take(record)
-    return read
+    opening.end()
+    return timelines
+
+
+def beginning_of(kafka: Kafka, topic: str) -> int:
+    """Find where a reader of the clock log begins; see `snapshots.beginning`."""
+    client = consumer(kafka, committed=True)
+    try:
+        begin, end = watermarks(client, TopicPartition(topic, 0))
+    finally:
+        client.close()
+    back = TAIL
+    while True:
+        start = max(begin, end - back)
+        lists = committed_lists(kafka, topic, start)
+        found = needed([r.value for records in lists for r in records if is_snapshot(r.value)])
+        if found is not None:
+            return max(found, begin)
+        if start == begin:
+            return begin
+        back *= 8
 
 
 def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) -> Ledger:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...errors import EngineError
-from ...topics.records import ClockRecord, Skipped, Start, Trigger
+from ...topics.records import ClockRecord, PipelineStanding, Skipped, Snapshot, Start, Trigger
 
 
 @dataclass
@@ -29,6 +29,24 @@ class Timeline:
     closed: set[int] = field(default_factory=set)
     floor: int = 0
 
+    @classmethod
+    def at(cls, standing: PipelineStanding, horizon: int) -> Timeline:
+        """The timeline that stands so."""
+        return cls(
+            horizon,
+            standing.first,
+            standing.ordinal,
+            dict(standing.done),
+            set(standing.closed),
+            standing.floor,
+        )
+
+    def standing(self) -> PipelineStanding:
+        """Say where this pipeline stands, as a snapshot does."""
+        return PipelineStanding(
+            self.first, self.ordinal, self.floor, sorted(self.done.items()), sorted(self.closed)
+        )
+
     def apply(self, record: ClockRecord) -> None:
         """Advance by one record of this pipeline.
 
@@ -45,7 +63,8 @@ class Timeline:
 
     def _trigger(self, record: Trigger) -> None:
         expected = self.done.get(record.window, 0) + 1
-        if record.ordinal != self.ordinal + 1 or record.index != expected:
+        begun = self.first is not None
+        if not begun or record.ordinal != self.ordinal + 1 or record.index != expected:
             raise EngineError(f"the clock log of pipeline {record.pipeline!r} has a gap")
         self.ordinal = record.ordinal
         self.done[record.window] = record.index
@@ -83,6 +102,7 @@ class Over:
         self._first: int | None = None
         self._final: dict[int, int] = {}  # window -> ordinal of its last trigger
         self._refused: dict[int, int] = {}  # window -> end of its refused epoch
+        self._least = 0  # no shard has closed fewer triggers: what they ended is forgotten
 
     def apply(self, record: ClockRecord) -> None:
         """Take the next record of this pipeline."""
@@ -96,16 +116,36 @@ class Over:
             return
         self.version += 1
 
+    def rebase(self, standing: PipelineStanding) -> None:
+        """Forget what every shard has left behind: all have closed what ``standing`` had fired."""
+        self._first, self._least = standing.floor, standing.ordinal
+        if standing.first is None:
+            self._first = None
+        below = standing.floor
+        self._final = {w: n for w, n in self._final.items() if w >= below}
+        self._refused = {w: end for w, end in self._refused.items() if end > below}
+        for window in standing.closed:
+            if window not in self._refused:
+                self._final.setdefault(window, standing.ordinal)
+
     def floor(self, ordinal: int, since: int | None = None) -> int | None:
         """Find the first window that is not over; None before the pipeline has started.
 
         Args:
-            ordinal: of the last trigger that the shard has closed.
-            since: an earlier answer, for a smaller ordinal; the search begins there.
+            ordinal: the last trigger that the shard has closed.
+            since: an earlier answer for a smaller ordinal, where to begin.
+
+        Raises:
+            EngineError: the shard stands before the oldest snapshot that was needed.
         """
         if self._first is None:
             return None
-        window = self._first if since is None else since
+        if ordinal < self._least:
+            raise EngineError(
+                "the clock log was trimmed above the place where this shard stands: its state is "
+                "older than what the clock's owner has seen of it"
+            )
+        window = self._first if since is None else max(since, self._first)
         while True:
             if self._final.get(window, ordinal + 1) <= ordinal:
                 window += 1
@@ -132,7 +172,33 @@ def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, 
 
 
 def advance(timelines: dict[str, Timeline], record: ClockRecord) -> None:
-    """Apply one clock record to the pipeline that it belongs to; beats belong to none."""
-    name = getattr(record, "pipeline", None)
-    if name in timelines:
-        timelines[name].apply(record)
+    """Apply one clock record to the pipeline that it belongs to; a snapshot moves nothing.
+
+    Raises:
+        EngineError: the log has a gap, or contradicts its snapshot.
+    """
+    if isinstance(record, Snapshot):
+        for name, timeline in timelines.items():
+            if timeline.standing() != record.pipelines.get(name, PipelineStanding()):
+                raise EngineError(
+                    f"the clock log of pipeline {name!r} contradicts its snapshot: records of it "
+                    "are missing; restore the topic"
+                )
+        return
+    owner = getattr(record, "pipeline", None)
+    if owner in timelines:
+        timelines[owner].apply(record)
+
+
+def resumed(snapshot: Snapshot, horizons: dict[str, int]) -> dict[str, Timeline]:
+    """Timelines of all pipelines at a snapshot."""
+    blank = PipelineStanding()
+    return {
+        name: Timeline.at(snapshot.pipelines.get(name, blank), horizon)
+        for name, horizon in horizons.items()
+    }
+
+
+def copied(timelines: dict[str, Timeline]) -> dict[str, Timeline]:
+    """The same timelines, to be advanced apart."""
+    return {name: Timeline.at(one.standing(), one.horizon) for name, one in timelines.items()}

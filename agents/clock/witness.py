@@ -198,9 +198,15 @@ def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
 
 
 def _read(client: Consumer, topic: str, offset: int) -> bytes | None:
-    _, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
+    begin, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
     if end <= offset:
         return None
+    if offset < begin:  # the last trigger is never trimmed
+        raise RewoundError(
+            f"{topic} no longer holds the trigger that engine.witness has seen: the file is older "
+            "than the clock log, as after a restore, or has seen another history. If you know that "
+            "it is the former, remove it: a new one begins at the next trigger"
+        )
     client.assign([TopicPartition(topic, 0, offset)])
     message = client.poll(PATIENCE_SECONDS)
     if message is None:

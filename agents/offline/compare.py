@@ -6,8 +6,9 @@ import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -96,10 +97,14 @@ class ReleaseCheck:
     """
 
     def __init__(
-        self, pipeline: Pipeline, triggers: Sequence[Trigger], windows: Collection[int] | None
+        self,
+        pipeline: Pipeline,
+        triggers: Sequence[Trigger],
+        windows: Collection[int] | None,
+        first: int | None = None,
     ) -> None:
         self._mine = pipeline.name.encode() + b"|"
-        self._chosen = _Chosen(pipeline, triggers, windows)
+        self._chosen = _Chosen(pipeline, triggers, windows, first)
         self._expected: dict[Name, bytes] = {}
         self._seen: dict[Name, Tally] = {}
         self._copies: dict[Name, Tally] = {}
@@ -192,8 +197,13 @@ class _Chosen:
     """Shard and ordinal of a pipeline's releases, and whether they were asked for."""
 
     def __init__(
-        self, pipeline: Pipeline, triggers: Sequence[Trigger], windows: Collection[int] | None
+        self,
+        pipeline: Pipeline,
+        triggers: Sequence[Trigger],
+        windows: Collection[int] | None,
+        first: int | None,
     ) -> None:
+        self._least = b"" if first is None else utc(pipeline.windows.start(first)).encode()
         self._pipeline = pipeline
         start = pipeline.windows.start
         self._ordinals = {(utc(start(t.window)).encode(), t.index): t.ordinal for t in triggers}
@@ -201,7 +211,8 @@ class _Chosen:
 
     def takes(self, key: bytes) -> bool:
         """Whether a record belongs to the windows asked for."""
-        return self._texts is None or key.split(b"|", 2)[1] in self._texts
+        start = key.split(b"|", 2)[1]
+        return start >= self._least and (self._texts is None or start in self._texts)
 
     def ordinal(self, one: Name) -> int:
         """The ordinal of the trigger; larger than all others if the clock does not have it."""
@@ -239,7 +250,11 @@ def _text(one: Name) -> str:
 
 
 def compare_dead_letters(
-    topic: str, outs: Sequence[Out], log: PartitionLog, outcome: ReplayOutcome
+    topic: str,
+    outs: Sequence[Out],
+    log: PartitionLog,
+    outcome: ReplayOutcome,
+    begins: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
 ) -> None:
     """Compare a topic of bad, late or far-future records.
 
@@ -248,9 +263,11 @@ def compare_dead_letters(
         outs: recomputed records.
         log: records of the topic; it may have been trimmed.
         outcome: takes the result.
+        begins: first offset that was recomputed, by raw topic and partition.
     """
     expected = Counter(of_out(o) for o in outs)
-    seen = Counter(of_raw(0, record) for record in log.records)
+    letters = [of_raw(0, record) for record in log.records]
+    seen = Counter(one for one in letters if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
     reached: dict[Any, int] = defaultdict(int)
     for record, copies in seen.items():
         source, offset = _origin(record)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ...topics.events.decode import RawRecord
 from ...topics.names import Names
-from ...topics.records import Beat, Marker, Trigger
+from ...topics.records import Beat, Marker, Snapshot, Trigger
 from ..clock.log import ClockLog, Entry
 from ..deployment.model import Deployment
 from ..stages.aggregate.nonces import Opening, steady
@@ -83,12 +83,14 @@ class VirtualShard:
         trim: whether to drop input that the stage has taken.
     """
 
-    def __init__(self, stage: Stage, log: Source, genesis: str, trim: bool = False) -> None:
+    def __init__(
+        self, stage: Stage, log: Source, genesis: str, trim: bool = False, clock: int = 0
+    ) -> None:
         self.stage = stage
         self._log = log
         self._trim = trim
         self._store = MemoryStore()
-        self._marker = Marker(genesis, 0)
+        self._marker = Marker(genesis, 0, clock)
         stage.open(self._store, self._marker)
 
     def advance(self, limit: int, take: Callable[[Step], None]) -> bool:
@@ -131,6 +133,7 @@ class OfflineEngine:
             ``outs``.
         trim: drop records that have been read, for logs that do not fit into memory.
         opening: the source of nonces; the default is for simulations.
+        begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -149,8 +152,10 @@ class OfflineEngine:
         sent: Callable[[Out], bool] = lambda out: False,
         trim: bool = False,
         opening: Opening = steady,
+        begun: tuple[int, Snapshot] | None = None,
     ) -> None:
         self._names = names
+        self._begun = 0 if begun is None else begun[0]
         self._given = given or {}
         self._sent = sent
         self._trim = trim
@@ -161,6 +166,8 @@ class OfflineEngine:
         horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
         known = entries if isinstance(entries, Sequence) else ()
         self._clock = ClockLog(horizons, known)
+        if begun is not None:
+            self._clock.begin(*begun)
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
         factory = StageFactory(deployment, names, secret, self._clock, opening)
@@ -185,7 +192,7 @@ class OfflineEngine:
         log = raw.get((spec.topic, partition), ())
         if isinstance(log, Sequence):
             log = Log(log, used_below(self._clock.since(0), spec.topic, partition))
-        return VirtualShard(stage, log, self._names.genesis)
+        return VirtualShard(stage, log, self._names.genesis, clock=self._begun)
 
     def _internal(self, stage: Stage, place: Place) -> VirtualShard:
         log = self._given.get(place)

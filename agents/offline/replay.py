@@ -16,10 +16,13 @@ from ...errors import ConfigError, EngineError
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
+from ...topics.names import Names
+from ...topics.records import Snapshot
 from ..clock.begins import begin_of
 from ..clock.genesis import read_ledger
 from ..clock.ledger import Ledger
 from ..clock.paid import Clocked
+from ..clock.snapshots import Opening
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PartitionLog, read_topic
@@ -32,8 +35,9 @@ from .compare_latest import LatestCheck
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .raw_log import RawLog
-from .replay_logs import Span, StreamLog, frame, spans, timed
+from .replay_logs import Span, StreamLog, Timed, spans, timed
 from .replay_nonces import published_nonces
+from .replay_reach import Reach, offsets_of
 
 AHEAD = 200_000  # events that a units log may be ahead of the recomputation
 Report = Callable[[str, int, int], None]  # current step, progress, total
@@ -54,6 +58,7 @@ class Logs:
     read: Clocked = field(default_factory=lambda: Clocked())
     ledger: Ledger = field(default_factory=Ledger)
     raw: list[Span] = field(default_factory=list)
+    reach: Reach | None = None
 
     @property
     def size(self) -> int:
@@ -112,26 +117,34 @@ def recompute(
         used += more
         report("recomputing", used, max(total, used))
 
-    outcome = ReplayOutcome()
+    outcome, reach = ReplayOutcome(), reach_of(deployment, logs)
     checks: dict[str, ReleaseCheck | LatestCheck] = {}
     for p in deployment.pipelines:
-        mine = [t for t in logs.read.triggers if t.pipeline == p.name]
-        checks[p.release_topic] = released = ReleaseCheck(p, mine, windows)
+        first, mine = reach.first(p.name), reach.triggers(p.name)
+        if windows is not None and first is not None and min(windows, default=first) < first:
+            raise EngineError(
+                f"pipeline {p.name!r}: a window that was asked for had begun before the snapshot "
+                "that the clock log begins with: engine.keep_clock says how long it is kept"
+            )
+        checks[p.release_topic] = released = ReleaseCheck(p, mine, windows, first)
         if p.latest_topic:
             checks[p.latest_topic] = LatestCheck(p, released)
     report("reading nonces", 0, 0)
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
-    with _Streams(plan.config.kafka, deployment, logs, outcome, checks) as streams:
+    with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
         engine = OfflineEngine(
             deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
-            progress, streams.sent, trim=True, opening=published.opening,
+            progress, streams.sent, trim=True, opening=published.opening, begun=reach.standing(),
         )  # fmt: skip
         engine.run()
         while streams.insist():
             engine.run()
         streams.finish()
-    for topic in {t for p in deployment.pipelines for t in _dead_topics(p)}:
-        compare_dead_letters(topic, engine.outs[topic], logs.dead[topic][0], outcome)
+    places = {(s.topic, s.partition): s.begin for s in logs.raw}
+    for topic in _compared(deployment, reach):
+        compare_dead_letters(
+            topic, engine.outs[topic], logs.dead[topic][0], outcome, offsets_of(reach, places)
+        )
     report("recomputing", max(total, used), max(total, used))
     return outcome
 
@@ -142,6 +155,7 @@ class _Streams:
     def __init__(
         self,
         kafka: Kafka,
+        names: Names,
         deployment: Deployment,
         logs: Logs,
         outcome: ReplayOutcome,
@@ -159,13 +173,15 @@ class _Streams:
         self.raw = {
             (s.topic, s.partition): RawLog(kafka, s, STEP, largest[s.topic]) for s in logs.raw
         }
-        self.clock = StreamLog(kafka, logs.clock, STEP, make=timed)
+        reach = reach_of(deployment, logs)
+        self._made = {names.units(p.name): reach.units(p.name) for p in deployment.pipelines}
+        self.clock = StreamLog(kafka, logs.clock, STEP, make=reach.clock)
         self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
 
     def _of_units(self, kafka: Kafka, span: Span) -> StreamLog:
         check = self._checks[span.topic, span.partition]
         return StreamLog(
-            kafka, span, FRAMES, whole=False, make=frame,
+            kafka, span, FRAMES, whole=False, make=self._made[span.topic],
             seen=lambda one: check.found(one.value), wait=lambda: check.ahead > AHEAD,
         )  # fmt: skip
 
@@ -256,14 +272,18 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     for p in deployment.pipelines:
         if not p.direct:
             logs.units += spans(kafka, names.units(p.name), p.units_partitions)
-    logs.clock = _read_clock(kafka, names.clock, logs.read)
+    _read_clock(kafka, names.clock, logs, deployment)
+    reach = reach_of(deployment, logs)
     logs.ledger = read_ledger(Cluster(kafka), deployment.name)
     logs.read.check_paid(logs.ledger)
     for source in deployment.inputs:
         begins = begin_of(plan.begins, logs.ledger, source)
         for span in spans(kafka, source.topic, source.partitions):
-            _check_whole(span, begins[span.partition])
-            logs.raw.append(span._replace(end=logs.read.end(span.topic, span.partition)))
+            begin = reach.begin(span.topic, span.partition, begins[span.partition])
+            _check_whole(span, begin)
+            end = logs.read.end(span.topic, span.partition)
+            start = begin if reach.partial else span.begin
+            logs.raw.append(span._replace(begin=start, end=end))
     for span in logs.units:
         _check_whole(span, 0)
     return logs
@@ -292,17 +312,44 @@ def _check_whole(span: Span, needed: int) -> None:
         )
 
 
+def reach_of(deployment: Deployment, logs: Logs) -> Reach:
+    """Tell what can be recomputed: all of it, unless the clock log was trimmed."""
+    return logs.reach or Reach(deployment, 0, None, logs.read.triggers)
+
+
+def _compared(deployment: Deployment, reach: Reach) -> set[str]:
+    """Topics of records set aside; what was late in windows that had begun cannot be told."""
+    if reach.partial:
+        return {p.dlq_topic for p in deployment.pipelines if p.dlq_topic}
+    return {t for p in deployment.pipelines for t in _dead_topics(p)}
+
+
 def _dead_topics(pipeline: Pipeline) -> list[str]:
     return [t for t in (pipeline.dlq_topic, pipeline.late_topic) if t]
 
 
-def _read_clock(kafka: Kafka, topic: str, read: Clocked) -> Span:
-    """Pass over the clock log once; return the span that was read, for the engine to read."""
+def _read_clock(kafka: Kafka, topic: str, logs: Logs, deployment: Deployment) -> None:
+    """Pass over the clock log once; note the span that was read, for the engine to read.
+
+    Raises:
+        EngineError: it was trimmed, and does not begin with a snapshot.
+    """
     (span,) = spans(kafka, topic, 1)
-    _check_whole(span, 0)
-    log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=lambda t: read.take(t.record))
+    opening, read = Opening(span.begin), logs.read
+    begun: list[tuple[int, Snapshot]] = []
+
+    def seen(one: Timed) -> None:
+        if (snapshot := opening.first([(one.offset, one.record)])) is not None:
+            read.begin(snapshot)
+            begun.append((one.offset, snapshot))
+        read.take(one.record)
+
+    log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=seen)
     try:
         log.drain()
     finally:
         log.close()
-    return span._replace(end=log.end)
+    opening.end()
+    logs.clock = span._replace(end=log.end)
+    place, first = begun[0] if begun else (0, None)
+    logs.reach = Reach(deployment, place, first, read.triggers)

@@ -52,7 +52,7 @@ class StreamLog:
         most: records to return at once, at most.
         whole: whether the span must be readable to its end; else it may end at an open transaction.
         committed: whether to skip records of aborted transactions.
-        make: converts a message into the record that a shard gets.
+        make: converts a message into the record that a shard gets; None: it gets none.
         seen: called once with each record.
         wait: asked before each answer; whether to hold back records for now.
 
@@ -139,6 +139,8 @@ class StreamLog:
             self._finish(self._span.end)
         else:
             record = self._make(message)
+            if record is None:
+                return
             self._seen(record)
             if record.offset >= offset:
                 self._held.append(record)

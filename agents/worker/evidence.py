@@ -14,20 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiokafka
-from aiokafka.structs import TopicPartition
-
 from ...errors import RewoundError
-from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import Marker, decode_marker
-from ..kafka.clients import consumer
 from ..kafka.cluster import Cluster
 from ..state.layout import MARKER, POSITION
 from ..state.rocks import read_rows
 
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
-TAIL = 64  # records in which the last marker is looked for first
 CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 
@@ -76,49 +70,6 @@ def check_forward(name: str, before: Marker, after: Marker | None) -> None:
     """
     if after is None or any(new < old for old, new in _pairs(before, after)):
         raise RewoundError(f"the changelog of {name} is behind the table of it here")
-
-
-async def last_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
-    """Find the last committed marker of a changelog, from its end backwards.
-
-    Every transaction of a shard ends with its marker, so there is one among the last records.
-
-    Args:
-        kafka: the connection.
-        changelog: name of the topic.
-        partition: its number.
-
-    Returns:
-        None if the partition holds no marker.
-    """
-    client, tp, back = consumer(kafka), TopicPartition(changelog, partition), TAIL
-    await client.start()
-    try:
-        client.assign([tp])
-        begin = (await client.beginning_offsets([tp]))[tp]
-        end = (await client.end_offsets([tp]))[tp]
-        while True:
-            start = max(begin, end - back)
-            row = await _marker_row(client, tp, start, end)
-            if row is not None:
-                return decode_marker(row)
-            if start == begin:
-                return None
-            back *= 64
-    finally:
-        await client.stop()
-
-
-async def _marker_row(
-    client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, start: int, end: int
-) -> bytes | None:
-    """The last marker at or above an offset."""
-    client.seek(tp, start)
-    row: bytes | None = None
-    while await client.position(tp) < end:
-        for record in (await client.getmany(tp, timeout_ms=200)).get(tp, []):
-            row = record.value if record.key == MARKER else row
-    return row
 
 
 def _pairs(before: Marker, after: Marker) -> Iterator[tuple[int, int]]:

@@ -19,10 +19,11 @@ from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.backlog import Room
 from ..kafka.clients import check_reached, read_to_end
+from ..kafka.markers import last_marker
 from ..state.layout import MARKER, POSITION, index_entries
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
-from .evidence import Known, check_forward, known_of, last_marker
+from .evidence import Known, check_forward, known_of
 from .health.losses import LossWatch
 from .metrics import OperatorMetrics
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -16,6 +17,7 @@ from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import ClockRecord
 from ..clock.log import RECENT, ClockLog, Entry, entries_of
+from ..clock.snapshots import Opening, beginning
 from ..clock.wall_time import WallClock
 from ..kafka.clients import (
     OUTAGES,
@@ -89,25 +91,47 @@ class LogFollower:
         await through_outages(self.progress, read, _nothing, self._kafka.outage_timeout)
 
     async def _catch_up(self) -> None:
-        for topic in (self._names.clock, *self._selected):
+        await self._read_clock()
+        for topic in self._selected:
             tp = TopicPartition(topic, 0)
-            start = self._positions.get(tp)  # reached by an earlier attempt
-            async for records, position, end in read_to_end(self._kafka, topic, 0, start):
-                # Older beats are decoded once a shard needs them, by `beats_from`: most never are.
-                old = max(end - RECENT, 0)
-                self._take(tp, records, position, old)
-                if topic == self._names.clock:
-                    self.clock.skip(min(old, position))
+            start = self._positions.get(tp)  # where an earlier attempt got to
+            async for records, position, _ in read_to_end(self._kafka, topic, 0, start):
+                self._take(tp, records, position)
 
-    def _take(self, tp: TopicPartition, records: list[Any], position: int, old: int = 0) -> None:
+    async def _read_clock(self) -> None:
+        """The clock log, from the snapshot that is needed; or from where an attempt got to."""
+        topic = self._names.clock
+        tp = TopicPartition(topic, 0)
+        start = self._positions.get(tp)
+        opening = Opening(0)
+        if start is None:
+            start = await beginning(self._kafka, topic)
+            opening = Opening(start)
+        async for records, position, end in read_to_end(self._kafka, topic, 0, start):
+            old = max(end - RECENT, 0)
+            entries = entries_of(records, old)
+            if (snapshot := opening.first(entries)) is not None:
+                self.clock.begin(entries[0][0], snapshot)
+            self._take_entries(entries)
+            self._reach(tp, position)
+            self.clock.skip(min(old, position))
+        opening.end()
+
+    def _take(self, tp: TopicPartition, records: list[Any], position: int) -> None:
         if tp.topic == self._names.clock:
-            for place, entry in entries_of(records, old):
-                self._check(entry)
-                self._wall.reach(entry.time)
-                self.clock.append(place, entry)
+            self._take_entries(entries_of(records, 0))
         else:
             for record in records:
                 self._selected[tp.topic].apply(record.value)
+        self._reach(tp, position)
+
+    def _take_entries(self, entries: list[Entry]) -> None:
+        for place, entry in entries:
+            self._check(entry)
+            self._wall.reach(entry.time)
+            self.clock.append(place, entry)
+
+    def _reach(self, tp: TopicPartition, position: int) -> None:
         self._positions[tp] = position
         self.progress.moved()
 
@@ -182,26 +206,35 @@ class LogFollower:
         self.progress.outage(False)
         return ends
 
-    async def beats_from(self, place: int) -> None:
-        """Read beats that were passed over or dropped, for a shard whose marker stands there.
+    async def reach_back(self, place: int, pipelines: Sequence[str]) -> None:
+        """Read the log again if a shard of an input stands where some of it was dropped.
 
         Args:
-            place: offset in the clock topic.
+            place: of the shard.
+            pipelines: those of its input.
 
         Raises:
-            EngineError: the broker was away for too long.
+            EngineError: the log was trimmed above that place.
         """
         async with self._reading:
-            if place >= self.clock.base:
+            with suppress(EngineError):
+                self.clock.opening(place, pipelines)
                 return
 
             async def read() -> None:
-                entries: list[Entry] = []
-                async for records, _, _ in read_to_end(self._kafka, self._names.clock, 0, place):
-                    entries += entries_of(records, place)
-                self.clock.restore(place, entries)
+                topic, entries = self._names.clock, list[Entry]()
+                begin, first, opening = -1, None, Opening(0)
+                async for records, position, _ in read_to_end(self._kafka, topic, 0):
+                    if begin < 0:
+                        begin, opening = position, Opening(position)
+                    found = entries_of(records, place)
+                    first = opening.first(found) or first
+                    entries += found
+                opening.end()
+                self.clock.restore(begin, first, place, entries)
 
             await self._through(read)
+            self.clock.opening(place, pipelines)
 
     async def recall(self) -> None:
         """Read forgotten feedback again, for shards that come from another worker."""

@@ -28,6 +28,7 @@ from ..kafka.backlog import Room
 from ..kafka.clients import check_reached
 from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
+from ..kafka.trim import Trimmer
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
@@ -264,6 +265,8 @@ class Worker:
             self._on_clock_record,
             self.operator.ledger_failures.inc,
             setup.witness,
+            engine.keep_clock,
+            Trimmer(setup.config.kafka).round if engine.trim_interval else None,
         )
 
     def _on_clock_record(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:
@@ -312,8 +315,10 @@ class Worker:
         kafka = self.setup.config.kafka
         await check_reached(kafka, tp.topic, tp.partition, marker.applied)
         await check_reached(kafka, self.setup.names.clock, 0, marker.clock)
-        if self._topology.of(tp.topic).pipeline is None:
-            await self._follower.beats_from(marker.clock)
+        stage = self._topology.of(tp.topic)
+        if stage.pipeline is None:
+            pipelines = [p.name for p in stage.source.pipelines]
+            await self._follower.reach_back(marker.clock, pipelines)
 
     def _wake(self) -> None:
         for shard in self.shards.values():

@@ -97,7 +97,7 @@ def raw_topic(run: Local) -> str:
     return next(iter(run.raw))
 
 
-def ended(run: Local, member: str, seconds: float = 40) -> int | None:
+def ended(run: Local, member: str, seconds: float = 90) -> int | None:
     """The exit code of a worker that should stop by itself."""
     child = run.workers[member]
     assert child.wait(seconds), run.tail(member)

@@ -17,6 +17,7 @@ from .values import (
     FIVE_SECONDS,
     ONE_MINUTE,
     QUARTER_SECOND,
+    SEVEN_DAYS,
     TEN_SECONDS,
     ZERO,
     Addresses,
@@ -120,6 +121,8 @@ class Engine:
         session_timeout: a worker that is silent for longer counts as dead.
         transaction_timeout: time after which the broker aborts an unfinished transaction.
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
+        keep_clock: how far back `hush replay` finds the clock log; "0s": only what workers need is
+            kept.
         keep_units: whether to keep re-partitioned events; `hush replay` needs them.
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
@@ -148,6 +151,7 @@ class Engine:
     session_timeout: Annotated[Duration, span("1s", "30m")] = TEN_SECONDS
     transaction_timeout: Annotated[Duration, span("5s", "15m")] = ONE_MINUTE
     trim_interval: Annotated[Duration, span("0s", "1d")] = FIVE_MINUTES
+    keep_clock: Annotated[Duration, span("0s", "3650d")] = SEVEN_DAYS
     keep_units: bool = True
     block_cache_mb: Annotated[int, within(1, 1_048_576)] = 64
     write_buffer_mb: Annotated[int, within(1, 65_536)] = 16

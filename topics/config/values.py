@@ -67,6 +67,7 @@ FIVE_SECONDS = parse_duration("5s")
 TEN_SECONDS = parse_duration("10s")
 ONE_MINUTE = parse_duration("1m")
 FIVE_MINUTES = parse_duration("5m")
+SEVEN_DAYS = parse_duration("7d")
 UNIX_EPOCH = Instant(0)
 
 

@@ -21,6 +21,7 @@ from ..step import Step
 from .slicer import Slicer
 
 EVENTS = 20_000  # raw records of one step
+UNSAID = 2_000  # offsets of the clock log that a shard may pass without committing its place
 ENTRIES = 2_000  # clock records looked at in one go
 
 
@@ -53,6 +54,7 @@ class IngestStage:
         self._most = EVENTS if most is None else most
         self._clock = clock
         self._feedback = feedback
+        self._pipelines = [p.name for p in source.pipelines]
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
         key = derive(secret, "hashing")
         self._slicer = Slicer(source, partition, names, key, lookup(feedback))
@@ -64,8 +66,8 @@ class IngestStage:
         """Stand where the marker stands."""
         self._slicer.reopen()
         # Rebuilt from the log alone: what an uncommitted step made of them must not survive it.
-        self._timelines = self._clock.timelines(marker.clock)
-        self._skip = marker.clock
+        self._skip = self._clock.opening(marker.clock, self._pipelines)
+        self._timelines = self._clock.timelines(self._skip)
         self.position = marker.applied
 
     def step(
@@ -103,11 +105,11 @@ class IngestStage:
         self._skip = step.marker.clock
         self._slicer.sweep(reader, step)
         self.position = step.marker.applied
-        if step.marker.applied == marker.applied and not step.out and not step.rows:
-            # Most beats move other partitions only. A transaction for each of them would be most of
-            # a quiet cluster's load, so they are kept in memory and committed with the next step.
-            return None
-        return step
+        moved = step.marker.applied != marker.applied or step.out or step.rows
+        # Most beats move other partitions only. A transaction for each of them would be most of
+        # a quiet cluster's load, so they are kept in memory and committed with the next step, or
+        # now and then: the clock log is kept for a shard that does not say how far it is.
+        return step if moved or self._skip - marker.clock >= UNSAID else None
 
     @property
     def clock_position(self) -> int:

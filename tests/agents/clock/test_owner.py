@@ -19,6 +19,7 @@ from aiokafka.structs import TopicPartition
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import ClockOwner
+from hushstream.agents.clock.snapshots import Snapshots
 from hushstream.agents.clock.timeline import Timeline, fold
 from hushstream.agents.clock.wall_time import ClockLead, WallClock
 from hushstream.agents.deployment.model import Deployment
@@ -300,6 +301,7 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._on_record = lambda *_: None
     made._wall = WallClock()
     made._lead, made._witness, made._known_end = ClockLead(NAMES.clock, 5_000_000), None, 0
+    made._keep, made._snapshots, made._trim, made._markers = 0, Snapshots(0), None, None
     return made
 
 
@@ -395,8 +397,12 @@ def reading(monkeypatch, logs: dict[str, list[bytes]]) -> ClockOwner:
         if len(logs[topic.rpartition(".")[2]]) < position:
             raise RewoundError(topic)
 
+    async def first(*_: object) -> int:
+        return 0
+
     monkeypatch.setattr(owner_module, "read_to_end", read)
     monkeypatch.setattr(owner_module, "check_reached", enough)
+    monkeypatch.setattr(owner_module, "beginning", first)
     made = owner(Clock(MADE, Ledger(), "1.0", "key"), Ledger(), Recorder())
     made._kafka, made._version, made._fingerprint = None, "1.0", "key"
     return made

@@ -1,0 +1,258 @@
+"""Snapshots of the clock's state: where a reader of the clock log begins, and what is trimmed.
+
+The clock's owner writes a snapshot every few thousand records, in a transaction like all others. A
+snapshot says what the records before it come to, so a reader begins at the newest one that no shard
+stands before (``needed``), and the log below the newest one that is older than `engine.keep_clock`
+is deleted. Whoever reads across a snapshot holds it against the records that it has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aiokafka.structs import TopicPartition
+
+from ...errors import EngineError
+from ...topics.config.model import Kafka
+from ...topics.names import Names
+from ...topics.records import (
+    ClockRecord,
+    Kept,
+    Marker,
+    PipelineStanding,
+    Snapshot,
+    Trigger,
+    decode_clock,
+    is_snapshot,
+)
+from ..deployment.model import Deployment
+from ..kafka.clients import consumer, stop_quietly
+
+MANY = 10_000  # offsets of the clock log after which a snapshot is due
+FEW = 100  # offsets after which one is due if the last is old
+PARTS = 16  # of `engine.keep_clock`: the spacing of snapshots that are kept for replays
+TAIL = 12_000  # offsets before the end in which the last snapshot is looked for first
+
+Entry = tuple[int, ClockRecord]
+
+
+class ShardMarkers(NamedTuple):
+    """Last committed markers of all shards; None where a shard has not committed any."""
+
+    ingest: Mapping[str, Sequence[Marker | None]]  # by input
+    later: Mapping[str, Sequence[Marker | None]]  # of bound and aggregate shards, by pipeline
+
+
+def changelogs(deployment: Deployment, names: Names) -> dict[str, tuple[str, bool, int]]:
+    """Changelog -> its input or pipeline, whether it is of the ingest stage, its partitions."""
+    found = {}
+    for source in deployment.inputs:
+        found[names.changelog("ingest", source.name)] = source.name, True, source.partitions
+        for p in source.pipelines:
+            found[names.changelog("aggregate", p.name)] = p.name, False, p.cells_partitions
+            if not p.direct:
+                found[names.changelog("bound", p.name)] = p.name, False, p.units_partitions
+    return found
+
+
+def grouped(
+    deployment: Deployment, names: Names, found: Mapping[str, Sequence[Marker | None]]
+) -> ShardMarkers:
+    """Markers of changelogs by input and pipeline."""
+    ingest: dict[str, list[Marker | None]] = {}
+    later: dict[str, list[Marker | None]] = {}
+    for topic, (whose, first, _) in changelogs(deployment, names).items():
+        (ingest if first else later).setdefault(whose, []).extend(found[topic])
+    return ShardMarkers(ingest, later)
+
+
+def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: ShardMarkers) -> bool:
+    """Whether no shard stands before a snapshot, so that all of them can open from it."""
+    blank = PipelineStanding()
+    for source in deployment.inputs:
+        standings = [snapshot.pipelines.get(p.name, blank) for p in source.pipelines]
+        begun = any(one.first is not None for one in standings)
+        for marker in markers.ingest[source.name]:
+            if begun and (marker is None or marker.clock < place):
+                return False
+        for p, one in zip(source.pipelines, standings, strict=True):
+            for marker in markers.later[p.name]:
+                if (0 if marker is None else marker.closed.get(p.name, 0)) < one.ordinal:
+                    return False
+    return True
+
+
+class Opening:
+    """Takes the first records of a clock log that is read from some place on.
+
+    Args:
+        start: the place; anywhere but at 0, the first record must be a snapshot.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._due = start > 0
+
+    def first(self, entries: Sequence[Entry]) -> Snapshot | None:
+        """The snapshot that a reader begins with, if these entries begin with it.
+
+        Raises:
+            EngineError: there is none: somebody else has trimmed the log.
+        """
+        if not (self._due and entries):
+            return None
+        self._due = False
+        record = entries[0][1]
+        if not isinstance(record, Snapshot):
+            raise EngineError(
+                "the clock log does not begin with a snapshot: records of it were deleted; "
+                "restore the topic, or begin a new deployment (another deployment.name)"
+            )
+        return record
+
+    def end(self) -> None:
+        """Say that the log has been read to its end.
+
+        Raises:
+            EngineError: it was empty, though it had been longer.
+        """
+        if self._due:
+            raise EngineError(
+                "the clock log is empty, and has not always been: restore the topic, or begin a "
+                "new deployment (another deployment.name)"
+            )
+
+
+def needed(values: Iterable[bytes | None]) -> int | None:
+    """The place that the last snapshot among records names as needed; None without one."""
+    last = None
+    for value in values:
+        if value is not None and is_snapshot(value):
+            last = value
+    if last is None:
+        return None
+    record = decode_clock(last)
+    return record.needed if isinstance(record, Snapshot) else None
+
+
+async def beginning(kafka: Kafka, topic: str) -> int:
+    """Find where a reader of the clock log begins: at the snapshot that is needed, or its start."""
+    client, tp, back = consumer(kafka), TopicPartition(topic, 0), TAIL
+    await client.start()
+    try:
+        client.assign([tp])
+        begin: int = (await client.beginning_offsets([tp]))[tp]
+        end: int = (await client.end_offsets([tp]))[tp]
+        while True:
+            start = max(begin, end - back)
+            found = needed(await _values(client, tp, start, end))
+            if found is not None:
+                return max(found, begin)
+            if start == begin:
+                return begin
+            back *= 8
+    finally:
+        await stop_quietly(client)
+
+
+async def _values(client: Any, tp: TopicPartition, start: int, end: int) -> list[bytes]:
+    client.seek(tp, start)
+    values: list[bytes] = []
+    while await client.position(tp) < end:
+        found = (await client.getmany(tp, timeout_ms=200)).get(tp, [])
+        values += [r.value for r in found if is_snapshot(r.value)]
+    return values
+
+
+class Snapshots:
+    """Snapshots as the clock's owner knows them: which there are, and when the next is due.
+
+    Args:
+        keep: microseconds for which replays shall find the clock log.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._seen: list[tuple[int, Snapshot]] = []  # at or above the one that is needed
+        self._kept: list[Kept] = []
+        self._begun: int | None = None  # the first place that was read
+        self._fired = -1
+
+    def take(self, place: int, record: ClockRecord) -> None:
+        """Take the next record of the log."""
+        if self._begun is None:
+            self._begun = place
+        if isinstance(record, Trigger):
+            self._fired = place
+        if not isinstance(record, Snapshot):
+            return
+        self._fired = max(self._fired, record.fired)
+        self._seen = [one for one in self._seen if one[0] >= record.needed]
+        self._seen.append((place, record))
+        self._kept = list(record.kept)
+        spaced = not self._kept or record.time - self._kept[-1].time >= self._keep // PARTS
+        if spaced:
+            self._kept.append(Kept(place, record.time))
+
+    @property
+    def last(self) -> Snapshot | None:
+        """The newest snapshot."""
+        return self._seen[-1][1] if self._seen else None
+
+    def due(self, end: int, now: int) -> bool:
+        """Whether another snapshot should be written at the end of the log."""
+        if self._begun is None:
+            return False
+        since = end - (self._seen[-1][0] if self._seen else self._begun)
+        old = self.last is None or now - self.last.time >= self._keep // PARTS
+        return since >= MANY or (since >= FEW and old)
+
+    def make(
+        self,
+        now: int,
+        offsets: Mapping[str, list[int]],
+        standings: Mapping[str, PipelineStanding],
+        paid: tuple[int, str],
+        requests: tuple[Mapping[str, int], int],
+        deployment: Deployment,
+        markers: ShardMarkers,
+    ) -> Snapshot:
+        """The next snapshot.
+
+        Args:
+            now: microseconds.
+            offsets: of the last beat or trigger.
+            standings: of all pipelines of the log.
+            paid: number of ledger records, and the hash of the last one.
+            requests: those in force, and the place before which they were read.
+            deployment: its shards are those that must be able to open.
+            markers: of these shards, read after everything before was committed.
+        """
+        before = self.last.needed if self.last is not None else 0
+        free = [at for at, one in self._seen if passed(at, one, deployment, markers)]
+        least = max([before, *free])
+        kept = self._still_kept(least, now)
+        return Snapshot(
+            now, dict(offsets), dict(standings), *paid, self._fired, least, kept,
+            dict(requests[0]), requests[1],
+        )  # fmt: skip
+
+    def _still_kept(self, least: int, now: int) -> list[Kept]:
+        """Snapshots from the one on that the log may be trimmed to.
+
+        The last trigger stays: the witness asks for it.
+        """
+        old = [
+            place
+            for place, one in enumerate(self._kept)
+            if one.offset <= min(least, self._fired) and now - one.time >= self._keep
+        ]
+        return self._kept[old[-1] :] if old else list(self._kept)
+
+    def floor(self) -> int:
+        """The place below which nothing of the log is needed; 0: all of it is."""
+        if self.last is None or not self.last.kept:
+            return 0
+        first = self.last.kept[0]
+        trimmed = first.offset <= min(self.last.needed, self.last.fired)
+        return first.offset if trimmed and self.last.time - first.time >= self._keep else 0

@@ -1,0 +1,250 @@
+"""What grows: a year of hourly triggers through a real broker, in minutes.
+
+A pipeline with windows of a day, a trigger every hour and sparse data is asked for its triggers a
+day at a time, as fast as it releases them. After a week, and at the end, everything that might grow
+is measured: bytes of the internal topics' logs, bytes of the worker's tables, its resident memory,
+and the time of a start on its folder. ``topics``, ``state``, ``rss`` (MiB) and ``start`` (seconds)
+say by how much the end is more than the week; each must stay below its constant in `MOST`. Releases
+and the ledger (a charge a day) are kept for ever by design; the ledger is reported apart.
+
+Since a year passes in minutes, what a broker does in hours is asked of it in seconds: segments of
+1 MiB, not 64 MiB, tombstones for a minute, not a day, and `keep_clock` of a second. ``offsets``
+counts what was written to the internal topics in all.
+
+    python benchmarks/year.py [--quick] [--json] [--weeks N]
+
+``--quick`` runs three weeks. The last line under ``--json`` is one object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from _cluster import Local
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from hushstream.deploy.broker import Broker
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+HOUR = 3_600_000_000
+ORIGIN = 1_577_836_800_000_000  # 2020-01-01
+MOST = {"topics": 12.0, "state": 8.0, "rss": 48.0, "start": 2.0}
+SEGMENTS = {
+    "segment.bytes": str(1 << 20), "segment.ms": "20000", "max.compaction.lag.ms": "20000",
+    "delete.retention.ms": "60000", "file.delete.delay.ms": "1000",
+}  # fmt: skip
+BROKER = {"log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "2000"}
+SETTLE_SECONDS = 25.0  # for what the broker deletes and compacts
+TOML = """
+[deployment]
+name = "year"
+[engine]
+cells_partitions = 1
+beat_interval = "20ms"
+keep_clock = "1s"
+[[input]]
+name = "events"
+topic = "year-raw"
+unit = "user"
+partitioner = "murmur2"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "pages"
+input = "events"
+key = ["page"]
+schedule = "external"
+window = { length = "1d", origin = "2020-01-01T00:00:00Z" }
+triggers = { every = "1h" }
+budget = { epsilon = 2.0, delta = 1e-6 }
+"""
+
+
+@dataclass
+class Measured:
+    """Sizes in bytes, times in seconds."""
+
+    day: int
+    topics: int
+    clock: int
+    state: int
+    rss: int
+    start: float
+    ledger: int
+    offsets: int
+
+
+UNITS = {"topics": 1 << 20, "state": 1 << 20, "rss": 1 << 20, "start": 1}
+
+
+class Year:
+    """A deployment whose days pass as fast as they are released.
+
+    Args:
+        folder: for everything.
+        broker: one that runs.
+    """
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self._broker = broker
+        self.run = Local(folder, broker.bootstrap, TOML, {"year-raw": 1})
+        self.run.begin()
+        self._resize()
+        self._topic = self.run.deployment.pipelines[0].release_topic
+        self._reader = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "year", "fetch.wait.max.ms": 20,
+             "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+        )  # fmt: skip
+        self._reader.assign([TopicPartition(self._topic, 0, 0)])
+        self._random = random.Random(5)
+        self.released = 0
+
+    def _resize(self) -> None:
+        client = AdminClient({"bootstrap.servers": self._broker.bootstrap})
+        base = self.run.names.base
+        changes = [
+            ConfigResource(
+                ResourceType.TOPIC,
+                topic,
+                incremental_configs=[
+                    ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+                    for name, value in SEGMENTS.items()
+                ],
+            )
+            for topic in self.run.cluster.topics()
+            if topic.startswith(base)
+        ]
+        for future in client.incremental_alter_configs(changes).values():
+            future.result(20)
+
+    def start(self) -> float:
+        """Start the worker on its folder; seconds until it serves."""
+        self.run.log("one").unlink(missing_ok=True)
+        began = time.monotonic()
+        self.run.start("one")
+        self.run.wait_ready(["one"], 180)
+        return time.monotonic() - began
+
+    def day(self, number: int) -> None:
+        """A day of sparse records and its 24 triggers, until all are released."""
+        values = [
+            {"user": f"u{self._random.randrange(300)}", "page": f"p{self._random.randrange(5)}",
+             "t": ORIGIN + number * 24 * HOUR + self._random.randrange(24 * HOUR)}
+            for _ in range(120)
+        ]  # fmt: skip
+        producer = self.run.producer(partitioner="murmur2_random")
+        for value in values:
+            producer.produce("year-raw", json.dumps(value), key=value["user"])
+        producer.flush(30)
+        time.sleep(0.05)
+        self.run.trigger(ORIGIN + (number + 1) * 24 * HOUR)
+        until = time.monotonic() + 120
+        while self.released < (number + 1) * 24:
+            message = self._reader.poll(1.0)
+            if message is not None and not message.error():
+                self.released += b"|manifest:" in (message.key() or b"")
+            if time.monotonic() > until:
+                raise AssertionError(f"day {number} is not released\n{self.run.errors('one')}")
+
+    def measure(self, day: int) -> Measured:
+        """What there is now; the worker is started anew for it."""
+        time.sleep(SETTLE_SECONDS)
+        pid = self.run.workers["one"].pid
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        assert self.run.stop("one") == 0
+        base = self.run.names.base
+        state = _bytes(self.run.data("one"))
+        topics = {p.name: _logs(p) for p in self._broker.data.rglob(f"{base}*") if p.is_dir()}
+        ledger = sum(_logs(p) for p in self._broker.data.rglob("year.ledger.v1-0"))
+        clock = sum(size for name, size in topics.items() if ".clock-" in name)
+        first = self.start()
+        self.run.stop("one")
+        start = min(first, self.start())
+        rss = pages * os.sysconf("SC_PAGE_SIZE")
+        total = sum(topics.values())
+        return Measured(day, total, clock, state, rss, start, ledger, self._offsets())
+
+    def _offsets(self) -> int:
+        """Ends of all internal logs: as many records and markers were written."""
+        cluster, base = self.run.cluster, self.run.names.base
+        found = {t: n for t, n in cluster.topics().items() if t.startswith(base)}
+        return sum(sum(cluster.ends(topic, number)) for topic, number in found.items())
+
+
+def _bytes(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+
+
+def _logs(folder: Path) -> int:
+    return sum(p.stat().st_size for p in folder.glob("*.log"))
+
+
+def year(folder: Path, weeks: int, console: Console) -> tuple[Measured, Measured, Year]:
+    """Run the weeks; what was measured after the first and after the last."""
+    broker = Broker(folder / "broker", overrides=BROKER)
+    broker.start()
+    made = Year(folder / "year", broker)
+    try:
+        made.start()
+        with Progress(console=console, disable=not console.is_terminal) as progress:
+            task = progress.add_task("days", total=7 * weeks)
+            for day in range(7 * weeks):
+                made.day(day)
+                progress.advance(task)
+                if day == 6:
+                    week = made.measure(day)
+        return week, made.measure(7 * weeks - 1), made
+    finally:
+        made.run.close()
+        broker.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--quick", action="store_true", help="three weeks")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--weeks", type=int, default=52)
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    weeks = 3 if options.quick else options.weeks
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hush-year-") as folder:
+        week, end, made = year(Path(folder), weeks, console)
+    grown = {n: (getattr(end, n) - getattr(week, n)) / UNITS[n] for n in MOST}
+    row = grown | {
+        "weeks": weeks, "triggers": made.released, "seconds": time.monotonic() - began,
+        "ledger_bytes_a_day": (end.ledger - week.ledger) / (end.day - week.day),
+        "week": asdict(week), "end": asdict(end), "ok": all(grown[n] <= MOST[n] for n in MOST),
+    }  # fmt: skip
+    if options.json:
+        print(json.dumps(row))
+    else:
+        table = Table(title=f"{weeks} weeks of hourly triggers")
+        for column in ("MiB, seconds", "after a week", "at the end", "more", "at most"):
+            table.add_column(column, justify="right")
+        for name, most in MOST.items():
+            table.add_row(
+                name, f"{getattr(week, name) / UNITS[name]:,.2f}",
+                f"{getattr(end, name) / UNITS[name]:,.2f}", f"{grown[name]:.2f}", f"{most:g}",
+            )  # fmt: skip
+        Console().print(table)
+    sys.exit(0 if row["ok"] else 1)
+
+
+if __name__ == "__main__":
+    main()
