@@ -246,7 +246,7 @@ class PatientFetcher(Fetcher):
 
 def wait_patiently(consumer: Any) -> None:
     """Have a started consumer ask the broker less often while nothing comes."""
-    fetcher = getattr(consumer, "_fetcher", None)
+    fetcher: Any = getattr(consumer, "_fetcher", None)
     if type(fetcher) is Fetcher:
         short = vars(fetcher).pop("_fetch_max_wait_ms")
         fetcher.__class__ = PatientFetcher
