@@ -43,14 +43,13 @@ from ..kafka.clients import (
     through_outages,
     transactional_producer,
 )
-from ..kafka.markers import last_markers
 from ..kafka.private import wait_patiently
 from ..kafka.progress import Progress
 from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
 from .paid import Clocked
-from .snapshots import Opening, ShardMarkers, Snapshots, beginning, changelogs, grouped
+from .snapshots import Opening, ShardMarkers, Snapshots, beginning, read_markers
 from .wall_time import ClockLead, WallClock
 from .witness import Witness
 
@@ -264,12 +263,13 @@ class ClockOwner:
             return
         if self._markers is None:
             if self._snapshots.due(self._known_end, self._wall.now()):
-                self._markers = asyncio.create_task(self._read_markers(), name="reading markers")
+                reading = read_markers(self._kafka, self._deployment, self._names)
+                self._markers = asyncio.create_task(reading, name="reading markers")
             return
         if not self._markers.done():
             return
-        reading, self._markers = self._markers, None
-        if reading.cancelled() or isinstance(reading.exception(), OUTAGES):
+        found, self._markers = self._markers, None
+        if found.cancelled() or isinstance(found.exception(), OUTAGES):
             return  # the next beat begins again
         requests = TopicPartition(self._names.requests, 0)
         position = await self._consumer.position(requests)
@@ -280,7 +280,7 @@ class ClockOwner:
             (len(self._ledger.records), self._ledger.head),
             (self._clock.requested, position),
             self._deployment,
-            reading.result(),
+            found.result(),
         )
         before = self._snapshots.last
         await self._commit([], [made])
@@ -289,13 +289,6 @@ class ClockOwner:
             floors[TP(self._names.requests, 0)] = before.requests
         trim, due = self._trim, {tp: n for tp, n in floors.items() if n > 0}
         await asyncio.to_thread(trim, due)
-
-    async def _read_markers(self) -> ShardMarkers:
-        """Read where all shards stand, on whatever worker they are."""
-        wanted = changelogs(self._deployment, self._names)
-        numbers = {topic: partitions for topic, (_, _, partitions) in wanted.items()}
-        found = await last_markers(self._kafka, numbers)
-        return grouped(self._deployment, self._names, found)
 
     async def _read_requests(self, timeout_ms: int = 0) -> None:
         found = await self._consumer.getmany(timeout_ms=timeout_ms)

@@ -28,6 +28,7 @@ from ...topics.records import (
 )
 from ..deployment.model import Deployment
 from ..kafka.clients import consumer, stop_quietly
+from ..kafka.markers import last_markers
 
 MANY = 10_000  # offsets of the clock log after which a snapshot is due
 FEW = 100  # offsets after which one is due if the last is old
@@ -65,6 +66,13 @@ def grouped(
     for topic, (whose, first, _) in changelogs(deployment, names).items():
         (ingest if first else later).setdefault(whose, []).extend(found[topic])
     return ShardMarkers(ingest, later)
+
+
+async def read_markers(kafka: Kafka, deployment: Deployment, names: Names) -> ShardMarkers:
+    """Read where all shards stand, on whatever worker they are."""
+    wanted = changelogs(deployment, names)
+    numbers = {topic: partitions for topic, (_, _, partitions) in wanted.items()}
+    return grouped(deployment, names, await last_markers(kafka, numbers))
 
 
 def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: ShardMarkers) -> bool:
