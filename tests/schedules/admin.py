@@ -144,13 +144,23 @@ class Reader:
         """Read these, each to its end."""
         for place in places:
             log = _reached().logs[place.topic, place.partition]
-            at = (place.topic, place.partition)
-            records, end = log.read(max(place.offset, log.start), 1 << 30, self._committed)
-            self._queue += [Message(at, r.offset, r) for r in records]
+            self._positions[place.topic, place.partition] = max(place.offset, log.start)
+            self._read((place.topic, place.partition), first=True)
+
+    def _read(self, at: Place, first: bool) -> None:
+        before = self._positions[at]
+        records, end = _reached().logs[at].read(before, 1 << 30, self._committed)
+        self._queue += [Message(at, r.offset, r) for r in records]
+        if first or end > before:
             self._queue.append(Message(at, end, None, KafkaError._PARTITION_EOF))
+        self._positions[at] = end
 
     def poll(self, timeout: float = 0) -> Message | None:
-        """The next one."""
+        """The next one, or what came while it waited."""
+        if not self._queue and HERE.get() is not None:
+            world.VirtualTime.sleep(max(timeout, 0.01))
+            for at in self._positions:
+                self._read(at, first=False)
         return self._queue.pop(0) if self._queue else None
 
     def consume(self, most: int, timeout: float = 0) -> list[Message]:
