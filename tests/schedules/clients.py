@@ -96,10 +96,11 @@ class SimProducer:
         return self._send((topic, partition), batch.contents)
 
     async def send(
-        self, topic: str, value: Any, *, key: Any = None, partition: int
-    ) -> asyncio.Future[Any]:
+        self, topic: str, value: Any, *, key: Any = None, partition: int,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[Any]:  # fmt: skip
         """Send one record; the future of its answer."""
-        return self._send((topic, partition), [(key, value, None, ())])
+        return self._send((topic, partition), [(key, value, timestamp_ms, ())])
 
     def _send(
         self, place: tuple[str, int], contents: list[tuple[Any, ...]]
