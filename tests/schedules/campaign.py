@@ -134,7 +134,7 @@ def campaign(
     finally:
         for child in children:
             child.kill()
-            child.wait()
+            child.communicate()  # and close its pipes
     return Result(total, sorted(found), callbacks, kinds)
 
 
