@@ -84,7 +84,7 @@ BUGS: dict[str, Callable[[], None]] = {
 }
 FOUND_WITHIN = {
     "cancelled clock": 200,
-    "stale idle shard": 400,
+    "stale idle shard": 1500,
     "frozen sleep": 100,
     "forgotten floor": 20,
     "stale genesis": 200,

@@ -11,7 +11,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from hushstream.agents.clock import genesis
+from hushstream.agents.clock import genesis, owner
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka import clients, cluster, logs, trim
 from hushstream.agents.stages.aggregate.computation import Computation
@@ -52,6 +52,8 @@ def install() -> None:
     _replace(logs, Consumer=admin.Reader)
     _replace(trim, AdminClient=admin.Administration)
     _replace(genesis, secrets=SimpleNamespace(token_hex=lambda size: GENESIS))
+    seeded = SimpleNamespace(token_hex=lambda size: world.current().urandom(size).hex())
+    _replace(owner, secrets=seeded)
     _replace(rocks, Rdict=disk.Table, WriteBatch=disk.Writes, ReadOptions=disk.Span)
     _replace(local_state, discard=disk.discard)
     _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET)

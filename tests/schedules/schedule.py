@@ -35,7 +35,7 @@ class Outcome:
     """What came of one schedule.
 
     Attributes:
-        trace: a number that depends on every choice that was made.
+        trace: a number that depends on every choice and on every byte of every log.
         faults: what happened, in words.
         exits: of workers by themselves: time, name and error.
         recovery: virtual seconds from the last fault until all was done.
@@ -89,8 +89,8 @@ class Schedule:
         finally:
             events._set_running_loop(None)
         loop, made = self.world.loop, self.outcome
-        ends = tuple(log.end for log in self.world.broker.logs.values())
-        made.trace = hash((loop.trace, ends)) & 0xFFFFFFFFFFFFFFFF
+        logs = tuple(tuple(log.records) for log in self.world.broker.logs.values())
+        made.trace = hash(repr((loop.trace, logs))) & 0xFFFFFFFFFFFFFFFF
         made.callbacks = loop.ran
         return made
 
