@@ -39,7 +39,7 @@ LIBRARIES = (
     "scipy.stats",
 )
 WRONG_COPY = 70
-Outcome = Literal["killed", "survived", "broken"]
+Outcome = Literal["killed", "survived", "broken", "stopped"]
 
 
 def processes() -> ForkServerContext:
@@ -68,10 +68,10 @@ class Copy:
         shutil.copytree(ROOT, self._root, ignore=shutil.ignore_patterns(".*", *LEFT_OUT))
 
     def try_out(self, mutant: Mutant) -> Outcome:
-        """Whether the tests of a mutant find it; a run without end is found too.
+        """Whether the tests of a mutant find it.
 
-        A mutant is broken if it does not apply, or if its tests do not even start: that says
-        nothing about them.
+        A mutant is broken if it does not apply, or if its tests do not even start, and stopped if
+        its tests took too long: neither says anything about the tests.
         """
         path = self._root / mutant.file
         text, times = path.read_text("utf-8"), path.stat()
@@ -85,7 +85,9 @@ class Copy:
         finally:
             path.write_text(text, "utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # compiled code fits again
-        if code in (None, pytest.ExitCode.TESTS_FAILED):
+        if code is None:
+            return "stopped"
+        if code == pytest.ExitCode.TESTS_FAILED:
             return "killed"
         return "survived" if code == pytest.ExitCode.OK else "broken"
 
