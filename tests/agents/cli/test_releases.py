@@ -8,7 +8,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -91,18 +92,33 @@ def test_an_empty_topic_ends_at_once_and_says_so(place: Place, broker: Broker) -
 
 
 def test_it_follows_until_it_is_interrupted(place: Place) -> None:
-    command = [sys.executable, "-m", "hushstream", "releases", "-c",
-               str(place.folder / "hush.toml"), place.case, "--follow", "--csv"]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+    config = str(place.folder / "hush.toml")
+    rows = recorded(place.case)[0]
+    wanted = 1 + sum(out.headers[0][0] == "hush-row" for out in rows)
+    with interruptible("releases", "-c", config, place.case, "--follow", "--csv") as follower:
         assert follower.stdout is not None
-        rows = recorded(place.case)[0]
-        wanted = 1 + sum(out.headers[0][0] == "hush-row" for out in rows)
         lines = [follower.stdout.readline() for _ in range(wanted)]
         assert lines[0].startswith('"window_start"') and all(lines)
         assert sum("window_start" in line for line in lines) == 1  # one header
         assert follower.poll() is None
         follower.send_signal(signal.SIGINT)
         assert follower.wait(30) == 130
+
+
+@contextmanager
+def interruptible(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """``hush`` in a process that takes SIGINT, even where this one does not.
+
+    A process that a shell started in the background ignores it, and so do its children.
+    """
+    begin = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    begin += "runpy.run_module('hushstream', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", begin, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        try:
+            yield started
+        finally:
+            started.kill()  # else leaving waits for one that never ends
 
 
 @pytest.mark.parametrize(
