@@ -47,6 +47,7 @@ SETTINGS: dict[str, Change] = {
     "engine.session_timeout": Change(FREE, "when a worker counts as gone"),
     "engine.transaction_timeout": Change(FREE, "when a transaction is given up"),
     "engine.trim_interval": Change(FREE, "deletes what has been applied"),
+    "engine.keep_clock": Change(FREE, "what is kept for replays"),
     "engine.keep_units": Change(FREE, "what is kept for replays"),
     "engine.block_cache_mb": Change(FREE, "memory"),
     "engine.write_buffer_mb": Change(FREE, "memory"),
@@ -67,6 +68,7 @@ SETTINGS: dict[str, Change] = {
     "input.max_record_bytes": Change(HASH, "decides which records count"),
     "pipeline.budget.limit_epsilon": Change(FREE, "may be raised, for epochs to come"),
     "pipeline.budget.limit_delta": Change(FREE, "may be raised, for epochs to come"),
+    "pipeline.release.latest": Change(FREE, "another copy of what is released"),
     "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
     "pipeline.*": Change(HASH, "what is released, and what it costs"),
 }
