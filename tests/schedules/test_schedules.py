@@ -7,14 +7,13 @@ import pytest
 from .bugs import BUGS, FOUND_WITHIN
 from .campaign import KINDS, campaign, one
 
-SECONDS = 150.0  # of real time for the schedules of the suite
-WANTED = 10_000
+WANTED = 400  # the same ones on every machine; benchmarks/schedules.py runs more
 
 
 def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule() -> None:
-    result = campaign(WANTED, seconds=SECONDS)
+    result = campaign(WANTED)
     assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
-    assert result.schedules > 0
+    assert result.schedules == WANTED
     assert result.callbacks > 500 * result.schedules
     print(f"{result.schedules} schedules, {sum(result.kinds.values())} faults: {result.kinds}")
 
