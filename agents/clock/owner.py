@@ -238,8 +238,8 @@ class ClockOwner:
         clock = self._clock
         records: list[ClockRecord] = list(clock.starts(now))
         # Without new records there is no beat: a quiet input would fill the log for nothing, and
-        # every start reads it.
-        if ends != clock.offsets:
+        # every start reads it. Except that its answer alone tells the broker's time.
+        if self._wall.doubtful() or ends != clock.offsets:
             records.append(Beat(now, ends))
         if records:
             await self._commit([], records)
@@ -364,6 +364,7 @@ class ClockOwner:
         self._known_end = answers[-1].offset + 1
         for charge in charges:
             self._ledger.take(charge.encode())
+        self._wall.agree(answers[-1].timestamp * 1000)
         for record, answer in zip(records, answers, strict=True):
             self._clock.apply(record)
             self._snapshots.take(answer.offset, record)

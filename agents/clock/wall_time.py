@@ -11,15 +11,17 @@ from ...errors import EngineError
 log = logging.getLogger("hushstream.clock")
 
 JUMP_SECONDS = 5.0
+ASK_SECONDS = 10.0  # between two questions to the broker, whether a clock that was set is right
 APPENDED = 1  # the timestamp type of a topic whose broker stamps records
 
 
 class WallClock:
     """Wall-clock time that neither jumps nor goes back while this process runs.
 
-    It follows the monotonic clock from where it started; a wall clock that was set is followed
-    slowly forwards and never backwards. A jump forwards would fire triggers before their time, and
-    one backwards would write times that the log has passed.
+    It follows the monotonic clock from where it started, and small drifts of the wall clock. A wall
+    clock that was set forwards would fire triggers before their time, so it is followed only where
+    the broker's clock agrees; one that was set back would write times that the log has passed, so
+    it is never followed.
 
     Args:
         floor: a time that has certainly come, microseconds since 1970.
@@ -28,6 +30,7 @@ class WallClock:
     def __init__(self, floor: int = 0) -> None:
         self._wall = max(time.time(), floor / 1e6)
         self._tick = time.monotonic()
+        self._asked = self._tick - ASK_SECONDS
         self._warned = False
 
     def reach(self, moment: int) -> None:
@@ -38,6 +41,25 @@ class WallClock:
         """
         self._tick_on()  # or the time since the last look would be added to the moment
         self._wall = max(self._wall, moment / 1e6)
+
+    def agree(self, moment: int) -> None:
+        """Learn that the broker's clock has reached a time: what both clocks say has come.
+
+        A worker that began with a clock far behind goes on late until its clock is set right, and
+        no longer.
+
+        Args:
+            moment: microseconds since 1970, of the broker.
+        """
+        self.reach(min(moment, int(time.time() * 1e6)))
+
+    def doubtful(self) -> bool:
+        """Whether the broker should be asked for its time now, since the wall clock was set."""
+        self._tick_on()
+        if time.time() - self._wall < JUMP_SECONDS or self._tick - self._asked < ASK_SECONDS:
+            return False
+        self._asked = self._tick
+        return True
 
     def now(self) -> int:
         """Tell the time, in microseconds since 1970."""

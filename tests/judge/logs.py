@@ -136,6 +136,22 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
     return found
 
 
+def until_published(
+    releases: Iterable[Release], published: Iterable[Published]
+) -> Iterator[Release]:
+    """Releases up to the last trigger of which anything was published.
+
+    What comes later was fired as the workers were stopped: a log between the stages may lack
+    records of it that were to come, and nothing of it can be compared.
+    """
+    missing = {(key.split(b"|", 2)[1].decode(), json.loads(value)["trigger"])
+               for key, value in published}  # fmt: skip
+    made = iter(releases)
+    while missing and (release := next(made, None)) is not None:
+        missing.discard(name_of(release))
+        yield release
+
+
 def name_of(release: Release) -> tuple[str, int]:
     """The window's start and the trigger, as releases say them."""
     return release.start, release.trigger["index"]

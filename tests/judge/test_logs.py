@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from random import Random
 
@@ -12,8 +12,8 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 
-from .histogram import Release
-from .logs import Published, charges, objections
+from .histogram import Objection, Release
+from .logs import Published, charges, objections, until_published
 from .test_histogram import COUNT, KEYS
 from .worlds import HORIZONS, INPUT, PIPELINE, World, outcome, world
 
@@ -75,6 +75,25 @@ def test_what_is_still_to_come_is_not_missed():
     releases, published = released()
     last = at(published, MANIFEST, -1)
     assert objections(releases, published[:last]) == []
+
+
+def test_what_was_fired_as_the_workers_were_stopped_is_not_judged():
+    """Logs between the stages may lack its records; those of what was published must be there."""
+    releases, published = released()
+    end = releases[3].trigger["index"], releases[3].start
+    early = [(k, v) for k, v in published
+             if (json.loads(v)["trigger"], k.split(b"|")[1].decode()) in
+             {(one.trigger["index"], one.start) for one in releases[:4]}]  # fmt: skip
+
+    def lacking(whole: int) -> Iterator[Release]:
+        yield from releases[:whole]
+        raise Objection("the units log lacks a record")
+
+    found = list(until_published(lacking(4), early))
+    assert (found[-1].trigger["index"], found[-1].start) == end and len(found) == 4
+    with pytest.raises(Objection, match="lacks a record"):
+        list(until_published(lacking(3), early))
+    assert list(until_published(releases, [])) == []
 
 
 def test_a_trigger_needs_its_charge_and_the_ledger_its_chain():

@@ -17,7 +17,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from .histogram import Objection, Order
-from .logs import Pipeline, charges, judged, objections
+from .logs import Pipeline, charges, judged, objections, until_published
 from .noise import derived
 from .records import digest, key_bytes
 from .rules import Rules
@@ -121,7 +121,8 @@ def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgeme
         wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
         try:
             told = [(r.key or b"", r.value or b"") for r in published[called]]
-            releases = list(judged(pipeline, secret, clock, logs, told, order))
+            made = judged(pipeline, secret, clock, logs, told, order)
+            releases = list(until_published(made, told))
         except Objection as objection:
             found[called] = Judgement(0, 0, [*wrong, str(objection)])
             continue

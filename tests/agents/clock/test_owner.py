@@ -227,6 +227,53 @@ def test_the_wall_clock_neither_jumps_nor_goes_back(monkeypatch):
     assert WallClock(floor=9_999_000_000).now() == 9_999_000_000  # never behind the clock log
 
 
+def test_a_wall_clock_that_was_set_is_followed_where_the_broker_agrees(monkeypatch):
+    wall, tick = [1000.0], [50.0]
+    monkeypatch.setattr(clock_module.time, "time", lambda: wall[0])
+    monkeypatch.setattr(clock_module.time, "monotonic", lambda: tick[0])
+    clock = WallClock()
+    assert not clock.doubtful()
+    wall[0], tick[0] = 5000.0, 51.0  # it began an hour behind, and was set right
+    assert clock.now() == 1001_000_000
+    assert clock.doubtful() and not clock.doubtful()  # one question, and not one at each beat
+    clock.agree(1500_000_000)  # the broker says less: that much has come, and no more
+    assert clock.now() == 1500_000_000
+    tick[0] += 11
+    assert clock.doubtful()
+    clock.agree(9000_000_000)  # the broker says more: then this clock decides
+    assert clock.now() == 5000_000_000
+    clock.agree(1000_000_000)
+    assert clock.now() == 5000_000_000  # never back
+    tick[0] += 11
+    wall[0] += 11
+    assert not clock.doubtful()
+
+
+def test_a_quiet_clock_that_was_behind_asks_the_broker_and_fires(monkeypatch):
+    """Without a beat it would never learn the broker's time, and fire nothing until a restart."""
+    clock, ledger = begun()
+    clock.request(TriggerRequest("a", ORIGIN + 6 * HOUR))
+    one = owner(clock, ledger, Recorder())
+    behind = (ORIGIN - 2 * DAY) / 1e6
+    wall = [behind]
+    monkeypatch.setattr(clock_module.time, "time", lambda: wall[0])
+    one._wall = WallClock()
+
+    async def ends() -> object:
+        return clock.offsets
+
+    async def nothing(*_: object) -> None:
+        """No request is new."""
+
+    one._ends, one._read_requests = ends, nothing
+    asyncio.run(one._beat())
+    assert one._producer.done == []  # too early, and nothing new
+    wall[0] = (ORIGIN + 7 * HOUR) / 1e6
+    asyncio.run(one._beat())
+    asyncio.run(one._beat())
+    assert one._producer.done.count("ledger") == 1 and clock.timelines["p"].ordinal == 1
+
+
 def test_a_moment_of_the_clock_log_is_the_time_and_not_the_time_since_the_last_look(monkeypatch):
     """Else a shard that was idle would publish before the public time."""
     tick = [50.0]
