@@ -43,7 +43,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-PATIENCE = 240  # seconds after the last fault, for everything to be released
+PATIENCE = 240.0  # seconds after the last fault, for everything to be released
 FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems")
 
 
@@ -82,6 +82,7 @@ class Plan(NamedTuple):
     six: bool = False
     harsh: bool = False
     longest: float = 120.0
+    patience: float = PATIENCE
 
 
 def chaos(
@@ -112,7 +113,7 @@ def chaos(
             monkey.settle()
             load.end()
             run.trigger(load.now)
-            found = finish(run, monkey) | {"events": load.sent}
+            found = finish(run, monkey, plan.patience) | {"events": load.sent}
             if plan.harsh:
                 found["gone"] = gone(run, monkey.random)
                 monkey.counts["topic"] += 1
@@ -142,10 +143,10 @@ def replicas(broker: Broker | Trio) -> int:
     return 3 if isinstance(broker, Trio) else 1
 
 
-def finish(run: Local, monkey: Monkey) -> dict[str, Any]:
+def finish(run: Local, monkey: Monkey, patience: float = PATIENCE) -> dict[str, Any]:
     """Wait for the releases, end the workers, and let replay, judge and counting compare."""
     triggers = settled(run)
-    stuck = unreleased(run, monkey, triggers)
+    stuck = unreleased(run, monkey, triggers, patience)
     quiet(run)
     for member in list(run.workers):
         run.stop(member)
@@ -168,9 +169,11 @@ def finish(run: Local, monkey: Monkey) -> dict[str, Any]:
     }
 
 
-def unreleased(run: Local, monkey: Monkey, triggers: Sequence[Trigger]) -> list[str]:
+def unreleased(
+    run: Local, monkey: Monkey, triggers: Sequence[Trigger], patience: float
+) -> list[str]:
     """What was not released although nothing has been wrong for a while; usually nothing."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + patience
     while True:
         monkey.look()
         try:
@@ -244,13 +247,15 @@ def main() -> None:
     parser.add_argument("--six", action="store_true", help="all six mechanisms")
     parser.add_argument("--harsh", action="store_true", help="disks, clocks, tables, outages, too")
     parser.add_argument("--longest", type=float, default=120, help="seconds of an outage")
+    parser.add_argument("--patience", type=float, default=PATIENCE,
+                        help="seconds until what is not released counts as stuck")  # fmt: skip
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", type=Path, help="keep state, logs and the broker's data here")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     points = options.points or (3 if options.quick else 40)
     pace = Pace(points, options.minutes, options.rate, options.speed, options.gap)
-    plan = Plan(options.six, options.harsh, options.longest)
+    plan = Plan(options.six, options.harsh, options.longest, options.patience)
     console = Console(stderr=True)
     with (
         tempfile.TemporaryDirectory(prefix="hush-chaos-") as folder,
