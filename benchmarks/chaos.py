@@ -77,6 +77,7 @@ class Plan(NamedTuple):
         six: all six mechanisms, instead of four histograms.
         harsh: faults of machines and operators, too.
         longest: seconds that the broker may be away at most.
+        patience: seconds after the last fault until what is not released counts as stuck.
     """
 
     six: bool = False
