@@ -41,6 +41,8 @@ from .tree import GrownTree, Live, Pruning, Reading, grow
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
 _CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
+_ROWS = "privhp rows 2"
+"""Which rows a grown tree becomes. It is pinned: versions of it must not share an epoch."""
 
 
 class SumNoise(Protocol):
@@ -101,9 +103,10 @@ class PrivHP(SpatialStream):
         deletions: whether records of sign -1 are accepted (see `parts.point_bound`); otherwise they
             are dropped.
 
-    Released: one row per leaf of the grown tree. Its key is the node's code (eight bytes), its
-    value a consistent count; leaves partition the domain and are never negative. ``variance`` is
-    that of one noisy sum of the leaf's level, before consistency, which lowers the error.
+    Released: one row per leaf of the grown tree, empty siblings merged (`GrownTree.merged`). Its
+    key is the node's code (eight bytes), its value a consistent count; leaves partition the domain
+    and are never negative. ``variance`` is that of one noisy sum of the leaf's level, before
+    consistency, which lowers the error.
     """
 
     load: ClassVar[Literal["due", "all"]] = "all"
@@ -137,8 +140,8 @@ class PrivHP(SpatialStream):
         return self.counter.distribution
 
     def digests(self) -> tuple[str, ...]:
-        """Digest the counter's factorisation, if it has one."""
-        return self.counter.digests()
+        """Digest the counter's factorisation, if it has one, and name the form of the rows."""
+        return (*self.counter.digests(), _ROWS)
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """Records of one unit that count in an epoch."""
@@ -215,7 +218,7 @@ class PrivHP(SpatialStream):
         return self.domain.touches if self.domain.cells or self.domain.polygon else None
 
     def _publish(self, tree: GrownTree, t: int) -> Releases:
-        codes, counts = tree.leaves()
+        codes, counts = tree.merged().leaves()
         variance = self.counter.variance(t)[bit_level(codes)]
         status = np.ones(len(codes), np.int32)
         return Releases(Keys.of_codes(codes), counts[:, None], variance[:, None], status, {})

@@ -51,6 +51,24 @@ class GrownTree(NamedTuple):
         """Codes and counts of the leaves, which partition the domain."""
         return self.code[self.leaf], self.records[self.leaf]
 
+    def merged(self) -> GrownTree:
+        """The tree without the nodes below empty ones, which become leaves.
+
+        Siblings that are both 0 have a parent of 0, so this replaces them by their parent, level
+        after level, as long as there are any.
+
+        *It is free.* The result is a function of this tree's codes and counts, and those are
+        functions of noisy sums that all draws cover already: post-processing, whatever it does.
+        *It loses nothing.* Counts are consistent: children add up to their parent and none is
+        negative, so everything below a node of 0 is 0, as a reader of the merged row knows. Leaves
+        still partition the domain, because a node goes only if an ancestor has become a leaf.
+        """
+        parent = np.searchsorted(self.code, self.code >> np.uint64(1))
+        kept = self.records[parent] > 0  # the root finds itself: nothing of it is above
+        kept[0] = True
+        leaf = self.leaf | (self.records == 0)
+        return GrownTree(self.code[kept], self.records[kept], leaf[kept])
+
 
 @dataclass(frozen=True)
 class Pruning:

@@ -8,7 +8,8 @@ from hushstream.errors import ParameterError
 from hushstream.mechanisms.parts.sketch import Sketch
 from hushstream.mechanisms.privhp.layout import SumLayout
 from hushstream.mechanisms.privhp.tree import GrownTree, Pruning, Reading, consistent, grow, pooled
-from hushstream.mechanisms.spatial.domain import bit_level
+from hushstream.mechanisms.spatial.domain import Domain, bit_level
+from hushstream.mechanisms.spatial.synthetic import range_counts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -172,3 +173,47 @@ def test_pooling_keeps_what_is_exact_and_halves_the_variance() -> None:
     before = exact.copy()
     pooled(shape, exact, one)
     np.testing.assert_array_equal(before, exact)
+
+
+def merged_by_hand(leaves: dict[int, int]) -> dict[int, int]:
+    """Two siblings of 0 become their parent, until there are none."""
+    while pairs := [c for c in leaves if c > 1 and leaves[c] == 0 == leaves.get(c ^ 1)]:
+        for code in (pairs[0], pairs[0] ^ 1):
+            del leaves[code]
+        leaves[pairs[0] >> 1] = 0
+    return leaves
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(TABLES)
+def test_empty_siblings_are_merged_and_nothing_else(given: tuple[int, int, int, int, int]) -> None:
+    shape, table = noisy(given)
+    tree = grow(shape, table, Pruning("top", shape.keep), SINGLE)
+    rows = tree.merged()
+    before, after = (
+        dict(zip(*(x.tolist() for x in t.leaves()), strict=True)) for t in (tree, rows)
+    )
+    assert after == merged_by_hand(before)
+    assert rows.code.tolist() == sorted(rows.code.tolist())
+    deepest = 1 << shape.depth
+    assert sum(deepest >> (code.bit_length() - 1) for code in after) == deepest  # still a partition
+    assert sum(after.values()) == int(tree.records[0])
+
+
+def test_merging_changes_no_range_count() -> None:
+    domain, shape = Domain.unit(1, 6), shape_of(6, 4, 3)
+    codes, counts = np.array([70, 71, 99], np.uint64), np.array([9, 2, 30])
+    tree = grow(shape, shape.sum_leaves(codes, counts), Pruning("top", 3), SINGLE)
+    low = np.arange(0, 1, 1 / 64)[:, None]
+    before, after = (
+        range_counts(domain, *t.leaves(), low, low + 1 / 128) for t in (tree, tree.merged())
+    )
+    np.testing.assert_array_equal(before, after)
+    assert len(tree.merged().leaves()[0]) < len(tree.leaves()[0]) and before.sum() > 0
+
+
+def test_a_tree_of_nothing_is_one_row() -> None:
+    shape = shape_of(4, 3, 2)
+    tree = grow(shape, np.zeros(shape.cells, np.int64), Pruning("top", 2), SINGLE)
+    assert len(tree.leaves()[0]) == 8
+    assert [x.tolist() for x in tree.merged().leaves()] == [[1], [0]]
