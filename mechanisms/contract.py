@@ -182,7 +182,7 @@ class Mechanism(Protocol):
     def geometry(self) -> dict[str, Any]:
         """The public space that keys divide, as plain JSON for manifests; {} where there is none.
 
-        A space has axes, depth and split, and a region: a polygon, cells, or neither.
+        A space has axes, depth and split, and a region: polygons, cells, or neither.
         """
         ...
 

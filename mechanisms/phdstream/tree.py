@@ -195,7 +195,7 @@ def root_estimate(cell: Cells) -> tuple[I64, I64]:
 def offspring(shape: ExtensionRules, codes: U64) -> tuple[U64, Child]:
     """(c,) children of the split nodes that meet the region (at least one each), and which do."""
     children = shape.domain.children(codes)
-    if not (shape.domain.cells or shape.domain.polygon):
+    if not (shape.domain.cells or shape.domain.rings):
         return children.reshape(-1), None
     inside = shape.domain.touches(children.reshape(-1)).reshape(children.shape)
     inside |= ~inside.any(axis=1, keepdims=True)

@@ -215,7 +215,7 @@ class PrivHP(SpatialStream):
         return (*(max(1, math.isqrt(square - 1) + 1) for square in squares), 1)
 
     def _live(self) -> Live | None:
-        return self.domain.touches if self.domain.cells or self.domain.polygon else None
+        return self.domain.touches if self.domain.cells or self.domain.rings else None
 
     def _publish(self, tree: GrownTree, t: int) -> Releases:
         codes, counts = tree.merged().leaves()

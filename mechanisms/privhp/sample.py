@@ -41,7 +41,7 @@ def sample(domain: Domain, codes: U64, counts: I64, n: int, seed: int = 0) -> di
     """n independent points of the distribution that a released tree describes.
 
     A leaf is chosen with probability proportional to its count, then a point uniformly in the part
-    of it that lies in the domain's polygon or listed cells. A tree without any record gives points
+    of it that lies in the domain's polygons or listed cells. A tree without any record gives points
     uniform in the domain.
 
     Args:

@@ -20,7 +20,17 @@ from ...errors import ContractError, ParameterError
 from ..columns import F64, Encoded
 from ..keys import Keys
 from ..validate import at_least, one_of
-from .region import U64, Bool, bit_level, boxes_meet_polygon, covered, in_polygon, meets_cells
+from .region import (
+    U64,
+    Bool,
+    Region,
+    Rings,
+    bit_level,
+    boxes_meet_polygon,
+    covered,
+    in_polygon,
+    meets_cells,
+)
 
 Split = Literal["binary", "all"]
 
@@ -132,9 +142,12 @@ class Domain:
         polygon: (longitude, latitude) corners of a public region in the first two axes; records
             outside it are dropped (even-odd rule). Empty = no polygon.
         cells: node codes of a public region; records in none of them are dropped. Empty = all.
+        region: instead of ``polygon``, polygons with holes in the first two axes. A setting gives
+            it as GeoJSON or as the path of a file with that.
 
     Raises:
-        ParameterError: more than 62 bits are needed, names repeat, or the region is malformed.
+        ParameterError: more than 62 bits are needed, names repeat, or the region is malformed or
+            lies outside the axes.
 
     >>> domain = Domain.unit(2, depth=2)
     >>> codes, keep = domain.locate({"x1": np.array([0.0, 1.0, 2.0]), "x2": np.full(3, 0.75)})
@@ -147,6 +160,7 @@ class Domain:
     split: Split = "binary"
     polygon: tuple[tuple[float, float], ...] = ()
     cells: tuple[int, ...] = ()
+    region: Region | None = None
 
     def __post_init__(self) -> None:
         at_least("domain.depth", self.depth, 0)
@@ -159,9 +173,26 @@ class Domain:
             raise ParameterError("domain.polygon", self.polygon, "needs 3 corners and 2 axes")
         if not np.isfinite(np.array(self.polygon, float)).all():
             raise ParameterError("domain.polygon", self.polygon, "must be finite")
+        if self.region is not None:
+            self._check_region(self.region)
         top = 2 << self.bits
         if any(not 1 <= cell < top or (cell.bit_length() - 1) % self.step for cell in self.cells):
             raise ParameterError("domain.cells", self.cells, "must be nodes of the hierarchy")
+
+    def _check_region(self, region: Region) -> None:
+        shown = f"{region.corners} corners"
+        if self.polygon:
+            raise ParameterError("domain.region", shown, "and polygon exclude each other")
+        if self.dimensions < 2:
+            raise ParameterError("domain.region", shown, "needs 2 axes")
+        west, south, east, north = region.box
+        for axis, low, high in ((self.axes[0], west, east), (self.axes[1], south, north)):
+            if high <= axis.low or low >= axis.high:
+                rule = (
+                    f"lies outside {axis.name} = {axis.low:g} to {axis.high:g}: it goes from "
+                    f"{low:g} to {high:g}. GeoJSON has longitude first, and so must the axes"
+                )
+                raise ParameterError("domain.region", shown, rule)
 
     @classmethod
     def unit(
@@ -177,13 +208,33 @@ class Domain:
         axes = tuple(Axis(**axis) for axis in plain["axes"])
         polygon = tuple((float(x), float(y)) for x, y in plain.get("polygon", ()))
         cells = tuple(int(cell) for cell in plain.get("cells", ()))
-        return cls(axes, int(plain["depth"]), plain.get("split", "binary"), polygon, cells)
+        found = plain.get("region")
+        region = Region.from_json(found) if found else None
+        depth, split = int(plain["depth"]), plain.get("split", "binary")
+        return cls(axes, depth, split, polygon, cells, region)
 
     def to_json(self) -> dict[str, Any]:
-        """Public parameters as plain lists, numbers and strings."""
-        plain = asdict(self)
-        plain["axes"] = [dict(axis) for axis in plain["axes"]]
-        return plain | {"polygon": [list(p) for p in self.polygon], "cells": list(self.cells)}
+        """Public parameters as plain lists, numbers and strings; no region, no field for it."""
+        plain = {
+            "axes": [asdict(axis) for axis in self.axes],
+            "depth": self.depth,
+            "split": self.split,
+            "polygon": [list(corner) for corner in self.polygon],
+            "cells": list(self.cells),
+        }
+        return plain if self.region is None else plain | {"region": self.region.to_json()}
+
+    def pinned(self) -> dict[str, Any]:
+        """The same for canonical settings, which hold the digest of a region."""
+        plain = self.to_json()
+        return plain if self.region is None else plain | {"region": self.region.pinned()}
+
+    @cached_property
+    def rings(self) -> Rings:
+        """Rings of the polygon or the region; () without."""
+        if self.region is not None:
+            return self.region.rings
+        return (self.polygon,) if self.polygon else ()
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -232,7 +283,7 @@ class Domain:
         pairs = [axis.fraction(columns[axis.name]) for axis in self.axes]
         keep = np.logical_and.reduce([inside for _, inside in pairs])
         codes = self.place(np.stack([fraction for fraction, _ in pairs], axis=1))
-        if self.polygon:
+        if self.rings:
             place = [np.asarray(columns[name], float) for name in self.names[:2]]
             keep = keep & self.in_polygon(np.stack(place, axis=1))
         return codes, keep & self.covered(codes)
@@ -282,8 +333,8 @@ class Domain:
         return scaled
 
     def in_polygon(self, points: F64) -> Bool:
-        """(n,) whether points (n, ≥ 2), in the units of the columns, lie in the polygon."""
-        return in_polygon(self.polygon, points[:, 0], points[:, 1])
+        """(n,) whether points (n, ≥ 2), in the units of the columns, lie in polygon or region."""
+        return in_polygon(self.rings, points[:, 0], points[:, 1])
 
     def covered(self, codes: U64) -> Bool:
         """(m,) whether each node lies inside one of ``cells`` (True without any)."""
@@ -294,9 +345,9 @@ class Domain:
         touching = np.ones(len(codes), bool)
         if self.cells:
             touching &= meets_cells(self._cells, codes)
-        if self.polygon:
+        if self.rings:
             low, high = self.boxes(codes)
-            touching &= boxes_meet_polygon(self.polygon, low[:, :2], high[:, :2])
+            touching &= boxes_meet_polygon(self.rings, low[:, :2], high[:, :2])
         return touching
 
     @cached_property

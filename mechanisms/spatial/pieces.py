@@ -1,6 +1,6 @@
 """The part of a cell that lies in the domain's public region, as pieces with known volumes.
 
-A released leaf may reach beyond the region: beyond the polygon, or beyond the listed cells. No
+A released leaf may reach beyond the region: beyond its polygons, or beyond the listed cells. No
 record can lie there, so a leaf's records are spread over the pieces inside the region alone.
 Polygons are cut into trapezoids with horizontal sides (even-odd rule), and these by each cell.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..columns import F64
 from .domain import U64, Domain, bit_level
-from .region import Ring, covered
+from .region import Rings, covered, edges_of
 
 _PAIRS = 1 << 20  # pairs of cells and trapezoids that are cut at a time
 
@@ -83,7 +83,7 @@ def pieces(domain: Domain, codes: U64, low: F64 | None = None, high: F64 | None 
         cell, np.prod(end - start, axis=1), start, end,
         np.repeat(start[:, :1], 2, axis=1), np.repeat(end[:, :1], 2, axis=1),
     )  # fmt: skip
-    return _cut(whole, domain.polygon) if domain.polygon else whole
+    return _cut(whole, domain.rings) if domain.rings else whole
 
 
 def _boxes(domain: Domain, codes: U64) -> tuple[NDArray[np.intp], F64, F64]:
@@ -118,14 +118,13 @@ def _outermost(cells: tuple[int, ...]) -> U64:
 
 
 @lru_cache(maxsize=8)
-def trapezoids(ring: Ring) -> F64:
-    """(p, 6) trapezoids of a polygon: lower and upper y; left x at both; right x at both.
+def trapezoids(rings: Rings) -> F64:
+    """(p, 6) trapezoids of some rings: lower and upper y; left x at both; right x at both.
 
-    >>> trapezoids(((0.0, 0.0), (2.0, 0.0), (0.0, 2.0))).tolist()
+    >>> trapezoids((((0.0, 0.0), (2.0, 0.0), (0.0, 2.0)),)).tolist()
     [[0.0, 2.0, 0.0, 0.0, 2.0, 0.0]]
     """
-    corners = np.array([*ring, ring[0]], float)
-    edges = np.concatenate([corners[:-1], corners[1:]], axis=1)
+    edges = edges_of(rings)
     edges = edges[edges[:, 1] != edges[:, 3]]
     down = edges[:, 1] > edges[:, 3]
     edges[down] = edges[down][:, [2, 3, 0, 1]]
@@ -144,21 +143,29 @@ def trapezoids(ring: Ring) -> F64:
 
 def _crossings(edges: F64) -> F64:
     """Heights at which edges cross each other: between two of them their order is fixed."""
+    step = max(1, _PAIRS // max(len(edges), 1))
+    found = [_crossings_with(edges[rows], edges) for rows in _chunks(len(edges), step)]
+    return np.concatenate([np.empty(0), *found])
+
+
+def _crossings_with(some: F64, edges: F64) -> F64:
     x, y, right, top = edges.T
     dx, dy = right - x, top - y
+    own_x, own_y, own_right, own_top = (column[:, None] for column in some.T)
+    own_dx, own_dy = own_right - own_x, own_top - own_y
     with np.errstate(divide="ignore", invalid="ignore"):
-        det = dx[:, None] * dy - dy[:, None] * dx
-        along = ((x - x[:, None]) * dy - (y - y[:, None]) * dx) / det
-        across = ((x - x[:, None]) * dy[:, None] - (y - y[:, None]) * dx[:, None]) / det
+        det = own_dx * dy - own_dy * dx
+        along = ((x - own_x) * dy - (y - own_y) * dx) / det
+        across = ((x - own_x) * own_dy - (y - own_y) * own_dx) / det
         proper = (along > 0) & (along < 1) & (across > 0) & (across < 1)
-        height = y[:, None] + along * dy[:, None]
+        height = own_y + along * own_dy
     heights: F64 = height[proper]
     return heights
 
 
-def _cut(whole: Pieces, ring: Ring) -> Pieces:
-    """Cut boxes by the trapezoids of a polygon in the first two axes."""
-    shapes = trapezoids(ring)
+def _cut(whole: Pieces, rings: Rings) -> Pieces:
+    """Cut boxes by the trapezoids of some rings in the first two axes."""
+    shapes = trapezoids(rings)
     step = max(1, _PAIRS // max(len(shapes), 1))
     parts = [_cut_some(whole.take(rows), shapes) for rows in _chunks(len(whole.cell), step)]
     if not parts:

@@ -64,7 +64,7 @@ class SpatialStream:
         ]
 
     def geometry(self) -> dict[str, Any]:
-        """The domain: axes, depth, split, polygon and cells."""
+        """The domain: axes, depth, split, polygon, cells and region."""
         return self.domain.to_json()
 
     def plan(self) -> dict[str, Any]:

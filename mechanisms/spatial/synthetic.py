@@ -56,7 +56,7 @@ def scatter(
 ) -> dict[str, F64]:
     """One synthetic data set: as many points per released leaf as its count, uniform inside.
 
-    Points lie in the domain's polygon or listed cells, where there are any: a leaf that reaches
+    Points lie in the domain's polygons or listed cells, where there are any: a leaf that reaches
     beyond them has its points in the part inside. A leaf without such a part has none.
 
     Args:
@@ -121,7 +121,7 @@ def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: 
     """Estimated records in (q, d) boxes ``low ≤ x < high``, in the axes' units.
 
     A leaf that a box cuts counts by the share of its volume, of its part inside the domain's
-    polygon or listed cells where there are any: no record can lie outside.
+    polygons or listed cells where there are any: no record can lie outside.
 
     Args:
         domain: public geometry.
@@ -137,7 +137,7 @@ def range_counts(domain: Domain, codes: U64, counts: I64 | F64, low: F64, high: 
     [35.0]
     """
     weight = np.asarray(counts, np.float64)
-    if domain.polygon or domain.cells:
+    if domain.rings or domain.cells:
         return _region_counts(domain, codes, weight, low, high)
     start, end = domain.boxes(codes)
     out = np.empty(len(low))

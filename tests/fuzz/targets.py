@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,8 +31,10 @@ from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import EngineError, HushError
 from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.spatial.region import Region
 from hushstream.topics import frames
 from hushstream.topics.config.load import loads
+from hushstream.topics.config.public import read_regions
 from hushstream.topics.events.decode import Decoder, RawRecord
 from hushstream.topics.events.reasons import REASONS
 from hushstream.topics.records import (
@@ -385,6 +388,24 @@ def toml() -> Target:
     return Target(corpus, run, (HushError,))
 
 
+def regions() -> Target:
+    """Regions as GeoJSON: a `Region`, or a problem with its place."""
+    ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
+    shapes = [
+        {"type": "Polygon", "coordinates": [ring]},
+        {"type": "MultiPolygon", "coordinates": [[ring], [[[x + 2, y] for x, y in ring]]]},
+        {"type": "FeatureCollection", "features": [
+            {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}}]},
+    ]  # fmt: skip
+
+    def run(data: bytes) -> None:
+        domain = {"region": "{" + data.decode("utf-8", "replace")[1:]}
+        problems = read_regions({"pipeline": [{"mechanism": {"domain": domain}}]}, Path())
+        assert bool(problems) != isinstance(domain.get("region"), Region)
+
+    return Target([json.dumps(shape).encode() for shape in shapes], run, ())
+
+
 def surveys() -> Target:
     """Surveys, as devices read them."""
     text = Survey(Fraction(1), Fraction(10), "salt").to_json()
@@ -410,5 +431,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "damaged frames": damaged_frames,
     "forged frames": forged_frames,
     "toml": toml,
+    "regions": regions,
     "surveys": surveys,
 }

@@ -8,7 +8,7 @@ are left out, so that they may change while an epoch is open.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -73,7 +73,8 @@ def _input(source: InputSettings) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
+        pinned = getattr(value, "pinned", None)  # a form of its own, short where it is large
+        value = pinned() if pinned else {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

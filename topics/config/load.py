@@ -30,7 +30,7 @@ from .check import contradictions
 from .lines import Path, line_index
 from .merge import SECRETS, Origins, merge, tables_of_names
 from .model import Config, Kafka
-from .public import read_public_keys_file
+from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
 
 __all__ = ["Config", "load", "loads"]
@@ -85,11 +85,13 @@ def loads(
         raise ConfigError(f"{name}: tables or lists are nested too deeply") from error
     problems = [Problem(path, SECRETS[path]) for path in SECRETS if _take_out(data, path)]
     problems += merge(data, os.environ if environ is None else environ, flags or {}, origins)
+    where = (folder or FilePath()).resolve()
+    problems += read_regions(data, where)
     reader = Reader(tables_of_names())
     config = reader.try_read(Config, data, ())
     problems += reader.problems
     if config is not None and not problems:
-        config = _with_files(config, (folder or FilePath()).resolve(), problems)
+        config = _with_files(config, where, problems)
     if config is not None and not problems:
         problems += contradictions(config)
     if problems:

@@ -1,4 +1,4 @@
-"""Public lists of keys: reading from files, and digests."""
+"""Public lists of keys and public regions: reading from files, and digests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
+from ...mechanisms.spatial.region import Region
+from ..geojson import GeoJsonError, region_of
+from .lines import Path as Setting
 from .pipeline import PipelineSettings, Scalar
+from .read import Problem
 
 PublicKeys = tuple[tuple[Scalar, ...], ...]
 
@@ -66,3 +70,55 @@ def digest(keys: PublicKeys) -> str:
     """
     lines = sorted(msgspec.json.encode(key) for key in keys)
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
+
+
+def read_regions(data: dict[str, Any], folder: Path) -> list[Problem]:
+    """Replace each ``domain.region`` in the tables of a file by its `Region`.
+
+    A region is GeoJSON: a table, a text, or the path of a file.
+
+    Args:
+        data: tables as they were read.
+        folder: that paths are relative to.
+
+    Returns:
+        A problem for each region that cannot be used; it is then taken out.
+    """
+    problems: list[Problem] = []
+    pipelines = data.get("pipeline")
+    for place, pipeline in enumerate(pipelines if isinstance(pipelines, list) else ()):
+        domain = _inner(_inner(pipeline, "mechanism"), "domain")
+        if "region" not in domain:
+            continue
+        path: Setting = ("pipeline", place, "mechanism", "domain", "region")
+        raw = domain.pop("region")
+        try:
+            domain["region"] = _region(raw, folder) if isinstance(raw, str) else region_of(raw)
+        except GeoJsonError as error:
+            problems.append(Problem((*path, *error.steps), error.message))
+        except ConfigError as error:
+            problems.append(Problem(path, str(error)))
+        except RecursionError:
+            problems.append(Problem(path, "is nested too deeply"))
+    return problems
+
+
+def _inner(table: Any, name: str) -> dict[str, Any]:
+    found = table.get(name) if isinstance(table, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _region(text: str, folder: Path) -> Region:
+    """A region from GeoJSON or the path of a file with it."""
+    inline = text.lstrip().startswith("{")
+    name = "this text" if inline else str(folder / text)
+    try:
+        body = json.loads(text if inline else (folder / text).read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name} cannot be read ({error})") from error
+    except ValueError as error:
+        raise ConfigError(f"{name} is not valid JSON ({error})") from error
+    try:
+        return region_of(body)
+    except GeoJsonError as error:
+        raise ConfigError(f"{name}: {error}") from error

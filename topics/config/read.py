@@ -78,7 +78,7 @@ class Reader:
         if origin in (dict, Mapping):
             return self._mapping(get_args(hint)[1], _loosened(raw), path)
         if isinstance(hint, type) and is_dataclass(hint):
-            return self.table(hint, _loosened(raw), path)
+            return raw if isinstance(raw, hint) else self.table(hint, _loosened(raw), path)
         return self._scalar(hint, raw, path)
 
     def table(self, kind: type[Any], raw: Any, path: Path) -> Any:
@@ -102,7 +102,7 @@ class Reader:
         try:
             return kind(**values)
         except ValueError as error:  # a dataclass that checks itself
-            setting = str(getattr(error, "name", ""))
+            setting = str(getattr(error, "name", "")).rpartition(".")[2]
             raise self.fail((*path, setting) if setting in raw else path, str(error)) from error
 
     def _refuse_unknown(self, raw: Mapping[str, Any], known: Iterable[str], path: Path) -> None:
@@ -135,8 +135,11 @@ class Reader:
         members = tuple(m for m in members if m is not types.NoneType)
         if len(members) == 1:
             return self.read(members[0], raw, path)
-        if all(is_dataclass(m) for m in members):
+        tables = [m for m in members if isinstance(m, type) and is_dataclass(m)]
+        if len(tables) == len(members):
             return self._tagged(members, _loosened(raw), path)
+        if len(tables) == 1 and isinstance(_loosened(raw), dict):
+            return self.read(tables[0], raw, path)  # its own mistakes say more than "no table fits"
         for member in members:
             attempt = Reader()
             value = attempt.try_read(member, raw, path)

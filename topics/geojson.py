@@ -1,0 +1,150 @@
+"""Regions of spatial domains as people have them: GeoJSON.
+
+What a mechanism uses are the corners as they are given. They are checked here, and never computed
+anew: another version of a geometry library could round one otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
+
+import shapely
+
+from ..errors import HushError, ParameterError
+from ..mechanisms.spatial.region import Region
+
+Steps: TypeAlias = tuple[str | int, ...]
+
+SLIVER = 1e-9  # part of a polygon's area that may lie in another one, where borders were rounded
+
+
+class GeoJsonError(HushError, ValueError):
+    """A mistake in GeoJSON, and the steps that lead to it."""
+
+    def __init__(self, steps: Steps, message: str) -> None:
+        where = dotted(steps)
+        super().__init__(f"{where}{where and ': '}{message}")
+        self.steps = steps
+        self.message = message
+
+
+def dotted(steps: Steps) -> str:
+    """Steps as people write them.
+
+    >>> dotted(("features", 2, "geometry"))
+    'features[2].geometry'
+    """
+    return "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in steps).lstrip(".")
+
+
+class _Area(NamedTuple):
+    """The coordinates of one polygon, and where they stand."""
+
+    steps: Steps
+    rings: list[list[tuple[float, float]]]
+
+
+def region_of(body: Any) -> Region:
+    """The region that a GeoJSON object describes.
+
+    Args:
+        body: Polygon, MultiPolygon, or a Feature, FeatureCollection or GeometryCollection of them.
+
+    Raises:
+        GeoJsonError: it is not GeoJSON of areas, or an area breaks a rule.
+    """
+    areas = list(_areas(body, ()))
+    if not areas:
+        raise GeoJsonError((), "has no polygon")
+    shapes = [_checked(area) for area in areas]
+    _apart(areas, shapes)
+    try:
+        return Region.of(area.rings for area in areas)
+    except ParameterError as error:
+        raise GeoJsonError((), f"has {error.value} corners: {error.rule}") from error
+
+
+_PARTS = {"FeatureCollection": "features", "GeometryCollection": "geometries"}
+
+
+def _areas(body: Any, steps: Steps) -> Iterator[_Area]:
+    """Every polygon of a GeoJSON object, whatever it is wrapped in."""
+    kind = body.get("type") if isinstance(body, dict) else None
+    if isinstance(kind, str) and kind in _PARTS:
+        for place, part in enumerate(_listed(body.get(_PARTS[kind]), (*steps, _PARTS[kind]))):
+            yield from _areas(part, (*steps, _PARTS[kind], place))
+    elif kind == "Feature":
+        yield from _areas(body.get("geometry"), (*steps, "geometry"))
+    elif kind == "Polygon":
+        yield _area(body.get("coordinates"), (*steps, "coordinates"))
+    elif kind == "MultiPolygon":
+        inner = (*steps, "coordinates")
+        for place, part in enumerate(_listed(body.get("coordinates"), inner)):
+            yield _area(part, (*inner, place))
+    else:
+        shown = f"type {json.dumps(kind)}" if isinstance(kind, str) else "this value"
+        raise GeoJsonError(steps, f"{shown} must be GeoJSON of areas: Polygon, MultiPolygon, "
+                            "or a Feature or FeatureCollection of them")  # fmt: skip
+
+
+def _area(raw: Any, steps: Steps) -> _Area:
+    rings = [_ring(ring, (*steps, place)) for place, ring in enumerate(_listed(raw, steps))]
+    if not rings:
+        raise GeoJsonError(steps, "needs a ring")
+    return _Area(steps, rings)
+
+
+def _ring(raw: Any, steps: Steps) -> list[tuple[float, float]]:
+    ring = [_corner(one, (*steps, place)) for place, one in enumerate(_listed(raw, steps))]
+    if len(ring) < 4:
+        raise GeoJsonError(steps, f"has {len(ring)} positions: a ring needs 4 or more")
+    if ring[0] != ring[-1]:
+        raise GeoJsonError(steps, "must end where it begins: repeat its first position at the end")
+    return ring
+
+
+def _corner(raw: Any, steps: Steps) -> tuple[float, float]:
+    numbers = [number for part in _listed(raw, steps)[:2] if (number := _number(part)) is not None]
+    if len(numbers) < 2:
+        raise GeoJsonError(steps, "must be a position: two numbers, longitude first")
+    return numbers[0], numbers[1]
+
+
+def _number(raw: Any) -> float | None:
+    """A finite number; None if it is none."""
+    if not isinstance(raw, int | float | Decimal) or isinstance(raw, bool):
+        return None
+    try:
+        number = float(raw)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _listed(raw: Any, steps: Steps) -> list[Any]:
+    if not isinstance(raw, list):
+        raise GeoJsonError(steps, "must be a list")
+    return raw
+
+
+def _checked(area: _Area) -> Any:
+    """The polygon for geometry; its rings touch neither themselves nor each other."""
+    shape = shapely.Polygon(area.rings[0], area.rings[1:])
+    if not shapely.is_valid(shape):
+        raise GeoJsonError(area.steps, f"is not a polygon: {shapely.is_valid_reason(shape)}")
+    return shape
+
+
+def _apart(areas: list[_Area], shapes: list[Any]) -> None:
+    """Refuse polygons that overlap: what lies in both would lie in neither (even-odd rule)."""
+    first, second = shapely.STRtree(shapes).query(shapes, predicate="intersects")
+    for one, other in zip(first.tolist(), second.tolist(), strict=True):
+        if one < other:
+            both = shapely.intersection(shapes[one], shapes[other]).area
+            if both > SLIVER * min(shapes[one].area, shapes[other].area):
+                where = dotted(areas[one].steps)
+                raise GeoJsonError(areas[other].steps, f"overlaps {where}: merge them into one")
