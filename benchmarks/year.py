@@ -29,14 +29,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from _cluster import Local
+from _growth import BROKER, SEGMENTS, folder, logs, resize
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from hushstream.deploy.broker import Broker
 from rich.console import Console
 from rich.progress import Progress
@@ -45,11 +39,6 @@ from rich.table import Table
 HOUR = 3_600_000_000
 ORIGIN = 1_577_836_800_000_000  # 2020-01-01
 MOST = {"topics": 12.0, "state": 8.0, "rss": 48.0, "start": 2.0}
-SEGMENTS = {
-    "segment.bytes": str(1 << 20), "segment.ms": "20000", "max.compaction.lag.ms": "20000",
-    "delete.retention.ms": "60000", "file.delete.delay.ms": "1000",
-}  # fmt: skip
-BROKER = {"log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "2000"}
 SETTLE_SECONDS = 25.0  # for what the broker deletes and compacts
 TOML = """
 [deployment]
@@ -96,15 +85,15 @@ class Year:
     """A deployment whose days pass as fast as they are released.
 
     Args:
-        folder: for everything.
+        path: for everything.
         broker: one that runs.
     """
 
-    def __init__(self, folder: Path, broker: Broker) -> None:
+    def __init__(self, path: Path, broker: Broker) -> None:
         self._broker = broker
-        self.run = Local(folder, broker.bootstrap, TOML, {"year-raw": 1})
+        self.run = Local(path, broker.bootstrap, TOML, {"year-raw": 1})
         self.run.begin()
-        self._resize()
+        resize(self.run, SEGMENTS)
         self._topic = self.run.deployment.pipelines[0].release_topic
         self._reader = Consumer(
             {"bootstrap.servers": broker.bootstrap, "group.id": "year", "fetch.wait.max.ms": 20,
@@ -113,24 +102,6 @@ class Year:
         self._reader.assign([TopicPartition(self._topic, 0, 0)])
         self._random = random.Random(5)
         self.released = 0
-
-    def _resize(self) -> None:
-        client = AdminClient({"bootstrap.servers": self._broker.bootstrap})
-        base = self.run.names.base
-        changes = [
-            ConfigResource(
-                ResourceType.TOPIC,
-                topic,
-                incremental_configs=[
-                    ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                    for name, value in SEGMENTS.items()
-                ],
-            )
-            for topic in self.run.cluster.topics()
-            if topic.startswith(base)
-        ]
-        for future in client.incremental_alter_configs(changes).values():
-            future.result(20)
 
     def start(self) -> float:
         """Start the worker on its folder; seconds until it serves."""
@@ -168,9 +139,9 @@ class Year:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         assert self.run.stop("one") == 0
         base = self.run.names.base
-        state = _bytes(self.run.data("one"))
-        topics = {p.name: _logs(p) for p in self._broker.data.rglob(f"{base}*") if p.is_dir()}
-        ledger = sum(_logs(p) for p in self._broker.data.rglob("year.ledger.v1-0"))
+        state = folder(self.run.data("one"))
+        topics = logs(self._broker.data, base)
+        ledger = sum(logs(self._broker.data, "year.ledger.v1").values())
         clock = sum(size for name, size in topics.items() if ".clock-" in name)
         first = self.start()
         self.run.stop("one")
@@ -186,19 +157,11 @@ class Year:
         return sum(sum(cluster.ends(topic, number)) for topic, number in found.items())
 
 
-def _bytes(folder: Path) -> int:
-    return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-
-
-def _logs(folder: Path) -> int:
-    return sum(p.stat().st_size for p in folder.glob("*.log"))
-
-
-def year(folder: Path, weeks: int, console: Console) -> tuple[Measured, Measured, Year]:
+def year(path: Path, weeks: int, console: Console) -> tuple[Measured, Measured, Year]:
     """Run the weeks; what was measured after the first and after the last."""
-    broker = Broker(folder / "broker", overrides=BROKER)
+    broker = Broker(path / "broker", overrides=BROKER)
     broker.start()
-    made = Year(folder / "year", broker)
+    made = Year(path / "year", broker)
     try:
         made.start()
         with Progress(console=console, disable=not console.is_terminal) as progress:
@@ -223,8 +186,8 @@ def main() -> None:
     console = Console(stderr=True)
     weeks = 3 if options.quick else options.weeks
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hush-year-") as folder:
-        week, end, made = year(Path(folder), weeks, console)
+    with tempfile.TemporaryDirectory(prefix="hush-year-") as name:
+        week, end, made = year(Path(name), weeks, console)
     grown = {n: (getattr(end, n) - getattr(week, n)) / UNITS[n] for n in MOST}
     row = grown | {
         "weeks": weeks, "triggers": made.released, "seconds": time.monotonic() - began,

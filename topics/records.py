@@ -88,10 +88,11 @@ class PipelineStanding(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """An earlier snapshot that a replay may begin with."""
+    """An earlier snapshot that a replay may begin with, and its places in the units topics."""
 
     offset: int
     time: int
+    units: dict[str, list[int]] = {}
 
 
 class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
@@ -103,7 +104,8 @@ class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
     trigger, -1 before the first. ``needed`` is the place of the oldest snapshot that a shard may
     still need, 0 if that is the whole log; ``kept`` are older ones, kept for replays. ``requested``
     are the requests in force and ``requests`` the place in the requests topic before which they
-    were read.
+    were read. ``units`` are places in the units topics, by pipeline: what stands below them came
+    from records that the log had covered before.
     """
 
     time: int
@@ -116,6 +118,7 @@ class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
     kept: list[Kept] = []
     requested: dict[str, int] = {}
     requests: int = 0
+    units: dict[str, list[int]] = {}
 
 
 ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped | Snapshot

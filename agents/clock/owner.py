@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka.errors import ProducerFenced
@@ -49,7 +49,7 @@ from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
 from .paid import Clocked
-from .snapshots import Opening, ShardMarkers, Snapshots, beginning, read_markers
+from .snapshots import Opening, ShardMarkers, Snapshots, Trim, beginning, read_markers
 from .wall_time import ClockLead, WallClock
 from .witness import Witness
 
@@ -71,6 +71,9 @@ class ClockOwner:
         on_record: called with each record that was committed, and with the ledger by then.
         on_lost: called for each transaction that failed, unless another owner has taken over.
         witness: remembers the last trigger outside the cluster; None: nothing does.
+        keep: microseconds for which replays shall find the clock log.
+        trim: called after each snapshot with places below which nothing is needed, and with the
+            first window of each pipeline that a shard may still need; None: nothing is trimmed.
 
     Attributes:
         progress: of the beats.
@@ -90,7 +93,7 @@ class ClockOwner:
         on_lost: Callable[[], None] = lambda: None,
         witness: Witness | None = None,
         keep: int = 0,
-        trim: Callable[[Mapping[TP, int]], None] | None = None,
+        trim: Trim | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -284,11 +287,10 @@ class ClockOwner:
         )
         before = self._snapshots.last
         await self._commit([], [made])
-        floors = {TP(self._names.clock, 0): self._snapshots.floor()}
+        floors = self._snapshots.below(self._names)
         if before is not None:
             floors[TP(self._names.requests, 0)] = before.requests
-        trim, due = self._trim, {tp: n for tp, n in floors.items() if n > 0}
-        await asyncio.to_thread(trim, due)
+        await self._trim(floors, self._snapshots.windows())
 
     async def _read_requests(self, timeout_ms: int = 0) -> None:
         found = await self._consumer.getmany(timeout_ms=timeout_ms)

@@ -4,14 +4,20 @@ The clock's owner writes a snapshot every few thousand records, in a transaction
 snapshot says what the records before it come to, so a reader begins at the newest one that no shard
 stands before (``needed``), and the log below the newest one that is older than `engine.keep_clock`
 is deleted. Whoever reads across a snapshot holds it against the records that it has read.
+
+Other logs are deleted by the same rule: the requests below what a snapshot has read, the units
+topics below the oldest snapshot that a replay may begin with, and the selected topics below the
+first window that a shard may still need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
+from faust.types import TP
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
@@ -36,36 +42,52 @@ PARTS = 16  # of `engine.keep_clock`: the spacing of snapshots that are kept for
 TAIL = 12_000  # offsets before the end in which the last snapshot is looked for first
 
 Entry = tuple[int, ClockRecord]
+Trim = Callable[[Mapping[TP, int], Mapping[str, int]], Awaitable[None]]
+"""Delete below places that nobody needs; windows are the first that a shard may still need."""
 
 
 class ShardMarkers(NamedTuple):
     """Last committed markers of all shards; None where a shard has not committed any."""
 
     ingest: Mapping[str, Sequence[Marker | None]]  # by input
-    later: Mapping[str, Sequence[Marker | None]]  # of bound and aggregate shards, by pipeline
+    bound: Mapping[str, Sequence[Marker | None]]  # by pipeline, in the order of partitions
+    aggregate: Mapping[str, Sequence[Marker | None]]
+
+    def later(self, pipeline: str) -> Iterator[Marker | None]:
+        """Markers of the shards that the records of a pipeline reach after ingest."""
+        yield from self.bound.get(pipeline, ())
+        yield from self.aggregate[pipeline]
+
+    def units(self) -> dict[str, list[int]]:
+        """How far bound shards have applied the units topics, by pipeline and partition."""
+        return {
+            name: [0 if one is None else max(one.applied, 0) for one in found]
+            for name, found in self.bound.items()
+        }
 
 
-def changelogs(deployment: Deployment, names: Names) -> dict[str, tuple[str, bool, int]]:
-    """Changelog -> its input or pipeline, whether it is of the ingest stage, its partitions."""
+def changelogs(deployment: Deployment, names: Names) -> dict[str, tuple[str, str, int]]:
+    """Changelog -> its stage, its input or pipeline, its partitions."""
     found = {}
     for source in deployment.inputs:
-        found[names.changelog("ingest", source.name)] = source.name, True, source.partitions
+        found[names.changelog("ingest", source.name)] = "ingest", source.name, source.partitions
         for p in source.pipelines:
-            found[names.changelog("aggregate", p.name)] = p.name, False, p.cells_partitions
+            log_name = names.changelog("aggregate", p.name)
+            found[log_name] = "aggregate", p.name, p.cells_partitions
             if not p.direct:
-                found[names.changelog("bound", p.name)] = p.name, False, p.units_partitions
+                log_name = names.changelog("bound", p.name)
+                found[log_name] = "bound", p.name, p.units_partitions
     return found
 
 
 def grouped(
     deployment: Deployment, names: Names, found: Mapping[str, Sequence[Marker | None]]
 ) -> ShardMarkers:
-    """Markers of changelogs by input and pipeline."""
-    ingest: dict[str, list[Marker | None]] = {}
-    later: dict[str, list[Marker | None]] = {}
-    for topic, (whose, first, _) in changelogs(deployment, names).items():
-        (ingest if first else later).setdefault(whose, []).extend(found[topic])
-    return ShardMarkers(ingest, later)
+    """Markers of changelogs by stage, and by input or pipeline."""
+    stages: dict[str, dict[str, Sequence[Marker | None]]] = defaultdict(dict)
+    for topic, (stage, whose, _) in changelogs(deployment, names).items():
+        stages[stage][whose] = found[topic]
+    return ShardMarkers(stages["ingest"], stages["bound"], stages["aggregate"])
 
 
 async def read_markers(kafka: Kafka, deployment: Deployment, names: Names) -> ShardMarkers:
@@ -85,7 +107,7 @@ def passed(place: int, snapshot: Snapshot, deployment: Deployment, markers: Shar
             if begun and (marker is None or marker.clock < place):
                 return False
         for p, one in zip(source.pipelines, standings, strict=True):
-            for marker in markers.later[p.name]:
+            for marker in markers.later(p.name):
                 if (0 if marker is None else marker.closed.get(p.name, 0)) < one.ordinal:
                     return False
     return True
@@ -200,7 +222,7 @@ class Snapshots:
         self._kept = list(record.kept)
         spaced = not self._kept or record.time - self._kept[-1].time >= self._keep // PARTS
         if spaced:
-            self._kept.append(Kept(place, record.time))
+            self._kept.append(Kept(place, record.time, record.units))
 
     @property
     def last(self) -> Snapshot | None:
@@ -242,7 +264,7 @@ class Snapshots:
         kept = self._still_kept(least, now)
         return Snapshot(
             now, dict(offsets), dict(standings), *paid, self._fired, least, kept,
-            dict(requests[0]), requests[1],
+            dict(requests[0]), requests[1], markers.units(),
         )  # fmt: skip
 
     def _still_kept(self, least: int, now: int) -> list[Kept]:
@@ -257,10 +279,32 @@ class Snapshots:
         ]
         return self._kept[old[-1] :] if old else list(self._kept)
 
-    def floor(self) -> int:
-        """The place below which nothing of the log is needed; 0: all of it is."""
+    def floor(self) -> Kept | None:
+        """The snapshot below which nothing of the log is needed; None: all of it is."""
         if self.last is None or not self.last.kept:
-            return 0
+            return None
         first = self.last.kept[0]
         trimmed = first.offset <= min(self.last.needed, self.last.fired)
-        return first.offset if trimmed and self.last.time - first.time >= self._keep else 0
+        return first if trimmed and self.last.time - first.time >= self._keep else None
+
+    def below(self, names: Names) -> dict[TP, int]:
+        """Places of the clock log and of units topics below which records may be deleted."""
+        first = self.floor()
+        if first is None:
+            return {}
+        found = {
+            TP(names.units(name), number): place
+            for name, places in first.units.items()
+            for number, place in enumerate(places)
+        }
+        return {TP(names.clock, 0): first.offset} | found
+
+    def windows(self) -> dict[str, int]:
+        """The first window of each pipeline that a shard may still need, where that is known."""
+        found = [one for at, one in self._seen if self.last and at == self.last.needed]
+        return {
+            name: standing.floor
+            for one in found
+            for name, standing in one.pipelines.items()
+            if standing.first is not None
+        }

@@ -284,8 +284,9 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
             end = logs.read.end(span.topic, span.partition)
             start = begin if reach.partial else span.begin
             logs.raw.append(span._replace(begin=start, end=end))
-    for span in logs.units:
-        _check_whole(span, 0)
+    for p in deployment.pipelines:
+        for span in [s for s in logs.units if s.topic == names.units(p.name)]:
+            _check_whole(span, reach.units_begin(p.name, span.partition))
     return logs
 
 

@@ -59,6 +59,11 @@ class Reach:
         ends = None if self._snapshot is None else self._snapshot.offsets.get(topic)
         return whole if ends is None else ends[partition]
 
+    def units_begin(self, pipeline: str, partition: int) -> int:
+        """The offset of a units topic below which everything is of windows not recomputed."""
+        places = [] if self._snapshot is None else self._snapshot.units.get(pipeline, [])
+        return places[partition] if partition < len(places) else 0
+
     def first(self, pipeline: str) -> int | None:
         """The first window that is recomputed; None: all of them."""
         return self._first[pipeline]

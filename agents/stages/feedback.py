@@ -71,18 +71,18 @@ class Feedback:
         self._done: dict[tuple[int, int], set[int]] = defaultdict(set)
         self._floor: int | None = None  # what came before it has been dropped
 
-    def apply(self, value: bytes) -> None:
-        """Take one record of the selected topic.
+    def apply(self, value: bytes) -> int:
+        """Take one record of the selected topic; return its window.
 
         Raises:
             EngineError: ``value`` is not such a record.
         """
         record = decode_selected(value)
         if self._floor is not None and record.window < self._floor:
-            return
+            return record.window
         if record.done:
             self._done[record.window, record.trigger].add(record.shard)
-            return
+            return record.window
         known = self._status[record.window]
         try:
             keys = [base64.b64decode(text, validate=True) for text in record.keys]
@@ -92,6 +92,7 @@ class Feedback:
             raise EngineError("a record of the selected topic is damaged: not a status")
         for key, status in zip(keys, record.status, strict=True):
             known.setdefault(key, []).append((record.trigger, status))
+        return record.window
 
     def complete(self, window: int, trigger: int) -> bool:
         """Whether all shards have released a trigger.

@@ -104,12 +104,17 @@ class RocksStore:
         The library's own loop also ends, without a word, where it meets a damaged block.
         """
         again = self._db.iter(options)
-        again.seek(last)
-        if again.valid() and again.key() == last:
-            again.next()
-        if again.valid():
-            raise DamagedError(f"the table in {self.path} ends too early")
-        again.status()
+        try:
+            again.seek(last)
+            if again.valid() and again.key() == last:
+                again.next()
+            if again.valid():
+                raise DamagedError(f"the table in {self.path} ends too early")
+            again.status()
+        finally:
+            # An error keeps this frame alive, and an iterator in it would keep the table open, and
+            # so its folder locked, after the table has been closed.
+            del again
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         """Apply a batch of changes atomically; None deletes a row."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
+from faust.types import TP
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
@@ -75,6 +76,8 @@ class LogFollower:
         self._wake = wake
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
+        # Where each window begins in its selected topic, so that the topic can be trimmed.
+        self._windows: dict[str, dict[int, int]] = {topic: {} for topic in self._selected}
         self._tasks = Tasks(on_failure)
         self._wall = wall or WallClock()
         self.progress = Progress("following the clock")
@@ -122,8 +125,25 @@ class LogFollower:
             self._take_entries(entries_of(records, 0))
         else:
             for record in records:
-                self._selected[tp.topic].apply(record.value)
+                window = self._selected[tp.topic].apply(record.value)
+                self._windows[tp.topic].setdefault(window, record.offset)
         self._reach(tp, position)
+
+    def below(self, first: Mapping[str, int]) -> dict[TP, int]:
+        """Find the places of selected topics below which there are only windows of no use.
+
+        Args:
+            first: the first window of each pipeline that a shard may still need.
+        """
+        found = {}
+        for pipeline, window in first.items():
+            topic = self._names.selected(pipeline)
+            if topic in self._windows:
+                known = {w: at for w, at in self._windows[topic].items() if w >= window}
+                self._windows[topic] = known
+                reached = self._positions.get(TopicPartition(topic, 0), 0)
+                found[TP(topic, 0)] = min(known.values(), default=reached)
+        return found
 
     def _take_entries(self, entries: list[Entry]) -> None:
         for place, entry in entries:
@@ -170,6 +190,7 @@ class LogFollower:
             wait_patiently(client)
             client.assign(list(self._positions))
             ends = await self._look(client, {})
+            await self._pass_trimmed(client)
             for tp, position in self._positions.items():
                 client.seek(tp, position)
             while True:
@@ -191,6 +212,22 @@ class LogFollower:
         """
         for tp in self._positions:
             self._positions[tp] = max(self._positions[tp], await client.position(tp))
+
+    async def _pass_trimmed(self, client: AIOKafkaConsumer) -> None:
+        """Move positions past what was trimmed while this worker was away.
+
+        Raises:
+            EngineError: that concerns the clock log, of which every record counts.
+        """
+        for tp, begin in (await client.beginning_offsets(list(self._positions))).items():
+            if self._positions[tp] >= begin:
+                continue
+            if tp.topic == self._names.clock:
+                raise EngineError(
+                    "the clock log was trimmed above what this worker has read of it, since the "
+                    "worker was away for long: restart it"
+                )
+            self._positions[tp] = begin  # of windows that no shard needs any more
 
     async def _look(self, client: AIOKafkaConsumer, before: Ends) -> Ends:
         """Ask where the logs end, since a client that waits for records may be cut off unnoticed.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from faust.types import TP
 
 from ...errors import EngineError
+from ...topics.config.model import Kafka
 from ...topics.records import Marker
 from ..clock.log import ClockLog
 from ..kafka.cluster import Cluster
@@ -19,11 +20,35 @@ from ..stages.topology import BOUND, INGEST, Topology
 from .health.losses import LossWatch
 from .health.topics import LOOK_SECONDS as TOPICS_SECONDS
 from .health.topics import Inflow, TopicWatch
+from .log_follower import LogFollower
 from .setup import WorkerSetup
 from .shard import Shard
 
 MEASURE_SECONDS = 30.0
 LOOK_SECONDS = 0.5
+
+
+class ClockTrim:
+    """Deletes what the clock's owner says that nobody needs, and feedback of windows before.
+
+    Args:
+        kafka: the connection.
+        follower: knows where windows begin in the selected topics.
+    """
+
+    def __init__(self, kafka: Kafka, follower: LogFollower) -> None:
+        self._trimmer = Trimmer(kafka)
+        self._follower = follower
+
+    async def __call__(self, floors: Mapping[TP, int], first: Mapping[str, int]) -> None:
+        """Cut each log at its place of the call before, off the event loop.
+
+        Args:
+            floors: places of logs, by partition.
+            first: the first window of each pipeline that a shard may still need.
+        """
+        due = {**floors, **self._follower.below(first)}
+        await asyncio.to_thread(self._trimmer.round, due)
 
 
 class Upkeep:

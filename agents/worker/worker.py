@@ -28,7 +28,6 @@ from ..kafka.backlog import Room
 from ..kafka.clients import check_reached
 from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
-from ..kafka.trim import Trimmer
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
@@ -41,7 +40,7 @@ from .redaction import told, traced, where
 from .setup import WorkerSetup
 from .shard import Shard, ShardSpec
 from .tasks import Tasks
-from .upkeep import Upkeep
+from .upkeep import ClockTrim, Upkeep
 
 log = logging.getLogger("hushstream.worker")
 
@@ -266,7 +265,7 @@ class Worker:
             self.operator.ledger_failures.inc,
             setup.witness,
             engine.keep_clock,
-            Trimmer(setup.config.kafka).round if engine.trim_interval else None,
+            ClockTrim(setup.config.kafka, self._follower) if engine.trim_interval else None,
         )
 
     def _on_clock_record(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:

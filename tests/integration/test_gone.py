@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from hushstream.agents.offline.replay import replay
+from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
+from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.deploy.broker import Broker
+from hushstream.errors import DamagedError, HushError
 
 from .local import BROKER, Local, local
 from .test_outage import DAY, ORIGIN, TOML, publish
@@ -129,4 +134,68 @@ def test_damaged_tables_are_set_aside_and_restored(tmp_path):
         assert run.stop("w") == 0
         assert (run.data("w") / run.names.genesis / run.names.changelog("aggregate", "p")
                 / "damaged-0").is_dir()  # fmt: skip
+        assert replay(run.config()).agrees
+
+
+def harmed(table: Path, scratch: Path) -> None:
+    """Flip a byte of a block that nothing reads but the stage, as it opens."""
+    for file in sorted(table.glob("*.sst")):
+        whole = file.read_bytes()
+        for place in range(0, len(whole), 1024):
+            data = bytearray(whole)
+            data[place] ^= 0xFF
+            file.write_bytes(data)
+            if met_by_the_stage_alone(table, scratch):
+                return
+        file.write_bytes(whole)
+    pytest.fail("no such block")
+
+
+def met_by_the_stage_alone(table: Path, scratch: Path) -> bool:
+    shutil.rmtree(scratch, ignore_errors=True)
+    shutil.copytree(table, scratch)
+    try:
+        store = RocksStore(scratch, None, 1 << 20)
+    except HushError:
+        return False
+    try:
+        store.get_many([POSITION, MARKER])
+    except DamagedError:
+        store.abandon()
+        return False
+    try:
+        SortedRuns.load(store)
+    except DamagedError:
+        return True
+    finally:
+        store.abandon()
+    return False
+
+
+def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(tmp_path):
+    """Rows that are due at every trigger fill blocks between the table's place and the sums."""
+    pages = [f"a page with a long name, number {n:05}" for n in range(1200)]
+    known = TOML.replace('key = ["page"]', f'key = ["page"]\npublic_keys = {json.dumps(pages)}')
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, known, {"events": 1}) as run,
+    ):
+        run.start("w")
+        rows = [{"user": f"u{n}", "page": page, "t": ORIGIN} for n, page in enumerate(pages)]
+        run.publish("events", rows)
+        run.wait_ready(["w"])
+        time.sleep(1)  # a beat covers them
+        run.trigger(ORIGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(1))
+        assert run.stop("w") == 0
+        table = run.data("w") / run.names.genesis / run.names.changelog("aggregate", "p") / "0"
+        RocksStore(table, None, 1 << 20).close()  # what was in its log goes to a table of its own
+        harmed(table, tmp_path / "scratch")
+        mark = run.log("w").stat().st_size
+        run.start("w")
+        run.trigger(ORIGIN + DAY)
+        run.wait_released(run.wait_triggers(2))
+        assert "is set aside as" in run.log("w").read_text()[mark:]
+        assert run.stop("w") == 0
+        assert (table.parent / "damaged-0").is_dir()
         assert replay(run.config()).agrees

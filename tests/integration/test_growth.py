@@ -18,10 +18,13 @@ from confluent_kafka import TopicPartition
 from hushstream.agents.cli.group import main
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
+from hushstream.agents.state.layout import MARKER, NONCE, UNIT
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError
-from hushstream.topics.records import Snapshot, Trigger, decode_clock
+from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.records import Skipped, Snapshot, Trigger, decode_clock
 
 from .local import Local, local
 
@@ -85,6 +88,11 @@ def trimmed(run: Local, above: int) -> None:
         hours(run, released(run) // 2, released(run) // 2 + 24)
 
 
+def begins(run: Local, topic: str) -> int:
+    """The first offset that the broker still has."""
+    return read_topic(run.config().kafka, topic, 1)[0].begin
+
+
 def typed(*words: str) -> tuple[int, str]:
     out = CliRunner().invoke(Command("x", callback=lambda: main(list(words))), [])
     return out.exit_code, out.output
@@ -106,6 +114,10 @@ def test_the_clock_log_is_trimmed_and_everything_opens_from_a_snapshot(
         begin, records = clock_of(run)
         assert isinstance(records[0], Snapshot) and begin > 100
         assert any(isinstance(r, Trigger) for r in records)  # the witness asks for the last one
+        last = [r for r in records if isinstance(r, Snapshot)][-1]
+        requests = begins(run, run.names.requests)
+        assert 0 < requests <= last.requests  # below what a snapshot has read, and no further
+        assert begins(run, run.names.selected(f"{name}-p")) > 0
         common = ("-c", str(run.toml), "--bootstrap", run.bootstrap)
         assert typed("check", *common)[0] == 0
         assert typed("ledger", "verify", *common)[0] == 0
@@ -185,8 +197,104 @@ def test_what_began_after_the_oldest_snapshot_is_replayed(
             time.sleep(0.1)
         time.sleep(3)
         assert run.stop("one") == 0
+        if partitioner == "none":  # what no replay reaches is not kept, though units are
+            assert begins(run, run.names.units(f"{name}-p")) > 0
+        assert begins(run, run.names.selected(f"{name}-p")) > 0
         outcome = replay(run.config())
         assert outcome.agrees, outcome.problems
-        assert outcome.compared > 10
+        assert outcome.compared > 10 and (outcome.routed > 0) == (partitioner == "none")
         with pytest.raises(EngineError, match="before the snapshot"):
             replay(run.config(), windows={0})
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_rows_of_a_refused_window_are_deleted_from_tables_and_changelogs(
+    broker: Broker, tmp_path: Path, name: str, partitioner: str
+) -> None:
+    """Records of a window come before the clock finds that nobody pays for it."""
+    text = TOML.replace('unit = "user"', f'unit = "user"\npartitioner = "{partitioner}"')
+    text = text.replace("delta = 1e-4", "delta = 1e-4, limit_epsilon = 9.0")
+    with local(tmp_path, broker.bootstrap, text.format(name=name), {f"{name}-raw": 2}) as run:
+        run.start("one")
+        run.wait_ready(["one"])
+        hours(run, 0, 24)
+        day = [{"user": f"u{n}", "page": "b", "t": ORIGIN + 24 * HOUR + n} for n in range(3000)]
+        producer = run.producer(partitioner="murmur2_random")
+        for value in day:
+            producer.produce(f"{name}-raw", json.dumps(value), key=value["user"])
+        producer.flush(20)
+        kept = "bound" if partitioner == "none" else "ingest"
+        whose = f"{name}-p" if kept == "bound" else "events"
+        changelog = run.names.changelog(kept, whose)
+        waited(lambda: len(live(run, changelog)) >= 3000, "no unit has a row", run)
+        run.trigger(ORIGIN + 25 * HOUR)
+        waited(lambda: any(isinstance(r, Skipped) for r in clock_of(run)[1]), "not refused", run)
+        waited(lambda: not live(run, changelog), "rows are left in the changelog", run)
+        gone = {r.key for r in written(run, changelog) if r.value is None}
+        assert len([key for key in gone if key[:1] == UNIT]) >= 3000  # tombstones
+        assert run.stop("one") == 0
+        tables = sorted((run.data("one") / run.names.genesis).glob("*/[0-9]*"))
+        assert len(tables) == (5 if partitioner == "none" else 4)
+        for table in tables:
+            assert rows(table) <= {MARKER[:1], NONCE}, table
+
+
+def waited(done: Callable[[], bool], what: str, run: Local) -> None:
+    until = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < until, f"{what}\n{run.errors('one')}"
+        time.sleep(0.3)
+
+
+def written(run: Local, topic: str) -> list[RawRecord]:
+    logs = read_topic(run.config().kafka, topic, run.cluster.topics()[topic])
+    return [record for log in logs for record in log.records]
+
+
+def live(run: Local, changelog: str) -> set[bytes]:
+    """Units of which a changelog says that they have a row."""
+    last = {r.key: r.value for r in written(run, changelog)}
+    return {key for key, value in last.items() if value is not None and key[:1] == UNIT}
+
+
+def rows(table: Path) -> set[bytes]:
+    """Tags of all rows of a table."""
+    store = RocksStore(table, None, 1 << 20)
+    try:
+        return {key[:1] for key, _ in store.scan(b"", b"\xff" * 40)}
+    finally:
+        store.close()
+
+
+def test_a_witness_that_is_older_than_the_clock_log_is_refused_until_it_is_removed(
+    broker: Broker, tmp_path: Path, name: str
+) -> None:
+    seen = tmp_path / "seen"
+    text = TOML.format(name=name).replace("[engine]", f'[engine]\nwitness = "{seen}"')
+    with local(tmp_path, broker.bootstrap, text, {f"{name}-raw": 2}) as run:
+        run.start("one")
+        run.wait_ready(["one"])
+        hours(run, 0, 24)
+        old = seen.read_bytes()
+        hours(run, 24, 72)
+        trimmed(run, json.loads(old)["offset"])
+        assert run.stop("one") == 0
+        newest = seen.read_bytes()
+        common = ("-c", str(run.toml), "--bootstrap", run.bootstrap)
+        assert typed("check", *common)[0] == 0
+        seen.write_bytes(old)
+        words = "the file is older than the clock log"
+        for command in (("check",), ("ledger", "verify")):
+            code, said = typed(*command, *common)
+            assert code == 4 and words in said and "remove it" in said
+        child = run.start("one")
+        assert child.wait(60) and child.returncode == 4 and words in run.errors("one")
+        assert seen.read_bytes() == old  # the evidence stays
+        seen.unlink()
+        run.log("one").unlink()
+        run.start("one")
+        run.wait_ready(["one"])
+        before = released(run) // 2
+        hours(run, before, before + 24)
+        assert json.loads(seen.read_text())["offset"] > json.loads(newest)["offset"]
+        assert run.stop("one") == 0

@@ -123,7 +123,8 @@ class Engine:
         trim_interval: interval at which applied partial sums are deleted from Kafka; "0s": never.
         keep_clock: how far back `hush replay` finds the clock log; "0s": only what workers need is
             kept.
-        keep_units: whether to keep re-partitioned events; `hush replay` needs them.
+        keep_units: whether to keep re-partitioned events as long as the clock log; `hush replay`
+            needs them.
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
         public_host: address of public metrics, `/live` and `/ready`.

@@ -161,6 +161,17 @@ def test_a_damaged_block_is_never_the_silent_end_of_a_scan(tmp_path: Path):
     store.abandon()
 
 
+def test_an_error_that_is_still_known_does_not_keep_a_damaged_folder_locked(tmp_path: Path):
+    flip(damaged(tmp_path / "s")[0], 0.3)
+    store = RocksStore(tmp_path / "s", None, 1 << 20)
+    with pytest.raises(DamagedError) as met:
+        list(store.scan(b"", b"z"))
+    assert met.value.__traceback__ is not None
+    store.abandon()
+    set_aside(tmp_path / "s")
+    RocksStore(tmp_path / "s", None, 1 << 20).close()
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [

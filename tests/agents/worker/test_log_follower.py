@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiokafka.structs import TopicPartition
+from faust.types import TP
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
-from hushstream.topics.records import Start, encode
+from hushstream.topics.records import Selected, Start, encode
 
 from ...support import NAMES
 
@@ -16,6 +21,51 @@ from ...support import NAMES
 class _Topic:
     topic = NAMES.clock
     partition = 0
+
+
+class _Ends:
+    """A client that says where logs begin."""
+
+    def __init__(self, begins: dict[str, int]) -> None:
+        self._begins = begins
+
+    async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self._begins.get(tp.topic, 0) for tp in places}
+
+
+SELECTED = TopicPartition(NAMES.selected("p"), 0)
+
+
+def following(windows: list[int]) -> LogFollower:
+    """A follower that has read a selected topic with a record of each of these windows."""
+    clock, feedback = ClockLog({"p": 4}), {"p": Feedback(1)}
+    run = LogFollower(Kafka(), NAMES, clock, feedback, "", lambda: None, lambda error: None)
+    records = [
+        RawRecord(at, 0, None, encode(Selected(window, 1, 0, [], [], True)))
+        for at, window in enumerate(windows)
+    ]
+    run._take(SELECTED, records, len(windows))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("first", "place"), [(0, 0), (1, 1), (2, 3), (3, 5), (9, 6)]
+)  # what a slow shard wrote of window 1 lies above the first record of window 2
+def test_a_selected_topic_is_of_use_from_the_first_record_of_a_window_that_is(first, place):
+    run = following([0, 1, 1, 2, 1, 3])
+    assert run.below({"p": first, "another": 1}) == {TP(NAMES.selected("p"), 0): place}
+    assert run.below({"p": first}) == {TP(NAMES.selected("p"), 0): place}  # asked again
+
+
+def test_what_was_trimmed_while_a_worker_was_away_is_passed_but_never_in_the_clock_log():
+    run = following([0, 1])
+    asyncio.run(run._pass_trimmed(_Ends({SELECTED.topic: 2})))  # type: ignore[arg-type]
+    assert run._positions[SELECTED] == 2
+    asyncio.run(run._pass_trimmed(_Ends({SELECTED.topic: 5})))  # type: ignore[arg-type]
+    assert run._positions[SELECTED] == 5
+    run._reach(TopicPartition(NAMES.clock, 0), 8)
+    with pytest.raises(EngineError, match="trimmed above what this worker has read"):
+        asyncio.run(run._pass_trimmed(_Ends({NAMES.clock: 9})))  # type: ignore[arg-type]
 
 
 def made(fingerprint: str) -> LogFollower:
