@@ -59,7 +59,7 @@ class ShardMarkers(NamedTuple):
         yield from self.aggregate[pipeline]
 
     def units(self) -> dict[str, list[int]]:
-        """How far bound shards have applied the units topics, by pipeline and partition."""
+        """List how far bound shards have applied the units topics, by pipeline and partition."""
         return {
             name: [0 if one is None else max(one.applied, 0) for one in found]
             for name, found in self.bound.items()
