@@ -18,7 +18,7 @@ from .tree import PACKAGES, ROOT, file_edges, imported, sources
 ORDER: tuple[tuple[str, ...], ...] = (
     ("__main__.py", "__init__.py"),
     ("agents/cli",),
-    ("agents/demo", "agents/advice"),
+    ("agents/demo", "agents/advice", "agents/seeing"),
     ("agents/offline", "agents/reading"),
     ("agents/worker",),
     ("agents/stages/topology.py",),

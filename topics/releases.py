@@ -87,6 +87,7 @@ class Manifest(msgspec.Struct, frozen=True):
     emitted_at: Time
     privacy: Privacy
     space: msgspec.Raw = msgspec.Raw(b"")
+    public: msgspec.Raw = msgspec.Raw(b"")
 
 
 _ROW = msgspec.json.Decoder(Row)

@@ -1,4 +1,4 @@
-"""``hush topics``: the topics of a deployment."""
+"""``hush topics`` and ``hush alerts``: what a deployment needs on the cluster and beside it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import time
 
 import click
 
+from ...deploy.alerts import rules, text
 from ...topics.config.load import Config
 from ...topics.config.secret import noise_key
 from ...topics.names import OWNERS, Names, genesis_id
+from ...topics.schedule import Schedule
 from ..clock.genesis import begin, read_ledger
 from ..deployment.compile import compile_config
 from ..deployment.topic_specs import TopicSpec, internal_topics, public_topics
@@ -92,4 +94,29 @@ def _line(spec: TopicSpec) -> str:
     )
 
 
-COMMANDS: list[click.Command] = [topics]
+@click.command()
+@config_options
+@json_option
+def alerts(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Print Prometheus rules; each pipeline's schedule decides when it is overdue."""
+    found = gaps(read_config(path, bootstrap, settings))
+    if as_json:
+        emit(rules(found))
+    else:
+        click.echo(text(found), nl=False)
+
+
+def gaps(config: Config) -> dict[str, float]:
+    """Find the longest time between two triggers of each pipeline that follows the clock.
+
+    Pipelines that wait for `hush trigger` are left out: they cannot be overdue.
+
+    Returns:
+        Seconds by pipeline.
+    """
+    return {
+        p.name: Schedule.of(p).longest_gap() / 1e6 for p in config.pipeline if p.schedule == "wall"
+    }
+
+
+COMMANDS: list[click.Command] = [topics, alerts]

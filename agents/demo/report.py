@@ -170,6 +170,8 @@ class Show:
         say(f"  kcat {where}", soft_wrap=True, highlight=False)
         say(f"  hush releases -c {site.config_path} {name}", soft_wrap=True, highlight=False)
         if site.keep:
+            say("\nSee them in a browser, with error bars; the page follows the stream:")
+            say(f"  {site.page}", soft_wrap=True)
             say("\nRecompute every release from the logs and compare it byte for byte with:")
             say(f"  hush replay -c {site.config_path}", soft_wrap=True, highlight=False)
             public, operator = site.scraped
@@ -178,6 +180,8 @@ class Show:
             say(f"  http://127.0.0.1:{operator}/internal/metrics", soft_wrap=True)
             say("\nEverything keeps running. Stop it and remove its folder with:")
             say(f"  hush demo --stop {site.folder}", soft_wrap=True, highlight=False)
+        else:
+            say("\nIt also serves a live page of them for the browser (`hush live`).")
         say(f"\nDone in {seconds:.0f} s.")
 
 

@@ -69,6 +69,8 @@ def run(site: Site, users: int, workers: int, picture: Path, console: Console) -
     show.budget(read_ledger(cluster, deployment.name), results)
     show.operator(results)
     draw(results, picture)
+    if site.keep:
+        site.serve_page()
     show.ending(picture, results, site, time.monotonic() - began)
 
 

@@ -7,6 +7,7 @@ import json
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -34,6 +35,8 @@ from .workload import DATA
 
 PARTITIONS = {"trips": 2, "clicks": 4}
 STATE = "demo.json"
+HOST = "127.0.0.1"
+PATIENCE = 60.0
 
 
 class Site:
@@ -46,12 +49,14 @@ class Site:
 
     Attributes:
         scraped: ports of public and operator metrics of the first worker, where it is kept.
+        page: address of the live page, once it is served; empty before.
     """
 
     def __init__(self, folder: Path, bootstrap: str | None, keep: bool) -> None:
         self.folder = folder
         self.keep = keep
         self.scraped = (0, 0)
+        self.page = ""
         self.bootstrap = bootstrap or ""
         self._broker: Broker | None = None
         self._workers: list[Child] = []
@@ -117,6 +122,27 @@ class Site:
                     command += ["--set", f"engine.{name}_port={port}"]
             log = self.folder / f"worker-{place + 1}.log"
             self._workers.append(Child(command, log, kernel=KERNEL and not self.keep))
+
+    def serve_page(self) -> None:
+        """Serve the live page in a process of its own, which ends with the workers.
+
+        Raises:
+            EngineError: it does not answer.
+        """
+        port, log = free_port(), self.folder / "live.log"
+        command = [sys.executable, "-m", "hushstream", "live", "-c", str(self.config_path)]
+        child = Child([*command, "--port", str(port)], log, kernel=KERNEL and not self.keep)
+        self._workers.append(child)
+        self.page = f"http://{HOST}:{port}/"
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                socket.create_connection((HOST, port), 1).close()
+                return
+            except OSError:
+                if child.returncode is not None or time.monotonic() > until:
+                    raise EngineError("the live page was not served") from None
+                time.sleep(0.1)
 
     def check(self) -> None:
         """Check that all processes are running.

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hushstream.agents.cli.alerts import gaps
 from hushstream.agents.cli.group import hush
+from hushstream.agents.cli.topics import gaps
 from hushstream.agents.cli.worker import worker
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.agents.worker.startup import LEAVE_SECONDS

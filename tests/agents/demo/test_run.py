@@ -109,7 +109,16 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
             "zones": [], "boroughs": [], "clicks": [],
         }  # fmt: skip
         assert [judged[name].triggers for name in ("zones", "boroughs", "clicks")] == [31, 31, 24]
-        assert len(_left(folder)) == 1  # the worker
+        assert len(_left(folder)) == 2  # the worker and the live page
+        (page,) = re.findall(r"^  (http://127\.0\.0\.1:\d+/)$", done.stdout, re.MULTILINE)
+        until = time.monotonic() + 60
+        while True:
+            with urlopen(f"{page}summary.json", timeout=10) as answer:
+                told = {p["name"]: p["windows"] for p in json.load(answer)["pipelines"]}
+            if len(told) == 3 and all(told.values()) and told["zones"][0]["trigger"] == 31:
+                break
+            assert time.monotonic() < until, told
+            time.sleep(0.2)
         again = subprocess.run([*command, broker.bootstrap, *picture], timeout=120, **common)
         assert again.returncode == 4 and "topics that the demo would use" in again.stderr
     finally:

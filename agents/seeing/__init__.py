@@ -1,0 +1,1 @@
+"""Releases for eyes: a live page in the browser and pictures, from the public topics alone."""
