@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .agents.reading.assembly import Released
     from .agents.reading.client import follow_releases, read_releases
     from .agents.reading.maps import cells_of, points_of
+    from .agents.reading.regrid import Regridded, regrid
     from .agents.reading.tables import table_of
     from .client import Budget, Client, ReportStore, Survey
     from .errors import (
@@ -52,6 +53,7 @@ _WHERE = {
     "Noise": ".mechanisms.contract",
     "ParameterError": ".errors",
     "RecordError": ".errors",
+    "Regridded": ".agents.reading.regrid",
     "Released": ".agents.reading.assembly",
     "ReportStore": ".client",
     "RewoundError": ".errors",
@@ -64,6 +66,7 @@ _WHERE = {
     "loads": ".topics.config.load",
     "points_of": ".agents.reading.maps",
     "read_releases": ".agents.reading.client",
+    "regrid": ".agents.reading.regrid",
     "simulate": ".agents.offline.simulate",
     "table_of": ".agents.reading.tables",
 }
@@ -85,6 +88,7 @@ __all__ = [
     "Noise",
     "ParameterError",
     "RecordError",
+    "Regridded",
     "Released",
     "ReportStore",
     "RewoundError",
@@ -97,6 +101,7 @@ __all__ = [
     "loads",
     "points_of",
     "read_releases",
+    "regrid",
     "simulate",
     "table_of",
 ]

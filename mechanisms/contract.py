@@ -41,11 +41,23 @@ class Cost(NamedTuple):
     delta: Fraction = Fraction(0)
 
 
+SIGNED, INSERTING, ALWAYS = "signed", "inserting", "always"
+"""When the truth behind an output cannot be negative: never known, while nothing is deleted and no
+input value is negative, or whatever comes."""
+
+
 class Output(NamedTuple):
-    """One released column: its name and the size of one step of its public grid."""
+    """One released column.
+
+    Attributes:
+        name: of the column.
+        grid: size of one step of its public grid.
+        least: when the exact number cannot be below 0: `SIGNED`, `INSERTING` or `ALWAYS`.
+    """
 
     name: str
     grid: Fraction = Fraction(1)
+    least: str = SIGNED
 
 
 class Place(NamedTuple):

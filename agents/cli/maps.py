@@ -14,7 +14,9 @@ from ...errors import ConfigError, EngineError
 from ..reading.assembly import Released
 from ..reading.client import ReleaseTopic, Wanted, moment
 from ..reading.client import releases as read
+from ..reading.grids import FINEST
 from ..reading.maps import cells_of, domain_of, points_as_geojson, points_of
+from ..reading.regrid import regrid
 from ..reading.tables import table_of
 from .options import F, config_options, read_config
 
@@ -38,6 +40,13 @@ def _options(command: F) -> F:
 @click.command("map")
 @config_options
 @_options
+@click.option("--h3", type=click.IntRange(0, FINEST["h3"]), metavar="RES",
+              help="Share the cells among the H3 hexagons of a resolution, 0 to 15.")  # fmt: skip
+@click.option("--geohash", type=click.IntRange(1, FINEST["geohash"]), metavar="LENGTH",
+              help="Share the cells among the geohashes of a length, 1 to 12.")  # fmt: skip
+@click.option("--lonlat", is_flag=True,
+              help="The first two axes are longitude and latitude in degrees, whatever "
+                   "their names.")  # fmt: skip
 @click.argument("pipeline")
 def map_(
     path: str,
@@ -46,10 +55,24 @@ def map_(
     window: str | None,
     form: str,
     out: Path | None,
+    h3: int | None,
+    geohash: int | None,
+    lonlat: bool,
     pipeline: str,
 ) -> None:
-    """Write the newest map of a spatial PIPELINE: its cells with values and error bars."""
+    """Write the newest map of a spatial PIPELINE: its cells with values and error bars.
+
+    On another grid (--h3, --geohash), the records of a cell are shared by area; totals stay.
+    """
+    if h3 is not None and geohash is not None:
+        raise click.UsageError("give one of --h3 and --geohash")
+    if lonlat and h3 is None and geohash is None:
+        raise click.UsageError("--lonlat goes with --h3 or --geohash")
     release = _newest(path, bootstrap, settings, pipeline, window)
+    if h3 is not None or geohash is not None:
+        shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
+        _write(form, out, shared.to_geojson() if form == "geojson" else {}, shared.to_table())
+        return
     cells = cells_of(release)
     _write(form, out, cells, table_of([release]))
 

@@ -150,15 +150,16 @@ def table(placed: Iterable[tuple[Released, Row]]) -> Table:
 
 
 def number(one: Value | None) -> str:
-    """A value and half its interval.
+    """A value and its distance to the end of its interval, the further one if one is cut at 0.
 
-    >>> number(Value(1873, 98.9, 1679.2, 2066.8))
-    '1,873 ±194'
+    >>> number(Value(1873, 98.9, 1679.2, 2066.8)), number(Value(3, 4.5, 0.0, 11.8))
+    ('1,873 ±194', '3 ±8.8')
     """
     if one is None:
         return "–"
     value = f"{one.value:,}" if isinstance(one.value, int) else f"{one.value:,.6g}"
-    return f"{value} ±{float(f'{(one.high - one.low) / 2:.3g}'):,g}"
+    reach = max(one.high - one.value, one.value - one.low)
+    return f"{value} ±{float(f'{reach:.3g}'):,g}"
 
 
 def cost(told: Manifest) -> str:

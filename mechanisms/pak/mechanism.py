@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
-from ..contract import Cost, Noise, Output
+from ..contract import INSERTING, Cost, Noise, Output
 from ..keys import Keys
 from ..parts.clip_threshold import noisy_max, rank_scores
 from ..parts.hierarchy import laplace_variance
@@ -89,7 +89,7 @@ class Pak(SlotStream):
     def outputs(self) -> tuple[Output, ...]:
         """Sum of the slot (of the whole warm-up at its end), and sum up to the end of the slot."""
         step = self.slots.grid / self.counter.steps
-        return Output("sum", step), Output("prefix", step)
+        return Output("sum", step, INSERTING), Output("prefix", step, INSERTING)
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:

@@ -37,7 +37,7 @@ import numpy as np
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units, no_releases
-from ..contract import Cost, Noise, Output
+from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records
@@ -120,7 +120,8 @@ class PHDStream(SpatialStream):
 
     Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
     estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
-    inherited shares; ``variance`` is that of the latter. Leaves partition the domain.
+    inherited shares; ``variance`` is the mean squared error of the latter: of its noise and of the
+    shares (`tree.share_error`). Leaves partition the domain.
     """
 
     load: ClassVar[Literal["due", "all"]] = "due"
@@ -138,7 +139,8 @@ class PHDStream(SpatialStream):
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        return (Output("count", Fraction(1, GRID)), Output("unbiased", Fraction(1, GRID)))
+        grid = Fraction(1, GRID)
+        return (Output("count", grid, ALWAYS), Output("unbiased", grid, ALWAYS))
 
     @property
     def shape(self) -> ExtensionRules:

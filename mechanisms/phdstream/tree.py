@@ -266,7 +266,7 @@ class Leaves(NamedTuple):
     code: U64  # (m,)
     total: I64  # (m,) non-negative, children sum to parents, grid steps
     unbiased: I64  # (m,) G, grid steps
-    spread: F64  # (m,) variance of G, squared grid steps
+    spread: F64  # (m,) mean squared error of G, squared grid steps
 
 
 def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
@@ -289,15 +289,37 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
             break
         split, below = tree.split[rows], tree.rows(depth + 1)
         spread = (noise[rows] + variance[rows])[split]
-        noise[below] = shared_variance(spread, below.stop - below.start, child)
         inherited = (above + out[rows])[split]
         above, estimate = estimates(shape, inherited, estimate[split], own[below], child)
+        noise[below] = share_error(inherited, spread, above, child)
     leaf = ~tree.split
     spread = (noise + variance + tree.cell["spread"]) * GRID**2
     return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
 
 
-def shared_variance(spread: F64, children: int, child: Child) -> F64:
-    """(c,) variance of each child's equal share of a count with variance ``spread`` (s,)."""
-    count = children // len(spread) if child is None else child.sum(axis=1)
-    return np.repeat(spread / count**2, count)
+def share_error(inherited: I64, spread: F64, shares: I64, child: Child) -> F64:
+    """(c,) mean squared error of each child's share of what its ancestors counted, records squared.
+
+    A share w of a count A errs by the noise of A, w²·V. It also errs because nobody counted which
+    child the A records lie in: w is a guess from other records. So the parts that they divide into
+    are taken as random, with mean w and, among β children, as uncertain as Jeffreys' prior has it,
+    which knows nothing of them: the variance of a part is w(1 - w)/(β/2 + 1). All of this reads
+    released numbers only.
+
+    Args:
+        inherited: (s,) Ca + Cn of the split nodes, grid steps.
+        spread: (s,) mean squared error of it, records squared.
+        shares: (c,) what their existing children get of it, grid steps.
+        child: which children exist.
+    """
+    families = (
+        np.full(len(spread), len(shares) // len(spread)) if child is None else child.sum(axis=1)
+    )
+    many = np.repeat(families, families)
+    total = np.repeat(inherited, families)
+    part = np.where(total == 0, 1 / many, shares / np.where(total == 0, 1, total))
+    part = np.clip(part, 0, 1)  # grid steps are whole: of a few, a share may be off by one
+    records = np.maximum(total, 0) / GRID
+    split = records**2 * part * (1 - part) / (many / 2 + 1)
+    error: F64 = part**2 * np.repeat(spread, families) + split
+    return error

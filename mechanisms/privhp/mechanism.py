@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ...errors import ContractError
 from ..accounting import add
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
-from ..contract import Cost, Noise, Output
+from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
 from ..parts.stated_bound import stated_records
@@ -129,7 +129,7 @@ class PrivHP(SpatialStream):
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        return (Output("count"),)
+        return (Output("count", least=ALWAYS),)
 
     def cost(self) -> Cost:
         return add(self.counter.costs())

@@ -42,7 +42,7 @@ from ..columns import (
     empty_units,
     no_releases,
 )
-from ..contract import UNIT, Cost, Noise, Output, Place, Stated
+from ..contract import INSERTING, UNIT, Cost, Noise, Output, Place, Stated
 from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
 from ..ranges import Draws
@@ -137,7 +137,7 @@ class ToPL:
     @property
     def outputs(self) -> tuple[Output, ...]:
         """``mean`` of all values so far in the window; ``sum`` of this micro-batch's values."""
-        return (Output("mean", self.grid), Output("sum", self.grid))
+        return (Output("mean", self.grid, INSERTING), Output("sum", self.grid, INSERTING))
 
     @cached_property
     def _groups(self) -> Groups:

@@ -30,7 +30,7 @@ import numpy as np
 
 from ...errors import ParameterError
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
-from ..contract import Cost, Noise, Output
+from ..contract import INSERTING, Cost, Noise, Output
 from ..parts.clip_threshold import exceedance_scores, noisy_max
 from ..parts.hierarchy import Chunks, InfiniteTree
 from ..parts.smoothing import Smoother
@@ -100,7 +100,7 @@ class Tops(SlotStream):
     def outputs(self) -> tuple[Output, ...]:
         """Sum of the slot; sum of the window up to the end of the slot."""
         step = self.slots.grid / self.steps
-        return Output("sum", step), Output("prefix", step)
+        return Output("sum", step, INSERTING), Output("prefix", step, INSERTING)
 
     def digests(self) -> tuple[str, ...]:
         """None: every number is an exact rational or an integer."""

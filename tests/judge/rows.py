@@ -15,16 +15,22 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
     release, out = rules.config["release"], {}
     reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
 
-    def body(exact: Fraction, deviation: float) -> dict[str, Any]:
+    bounds = {f"sum:{c.path}": c.low for c in rules.columns}
+    deletes = rules.config["sign"] is not None
+
+    def body(exact: Fraction, deviation: float, path: str | None) -> dict[str, Any]:
         rounded = six(deviation)
         half = Fraction(repr(six(reach * rounded)))
         said = exact.numerator if exact.denominator == 1 else float(exact)
         one = {"value": said, "stddev": rounded,
                "low": float(exact - half), "high": float(exact + half)}  # fmt: skip
+        if not deletes and (path is None or bounds[path] >= 0):  # nothing of it is below zero
+            one |= {end: max(one[end], 0.0) for end in ("low", "high")}
         return one | ({} if release["display"] == "raw" else {"display_value": max(said, 0)})
 
     grids = {"count": Fraction(1)} | {f"sum:{c.path}": c.grid for c in rules.columns}
-    every = {name: body(value[name] * grids[name], math.sqrt(variance[name]) * float(grids[name]))
+    every = {name: body(value[name] * grids[name], math.sqrt(variance[name]) * float(grids[name]),
+                        None if name == "count" else name)
              for name in value}  # fmt: skip
     for a in rules.config["aggregate"]:
         label = a["name"] or (a["kind"] if a["kind"] == "count"
@@ -37,7 +43,8 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
         if count["value"] > 0:
             mean = total["value"] / count["value"]
             spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
-            out[label] = body(Fraction(mean).limit_denominator(1_000_000), spread)
+            out[label] = body(Fraction(mean).limit_denominator(1_000_000), spread,
+                              f"sum:{a['field']}")  # fmt: skip
     return out
 
 

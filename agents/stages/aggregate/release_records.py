@@ -19,7 +19,7 @@ from statistics import NormalDist
 from typing import Any
 
 from ....mechanisms.columns import I64, Releases
-from ....mechanisms.contract import Place
+from ....mechanisms.contract import ALWAYS, INSERTING, SIGNED, Place
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
@@ -142,23 +142,33 @@ class Writer:
             stddev = significant(math.sqrt(variance) * float(output.grid))
             every[output.name] = Estimate(value * output.grid, stddev)
         if m.key_form == "code":  # aggregates are of records by key; this has outputs of its own
-            return {name: self._value(one) for name, one in every.items()}
+            return {name: self._value(one, name in self._floored) for name, one in every.items()}
         finished = {
             a.label: a.finish([every[part] for part in a.parts]) for a in self._pipeline.aggregates
         }
-        return {name: one and self._value(one) for name, one in finished.items()}
+        return {n: one and self._value(one, n in self._floored) for n, one in finished.items()}
 
-    def _value(self, one: Estimate) -> dict[str, Any]:
+    @cached_property
+    def _floored(self) -> frozenset[str]:
+        """Values whose truth cannot be negative, as everybody knows from the configuration."""
+        p, m = self._pipeline, self._pipeline.mechanism
+        inserting = p.fields.sign is None
+        natural = {a.label: all(c.low >= 0 for c in a.columns) for a in p.aggregates}
+        if m.key_form == "columns":
+            return frozenset(name for name, whole in natural.items() if whole and inserting)
+        inserting = inserting and all(natural.values())
+        when = {SIGNED: False, INSERTING: inserting, ALWAYS: True}
+        return frozenset(output.name for output in m.outputs if when[output.least])
+
+    def _value(self, one: Estimate, floored: bool) -> dict[str, Any]:
         rounded = significant(one.stddev)
         # Rounded on its own: six digits of a large value would swallow the whole interval.
         reach = Fraction(repr(significant(self._quantile * rounded)))
         value = plain(one.value)
-        body = {
-            "value": value,
-            "stddev": rounded,
-            "low": float(one.value - reach),
-            "high": float(one.value + reach),
-        }
+        ends = [one.value - reach, one.value + reach]
+        # Cut at 0, an interval covers as often: what it loses can never be the truth.
+        low, high = (max(end, Fraction(0)) for end in ends) if floored else ends
+        body = {"value": value, "stddev": rounded, "low": float(low), "high": float(high)}
         if self._pipeline.non_negative:
             body["display_value"] = max(value, 0)
         return body

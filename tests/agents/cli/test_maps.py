@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hushstream.agents.reading.maps import cells_of, points_of
+from hushstream.agents.reading.regrid import regrid
 from hushstream.deploy.broker import Broker
 from pyarrow import parquet
 
@@ -39,6 +40,33 @@ def test_a_map_is_that_of_the_newest_release(place: Place) -> None:
     assert {"x_low", "x_high", "y_low", "y_high", "count", "count_low"} <= set(lines[0])
     first = json.loads(run(place, "map", "--window", "2019-03-01T01:00"))
     assert first != json.loads(run(place, "map"))
+
+
+def test_a_map_on_another_grid_is_what_the_client_makes_of_it(place: Place) -> None:
+    shared = regrid(last(CASE), h3=4, lonlat=True)
+    body = json.loads(run(place, "map", "--h3", "4", "--lonlat"))
+    assert body == json.loads(json.dumps(shared.to_geojson()))
+    text = run(place, "map", "--geohash", "3", "--lonlat", "--format", "csv")
+    lines = list(csv.DictReader(io.StringIO(text)))
+    known = regrid(last(CASE), geohash=3, lonlat=True)
+    assert [line["geohash"] for line in lines] == list(known.cells.names)
+    assert {"window_start", "count", "count_stddev", "count_low", "count_high"} <= set(lines[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--h3", "4"), "axes = ('x', 'y'): are not named as longitude and latitude"),
+        (("--h3", "4", "--geohash", "3"), "give one of --h3 and --geohash"),
+        (("--lonlat",), "--lonlat goes with --h3 or --geohash"),
+        (("--h3", "16"), "16 is not in the range 0<=x<=15"),
+        (("--h3", "11", "--lonlat"), "more than 200,000"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(place: Place, words: tuple[str, ...], said: str) -> None:
+    config = str(place.folder / "hush.toml")
+    code, _, err = typed("map", "-c", config, place.case, *words)
+    assert code == 2 and said in " ".join(err.split())
 
 
 def test_points_in_every_form_are_the_same(place: Place) -> None:

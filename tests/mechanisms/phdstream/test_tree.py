@@ -17,6 +17,7 @@ from hushstream.mechanisms.phdstream.tree import (
     hand_down,
     offspring,
     project,
+    share_error,
 )
 from hushstream.mechanisms.spatial.domain import Domain
 from hypothesis import given, settings
@@ -161,3 +162,25 @@ def test_absent_nodes_are_fresh() -> None:
 
 def test_a_stored_node_takes_at_most_64_bytes() -> None:
     assert NODE.itemsize + 8 + 4 <= 64
+
+
+def test_errors_of_shares_by_hand() -> None:
+    """40 records with variance 9 go to two children, as 30 and 10: ¼·¾·40²/(2/2 + 1) is 150."""
+    inherited, shares = np.array([40]) * GRID, np.array([30, 10]) * GRID
+    found = share_error(inherited, np.array([9.0]), shares, None)
+    assert found.tolist() == [0.75**2 * 9 + 150, 0.25**2 * 9 + 150]
+
+
+def test_families_of_different_sizes_are_kept_apart() -> None:
+    child = np.array([[True, True, False, True], [False, True, False, False]])
+    inherited, shares = np.array([90, 7]) * GRID, np.array([30, 30, 30, 7]) * GRID
+    found = share_error(inherited, np.array([9.0, 4.0]), shares, child)
+    third = 1 + 90**2 * (1 / 3) * (2 / 3) / 2.5
+    np.testing.assert_allclose(found, [third, third, third, 4.0])  # an only child gets all of it
+
+
+def test_what_is_not_there_has_no_parts() -> None:
+    """Of a negative count or none, the noise alone is shared."""
+    inherited, shares = np.array([-8, 0]) * GRID, np.array([-6, -2, 0, 0]) * GRID
+    found = share_error(inherited, np.array([9.0, 9.0]), shares, None)
+    assert found.tolist() == [0.75**2 * 9, 0.25**2 * 9, 9 / 4, 9 / 4]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.stages.aggregate.release_records import (
     Writer,
     plain,
@@ -20,9 +21,11 @@ from hushstream.agents.stages.aggregate.release_records import (
 from hushstream.agents.stages.routing import route
 from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.keys import Keys
+from hushstream.topics.config.load import loads
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ....recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
 from ....support import deployment, trigger
 
 MORE = """public_keys = ["a", "b"]
@@ -161,9 +164,48 @@ def test_intervals_hold_their_confidence(confidence, count):
     value = row["values"]["count"]
     # Φ(z) - Φ(-z) = erf(z/√2), within the six digits that are written; for large values too.
     expected = value["stddev"] * math.sqrt(2) * _erfinv(confidence)
-    for reach in (value["high"] - count, count - value["low"]):
-        assert math.isclose(reach, expected, rel_tol=6e-6, abs_tol=1e-3)
+    for end, exact in (("low", count - expected), ("high", count + expected)):
+        assert math.isclose(value[end], max(exact, 0), rel_tol=6e-6, abs_tol=1e-3)
     assert value["value"] == count
+
+
+def ends(p: Any, count: int, total: int) -> list[list[float]]:
+    """Both ends of the intervals of count, sum and mean, without null."""
+    (row,) = bodies(p, (b'["a"]', count, total))
+    return [[one["low"], one["high"]] for one in row["values"].values() if one is not None]
+
+
+def test_an_interval_ends_at_zero_where_nothing_is_below() -> None:
+    assert [low for low, _ in ends(P, 3, 20)] == [0, 0, 0]
+    assert ends(P, -20, -2000)[0] == [0, 0]
+    assert all(low < high for low, high in ends(P, -3, -20))
+
+
+def test_an_interval_goes_below_zero_where_the_truth_may_be() -> None:
+    deletes = deployment(more=MORE + 'sign = "gone"\n').pipelines[0]
+    assert all(low < 0 for low, _ in ends(deletes, 3, 20))
+    signed = deployment(more=MORE.replace("low = 0", "low = -1")).pipelines[0]
+    count, *others = ends(signed, 3, 20)
+    assert count[0] == 0 and all(low < 0 for low, _ in others)
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "floored"),
+    [
+        ("phdstream", "", {"count", "unbiased"}),
+        ("phdstream", 'sign = "gone"\n', {"count", "unbiased"}),  # takes what is there, no more
+        ("pak", "", {"sum", "prefix"}),
+        ("pak", 'sign = "gone"\n', set()),
+        ("tops", "", {"sum", "prefix"}),
+    ],
+)
+def test_which_values_of_a_mechanism_are_never_negative(
+    kind: str, more: str, floored: set[str]
+) -> None:
+    settings = SETTINGS[kind].replace('sign = "gone"', "")
+    text = HEAD.format(partitioner="none") + COMMON.format(name=kind, window=WINDOW)
+    p = compile_config(loads(text + more + settings, environ={})).inputs[0].pipelines[0]
+    assert writer(p)._floored == floored
 
 
 def _erfinv(p: float) -> float:
