@@ -91,7 +91,7 @@ def fetch(folder: Path | None = None, lock: Path = LOCK, *, quiet: bool = False)
 
     Args:
         folder: folder for the jars; by default one in the user's cache, named by version.
-        lock: the lock file.
+        lock: the lock file; of the broker, or of other jars if a folder is given.
         quiet: hide the progress bar.
 
     Raises:
@@ -102,7 +102,7 @@ def fetch(folder: Path | None = None, lock: Path = LOCK, *, quiet: bool = False)
     folder.mkdir(parents=True, exist_ok=True)
     missing = [jar for jar in jars if not is_intact(jar, folder / jar.filename)]
     if missing:
-        title = f"Apache Kafka {kafka_version(jars)}"
+        title = f"Apache Kafka {kafka_version(jars)}" if lock == LOCK else lock.stem
         with _scratch(folder) as scratch, _progress(title, missing, quiet) as tick:
             _download(missing, scratch, folder, tick)
     return folder

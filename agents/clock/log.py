@@ -45,10 +45,19 @@ class ClockLog:
     """Records of the clock topic in order, from where shards of this worker still need them.
 
     What comes before is kept as timelines: where every pipeline stood at ``base``.
+
+    Args:
+        horizons: triggers per window, by pipeline.
+        entries: records to begin with.
+        forgets: whether a snapshot lets go of windows that all shards of the deployment have left
+            behind. A replay has shards of its own, which stand wherever it has got to.
     """
 
-    def __init__(self, horizons: dict[str, int], entries: Iterable[Entry] = ()) -> None:
+    def __init__(
+        self, horizons: dict[str, int], entries: Iterable[Entry] = (), forgets: bool = True
+    ) -> None:
         self._horizons = horizons
+        self._forgets = forgets
         self._entries: list[Entry] = []
         self._at_base = fold((), horizons)
         self._at_end = fold((), horizons)
@@ -172,7 +181,7 @@ class ClockLog:
         name = getattr(record, "pipeline", None)
         if name in self._over:
             self._over[name].apply(record)
-        if isinstance(record, Snapshot):
+        if isinstance(record, Snapshot) and self._forgets:
             self._forget(place, record)
 
     def _forget(self, place: int, record: Snapshot) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
-from operator import attrgetter
+from collections.abc import Sequence
 from typing import Any
 
-from .intervals import Interval
+from .intervals import Interval, below, joined, since
 
 MOST = 60_000  # records waiting at one shard before its partition is paused
 LEAST = 1 << 20  # bytes of a share, however many partitions there are
-
-_OFFSET = attrgetter("offset")
 
 
 class Room:
@@ -43,7 +40,6 @@ class Backlog:
         step: bytes of records that are offered to one step; 0: all.
 
     Attributes:
-        records: those that were not taken by a step.
         end: offset before which nothing is missing; the next to fetch.
         size: bytes of ``records``, or slightly more.
     """
@@ -52,14 +48,16 @@ class Backlog:
         self._room = room
         self._step = step
         self._sizes: deque[tuple[int, int]] = deque()  # end and bytes of each interval
-        self.records: list[Any] = []
+        self._parts: list[Sequence[Any]] = []
+        self._number = 0
         self.end = 0
         self.size = 0
 
     def restart(self, position: int) -> None:
         """Hold nothing, and begin at a position."""
         self._sizes.clear()
-        self.records.clear()
+        self._parts.clear()
+        self._number = 0
         self.end, self.size = position, 0
 
     def take(self, interval: Interval) -> bool:
@@ -70,34 +68,44 @@ class Backlog:
             return False
         fresh = interval.records
         if interval.start < self.end:
-            fresh = [r for r in fresh if r.offset >= self.end]
-        self.records.extend(fresh)
+            fresh = since(fresh, self.end)
+        if len(fresh):
+            self._parts.append(fresh)
+            self._number += len(fresh)
         self.end = interval.end
         self.size += interval.size
         self._sizes.append((interval.end, interval.size))
         return True
 
-    def offered(self) -> tuple[list[Any], int]:
+    @property
+    def records(self) -> Sequence[Any]:
+        """List records that were not taken by a step; more records make another list."""
+        if len(self._parts) != 1:
+            self._parts = [joined(self._parts) if self._parts else []]
+        return self._parts[0]
+
+    def offered(self) -> tuple[Sequence[Any], int]:
         """Records for the next step, and the offset before which they are complete."""
         room = self._step
         for end, size in self._sizes if room else ():
             room -= size
             if room <= 0:
-                return self.records[: bisect_left(self.records, end, key=_OFFSET)], end
-        return list(self.records), self.end
+                return below(self.records, end), end
+        return self.records, self.end
 
     def release(self, position: int) -> None:
         """Let go of what lies before a position."""
-        del self.records[: bisect_left(self.records, position, key=_OFFSET)]
+        kept = since(self.records, position)
+        self._parts, self._number = [kept], len(kept)
         while self._sizes and self._sizes[0][0] <= position:
             self.size -= self._sizes.popleft()[1]
 
     @property
     def full(self) -> bool:
         """Whether the partition should be paused."""
-        return len(self.records) > MOST or self.size > self._room.share
+        return self._number > MOST or self.size > self._room.share
 
     @property
     def low(self) -> bool:
         """Whether a paused partition should go on."""
-        return len(self.records) < MOST // 2 and self.size <= self._room.share // 2
+        return self._number < MOST // 2 and self.size <= self._room.share // 2

@@ -51,9 +51,11 @@ class Allowed:
 
     Attributes:
         largest: bytes of a record in a compressed batch; larger ones are `Unread`.
+        columns: whether whole batches are read into arrays, without an object per record.
     """
 
     largest: int = MOST
+    columns: bool = False
 
 
 def codec_of(batch: memoryview) -> int:

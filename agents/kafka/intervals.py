@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from faust.types import TP
 
 from ...errors import EngineError
+from ...topics.events.raw import RawBatch, RawChunk
 
 GONE_SECONDS = 30.0
+RECORD_BYTES = 100  # that Python takes for one record, besides its content
+_OFFSET = attrgetter("offset")
 
 Positions = Callable[[], Mapping[TP, int]]
 """The position that each open shard wants next."""
@@ -31,20 +37,88 @@ class Interval(NamedTuple):
     tp: TP
     start: int
     end: int
-    records: list[Any]
+    records: Sequence[Any]
     size: int = 0
 
 
 class Most(NamedTuple):
     """The most that one interval may hold.
 
-    ``size`` is in bytes; one record more may be held. ``largest`` is, by topic, the bytes of a
-    record in a compressed batch beyond which it is not read.
+    ``size`` is in bytes; one record or chunk more may be held. ``largest`` is, by topic, the bytes
+    of a record in a compressed batch beyond which it is not read. ``columns`` are the topics that
+    are read in chunks, without an object per record.
     """
 
     records: int
     size: int = 1 << 30
     largest: Mapping[str, int] = MappingProxyType({})
+    columns: Collection[str] = ()
+
+
+class Taken:
+    """Records and chunks as they were taken.
+
+    Attributes:
+        number: of records.
+        size: bytes of their keys, values and headers, and what Python needs besides.
+    """
+
+    def __init__(self) -> None:
+        self.number = self.size = 0
+        self._parts: list[Sequence[Any]] = []
+        self._plain: list[Any] = []
+
+    def add(self, one: Any) -> None:
+        """Take a record, or a chunk of them."""
+        if isinstance(one, RawChunk):
+            self._end_plain()
+            self._parts.append(one.records)
+            self.number += len(one.records)
+            self.size += one.size
+            return
+        self._plain.append(one)
+        self.number += 1
+        self.size += len(one.key or b"") + len(one.value or b"") + RECORD_BYTES
+        if one.headers:
+            self.size += sum(len(name) + len(value or b"") for name, value in one.headers)
+
+    def _end_plain(self) -> None:
+        if self._plain:
+            self._parts.append(self._plain)
+            self._plain = []
+
+    def records(self) -> Sequence[Any]:
+        """List all of them, in order."""
+        if not self._parts:
+            return self._plain
+        self._end_plain()
+        return joined(self._parts)
+
+
+def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    """Join several lists or batches into one: a batch, if all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    batches = [part for part in parts if isinstance(part, RawBatch)]
+    if parts and len(batches) == len(parts):
+        return RawBatch.joined(batches)
+    return [record for part in parts for record in part]
+
+
+def since(records: Sequence[Any], position: int) -> Sequence[Any]:
+    """Cut records at a position: those at or above it, which are in the order of offsets."""
+    return records[_place(records, position) :] if len(records) else records
+
+
+def below(records: Sequence[Any], position: int) -> Sequence[Any]:
+    """Cut records at a position: those below it."""
+    return records[: _place(records, position)]
+
+
+def _place(records: Sequence[Any], position: int) -> int:
+    if isinstance(records, RawBatch):
+        return int(np.searchsorted(records.offset, position))
+    return bisect_left(records, position, key=_OFFSET)
 
 
 class Gone:

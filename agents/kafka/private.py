@@ -27,15 +27,13 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 
 from ...errors import EngineError
-from .intervals import Gone, Interval, Most, Positions
+from .intervals import Gone, Interval, Most, Positions, Taken, since
 
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
 
 Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
 """Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
-
-RECORD_BYTES = 100  # that Python takes for one, besides its content
 
 NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("faust-streaming", faust.App, ("_on_agent_error",)),
@@ -324,28 +322,26 @@ def _interval(name: TP, tp: TopicPartition, held: Any, most: Most) -> Interval |
     records, size = _taken(tp, held, most)
     if state is None or start is None or state.position <= start:
         return None
-    return Interval(name, start, state.position, records, size)
+    return Interval(name, start, state.position, since(records, start), size)
 
 
-def _taken(tp: TopicPartition, held: Any, most: Most) -> tuple[list[Any], int]:
+def _taken(tp: TopicPartition, held: Any, most: Most) -> tuple[Sequence[Any], int]:
     """Records of a fetched list, and their bytes; aiokafka's own `getall` counts records alone."""
     if not held.has_more() or not held.check_assignment(tp):
         return [], 0
-    source, records, size = held._partition_records, list[Any](), 0
+    source, found = held._partition_records, Taken()
     source._consumer_record = _as_it_is
     if (reading := getattr(source._records, "reading", None)) is not None:
         reading.largest = most.largest.get(tp.topic, reading.largest)
-    for record in source:
-        records.append(record)
-        size += len(record.key or b"") + len(record.value or b"") + RECORD_BYTES
-        if record.headers:
-            size += sum(len(name) + len(value or b"") for name, value in record.headers)
-        if len(records) >= most.records or size >= most.size:
+        reading.columns = tp.topic in most.columns
+    for one in source:
+        found.add(one)
+        if found.number >= most.records or found.size >= most.size:
             held._update_position()
-            return records, size
+            return found.records(), found.size
     held._update_position()
     held._partition_records = None
-    return records, size
+    return found.records(), found.size
 
 
 def _drop(fetcher: Any, tp: TopicPartition) -> None:

@@ -16,6 +16,7 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
+from ...topics.events.raw import RawChunk
 from .inflated import Allowed, codec_of, portions
 from .private import opened, read_batches_with
 
@@ -77,16 +78,28 @@ class TolerantBatch:
 
     def __iter__(self) -> Iterator[Any]:
         codec = codec_of(self._data)
-        if not codec:
-            return _records(self._batch, self._data)
-        return self._inflated(codec)
+        if codec:
+            return self._inflated(codec)
+        return self._read(self._batch, self._data)
+
+    def _read(self, batch: Any, data: memoryview) -> Iterator[Any]:
+        return _chunk(data) if self._reading.columns else _records(batch, data)
 
     def _inflated(self, codec: int) -> Iterator[Any]:
         for portion in portions(self._data, codec, self._reading):
             if isinstance(portion, bytes):
-                yield from _records(DefaultRecordBatch(portion), memoryview(portion))
+                yield from self._read(DefaultRecordBatch(portion), memoryview(portion))
             else:
                 yield portion
+
+
+def _chunk(data: memoryview) -> Iterator[RawChunk]:
+    """All records of a batch that is not compressed, as arrays."""
+    from .batch_scan import scan
+
+    records = scan(data)
+    if len(records):
+        yield RawChunk(int(records.offset[-1]), records, records.size)
 
 
 def _records(batch: Any, data: memoryview) -> Iterator[Any]:

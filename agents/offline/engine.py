@@ -165,7 +165,7 @@ class OfflineEngine:
         self._logs: dict[Place, Log] = defaultdict(Log)
         horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
         known = entries if isinstance(entries, Sequence) else ()
-        self._clock = ClockLog(horizons, known)
+        self._clock = ClockLog(horizons, known, forgets=False)
         if begun is not None:
             self._clock.begin(*begun)
         self._unread = None if isinstance(entries, Sequence) else entries

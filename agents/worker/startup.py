@@ -10,11 +10,17 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import EngineError
 from ...topics.config.load import Config
+from ...topics.events import compiled
+from ...topics.events.columns import LEAST
+from ...topics.events.raw import RawRecord
+from ..deployment.model import Deployment
+from ..stages.ingest.unit_digests import UnitDigests
 from .admission import prepare
 from .health.http import health_page, metrics_page, serve
 from .health.systemd import Notifier
@@ -26,6 +32,8 @@ log = logging.getLogger("hushstream")
 
 LEAVE_SECONDS = 40.0  # twice what the parts of a worker are given to stop
 EXIT_ENGINE = 4
+COMPILED = "compiled"  # folder of numba's cache, within a worker's
+SLOW_SECONDS = 3.0  # a cache that was found takes less
 
 
 def run_worker(config: Config, member: str = "") -> None:
@@ -122,8 +130,34 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer) -> None:
     notifier = Notifier(worker.health.ready, worker.health.live)
     notifier.start()
     try:
+        await asyncio.to_thread(warm, plan.deployment, plan.data_dir)
         await worker.run(stopping.start)
     finally:
         notifier.stop()
         for server in servers:
             server.shutdown()
+
+
+def warm(deployment: Deployment, data_dir: Path) -> None:
+    """Compile every loop that the inputs of a deployment need, or load it from numba's cache.
+
+    Args:
+        deployment: whose inputs.
+        data_dir: of the worker; holds the cache where the package's own folder is read-only.
+    """
+    if not compiled.possible():
+        log.info("numba is not installed: records are decoded one by one, at half the speed")
+        return
+    if not os.access(Path(compiled.__file__).parent, os.W_OK):
+        os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir / COMPILED))
+    begun = time.monotonic()
+    # Records that hold nothing: a loop is compiled for the types of its arguments, not for values.
+    blank = [RawRecord(n, 0, None, b"{}") for n in range(LEAST)]
+    for source in deployment.inputs:
+        units = source.decoder.decode(blank).unit
+        UnitDigests(bytes(32), source.partitioner, source.partitions, 0).look(units)
+    from ..kafka.batch_scan import scan
+
+    scan(memoryview(bytes(61)))
+    if (took := time.monotonic() - begun) > SLOW_SECONDS:
+        log.info("compiled the loops of this version in %.0f s; the next start finds them", took)

@@ -18,6 +18,7 @@ from rocksdict import Cache
 
 from ...errors import EngineError
 from ...mechanisms.noise import fingerprint
+from ...topics.events.compiled import possible
 from ...topics.records import ClockRecord, Marker, Skipped, Trigger
 from ..clock.ledger import Ledger
 from ..clock.log import ClockLog
@@ -110,7 +111,8 @@ class Worker:
     def _most(self) -> Most:
         """Limits of one interval: two of them, and the one being fetched, fill a share."""
         size = min(self.setup.config.engine.step_bytes, self._shared.room.share // 2)
-        return Most(transport.MAX_RECORDS, size, self.setup.deployment.largest)
+        largest = self.setup.deployment.largest
+        return Most(transport.MAX_RECORDS, size, largest, largest if possible() else ())
 
     def _wire(self) -> None:
         """Stages, the logs that all of them read, and Faust on top."""

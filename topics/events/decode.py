@@ -21,43 +21,16 @@ from numpy.typing import NDArray
 from ...mechanisms.columns import I64, compact
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
+from .columns import LEAST, ColumnDecoder
 from .fields import InputFields, PipelineFields
 from .keys import numbered
+from .raw import RawRecord, timestamps_of
 from .reasons import Bad, Reason, Unread, path_of
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
 from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
+from .views import MAX_UNIT, Decoded, View
 
-MAX_UNIT = 4096  # bytes of one encoded unit
-
-
-class RawRecord(NamedTuple):
-    """One record of a raw topic."""
-
-    offset: int
-    timestamp: int  # milliseconds
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
-
-
-class View(NamedTuple):
-    """The rows of the decoded records that one pipeline uses, in log order."""
-
-    rows: NDArray[np.intp]  # (n,) rows of the record list
-    keys: Keys  # (k,) distinct
-    key: NDArray[np.intp]  # (n,)
-    value: I64  # (n, c)
-    sign: NDArray[np.int8]  # (n,)
-    bad: Bad  # rows that this pipeline cannot use
-
-
-class Decoded(NamedTuple):
-    """All records of a list; ``bad`` rows are absent from every view."""
-
-    time: I64  # (N,) microseconds; undefined in bad rows
-    unit: list[Any]  # (N,) hashable unit values; None in bad rows
-    views: tuple[View, ...]
-    bad: Bad
+__all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
 
 
 class Layout:
@@ -94,9 +67,18 @@ class Decoder:
         self._shared = Layout(fields, pipelines)
         self._input = Layout(fields, ())
         self._alone = [Layout(fields, [one]) for one in pipelines]
+        self._columns = ColumnDecoder.of(
+            fields, self._pipelines, self._mechanisms, self._shared.kinds, self.decode_each
+        )
 
     def decode(self, records: Sequence[RawRecord]) -> Decoded:
         """Decode a list of records; the content of a record never raises an error."""
+        if self._columns is not None and len(records) >= LEAST:
+            return self._columns.decode(records)
+        return self.decode_each(records)
+
+    def decode_each(self, records: Sequence[RawRecord]) -> Decoded:
+        """Decode a list of records, an object for each of them."""
         values = [r.value for r in records]
         events, refused = self._parse(values)
         sight, bad = self._sight(self._input, events, values, refused)
@@ -168,7 +150,7 @@ class Decoder:
     def _times(self, sight: Sight, records: Sequence[RawRecord], bad: Bad) -> I64:
         how = self._fields.time_format
         if how == "record":
-            values: list[Any] = [r.timestamp for r in records]
+            values: list[Any] = timestamps_of(records).tolist()
         else:
             role = "text" if how == "iso" else "number"
             values = self._column(self._fields.time or "", role, sight, bad)

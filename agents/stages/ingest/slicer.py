@@ -8,7 +8,6 @@ process decides nothing, so the same two logs always give the same slices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,8 @@ from numpy.typing import NDArray
 from ....errors import EngineError
 from ....mechanisms.columns import I64, compact
 from ....mechanisms.noise import derive
-from ....topics.events.decode import Decoded, RawRecord, View
+from ....topics.events.decode import Decoded, View
+from ....topics.events.raw import RawRecord, offsets_of
 from ....topics.events.reasons import Bad
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events
 from ....topics.names import Names
@@ -34,7 +34,6 @@ from .dead_letters import dead_letters, late_records
 from .unit_digests import UnitDigests
 from .windowing import by_window, placed
 
-_OFFSET = attrgetter("offset")
 Entry = tuple[int, ClockRecord]  # (place in the clock log, record)
 
 
@@ -129,7 +128,7 @@ class Slicer:
         self, marker: Marker, records: Sequence[RawRecord], fetched: int, entries: Sequence[Entry]
     ) -> tuple[list[Segment], I64, int, int]:
         """Cut the list at clock records that change a timeline; beats only set times."""
-        offsets = np.fromiter(map(_OFFSET, records), np.int64, len(records))
+        offsets = offsets_of(records)
         times = np.zeros(len(records), np.int64)
         segments: list[Segment] = []
         low, row, applied, clock = 0, 0, marker.applied, marker.clock

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.keys import Keys
+from ....topics.events.columns import UnitTexts
 
 KNOWN = 150_000  # units whose digest is remembered by one shard
 
@@ -36,6 +37,7 @@ class UnitDigests(dict[Any, int]):
         self._key = key
         self._place = partitioner, partitions, partition
         self._most = most
+        self._state: NDArray[np.uint64] | None = None
         self._fresh: list[Any] = []
         self._digests = np.empty((0, 16), np.uint8)
         self._stray = np.empty(0, bool)
@@ -55,6 +57,8 @@ class UnitDigests(dict[Any, int]):
         Returns:
             (n, 16) keyed digests, and (n,) whether a unit belongs to another partition.
         """
+        if isinstance(units, UnitTexts):
+            return self._scanned(units)
         if len(self) > self._most:
             # Begun again as a whole: to evict single units would cost more than the few digests
             # that are computed twice, and the answers are the same.
@@ -65,6 +69,33 @@ class UnitDigests(dict[Any, int]):
         if self._fresh:
             self._learn()
         return self._digests[number], self._stray[number]
+
+    def _scanned(self, units: UnitTexts) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        from . import digest_scan
+
+        wanted = np.ones(len(units), bool)
+        rest = list(units.rest)
+        wanted[rest] = False
+        words = np.zeros((len(units), 2), np.uint64)
+        where = units.data, units.low, units.high
+        digest_scan.digests(*where, units.integer, wanted, self._begun(), words)
+        digests, stray = words.view(np.uint8), np.zeros(len(units), bool)
+        partitioner, partitions, partition = self._place
+        if partitioner != "none":
+            homes = np.zeros(len(units), np.int64)
+            digest_scan.PARTITIONERS[partitioner](*where, wanted, homes)
+            stray = wanted & (homes % partitions != partition)
+        if rest:
+            digests[rest], stray[rest] = self.look(list(units.rest.values()))
+        return digests, stray
+
+    def _begun(self) -> NDArray[np.uint64]:
+        """The state of the hash after its key, made once."""
+        if self._state is None:
+            from .digest_scan import keyed
+
+            self._state = keyed(np.frombuffer(self._key, np.uint8))
+        return self._state
 
     def _learn(self) -> None:
         blob = b"".join(

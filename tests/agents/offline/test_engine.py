@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
+from hushstream.agents.clock.clock import Clock
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.state.layout import after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, discard
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import EngineError
+from hushstream.topics.records import ClockRecord, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ...support import NAMES, SECRET, beat, deployment, event, released, start, trigger
+from ...support import DAY, NAMES, ORIGIN, SECRET, beat, deployment, event, released, start, trigger
 
 KEYS = st.binary(min_size=1, max_size=3).map(lambda key: b"r" + key)
 CHANGES = st.lists(st.dictionaries(KEYS, st.none() | st.binary(max_size=3), max_size=6), max_size=6)
@@ -109,3 +113,31 @@ def test_a_repartitioned_stream_with_feedback_never_deadlocks(seed):
     engine.run()
     manifests = [o for o in engine.outs[p.release_topic] if b"hush.manifest/2" in (o.value or b"")]
     assert len(manifests) == 4 * 2  # every trigger, both shards
+
+
+def test_a_replay_whose_shards_are_slower_than_the_live_ones_were_reads_across_snapshots():
+    """What live shards have left behind when a snapshot was written, these are still to meet."""
+    made = deployment(partitions=1, cells=2, partitioner="murmur2")
+    p = made.pipelines[0]
+    times = [ORIGIN + (n % 2) * DAY for n in range(800)]
+    log = [event(n, f"u{n}", f"p{n % 3}", time) for n, time in enumerate(times)]
+    clock = Clock(made, Ledger(), "1.0", "key")
+    records: list[ClockRecord] = []
+
+    def add(record: ClockRecord) -> None:
+        records.append(record)
+        clock.apply(record)
+
+    add(start(p))
+    for n in range(1, 9):
+        add(trigger(p, n, [100 * n], window=(n - 1) // 4))
+        needed = 0 if n < 4 else 4  # the snapshot after the second trigger
+        add(Snapshot(1, clock.offsets, clock.standings(), 1, "", needed=needed))
+    entries = list(enumerate(records))
+    plain = [(place, one) for place, one in entries if not isinstance(one, Snapshot)]
+    whole = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, plain)
+    whole.run()
+    slow = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries)
+    slow.run()
+    assert released(slow) == released(whole)
+    assert {json.loads(value)["trigger"] for _, value in released(whole)} == {1, 2, 3, 4}

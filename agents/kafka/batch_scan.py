@@ -1,0 +1,102 @@
+"""A compiled parser of uncompressed record batches, into arrays.
+
+Importing this module needs numba: see `topics.events.compiled.possible`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from aiokafka.errors import CorruptRecordException
+from numpy.typing import NDArray
+
+from ...topics.events.compiled import compiled
+from ...topics.events.raw import RawBatch
+
+HEADER = 61  # bytes of a batch before its records
+_BASE = struct.Struct(">q")
+_ATTRIBUTES = struct.Struct(">h")
+_ATTRIBUTES_AT = 21
+_APPENDED = 0x08  # the broker's time counts, for all of the batch
+_TIMES = struct.Struct(">qq")  # the first, and the latest
+_TIMES_AT = 27
+_COUNT = struct.Struct(">i")
+_COUNT_AT = 57
+
+
+@compiled
+def _varint(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+    """A zigzag number and the place after it; the place is -1 if the number is not whole."""
+    value, shift = np.uint64(0), np.uint64(0)
+    while at < end and shift < np.uint64(64):
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            half = np.int64(value >> np.uint64(1))
+            return int(-half - 1 if value & np.uint64(1) else half), at
+        shift += np.uint64(7)
+    return 0, -1
+
+
+@compiled
+def _scan(
+    data: NDArray[np.uint8], base: int, first: int, append: int, out: NDArray[np.int64]
+) -> bool:
+    """Read records into the columns of a `RawBatch`; False if they are not whole."""
+    at, end = HEADER, len(data)
+    for row in range(out.shape[1]):
+        length, at = _varint(data, at, end)
+        last = at + length
+        if at < 0 or length < 0 or last > end:
+            return False
+        later, at = _varint(data, at + 1, last)  # after the attributes
+        if at < 0:
+            return False
+        offset, at = _varint(data, at, last)
+        if at < 0:
+            return False
+        out[0, row] = base + offset
+        out[1, row] = append if append >= 0 else first + later
+        for column in (2, 4):
+            length, at = _varint(data, at, last)
+            if at < 0 or at + length > last:
+                return False
+            out[column, row] = -1 if length < 0 else at
+            out[column + 1, row] = -1 if length < 0 else at + length
+            at += max(length, 0)
+        out[6, row] = at
+        count, at = _varint(data, at, last)
+        if at < 0 or count < 0:
+            return False
+        for _ in range(2 * count):
+            length, at = _varint(data, at, last)
+            if at < 0 or at + length > last:
+                return False
+            at += max(length, 0)
+        if at != last:
+            return False
+        out[7, row] = last
+    return True
+
+
+def scan(data: memoryview) -> RawBatch:
+    """Parse a batch.
+
+    Args:
+        data: its bytes, from the base offset on; uncompressed.
+
+    Raises:
+        CorruptRecordException: the records are not what the header says.
+    """
+    (base,), (attributes,) = _BASE.unpack_from(data), _ATTRIBUTES.unpack_from(data, _ATTRIBUTES_AT)
+    first, latest = _TIMES.unpack_from(data, _TIMES_AT)
+    (number,) = _COUNT.unpack_from(data, _COUNT_AT)
+    if not 0 <= number <= len(data):
+        raise CorruptRecordException("a batch with an impossible number of records")
+    buffer, out = np.frombuffer(data, np.uint8), np.empty((8, number), np.int64)
+    append = latest if attributes & _APPENDED else -1
+    if not _scan(buffer, base, first, append, out):
+        raise CorruptRecordException("a record does not end where it should")
+    return RawBatch(buffer, *out)

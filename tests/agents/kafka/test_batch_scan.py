@@ -1,0 +1,154 @@
+"""Whole batches read into arrays: the records are those that the library reads.
+
+Covers: topics/events/raw.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from hushstream.agents.kafka.inflated import Allowed
+from hushstream.agents.kafka.intervals import Taken, below, joined, since
+from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.topics.events.raw import RawBatch, RawChunk, RawRecord
+
+pytest.importorskip("numba")
+from hushstream.agents.kafka.batch_scan import scan
+
+Content = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
+
+
+def batch(contents: Sequence[Content], base: int = 0, codec: int = 0) -> bytearray:
+    made = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 24)
+    for place, (stamp, key, value, headers) in enumerate(contents):
+        assert made.append(place, stamp, key, value, headers) is not None
+    data = bytearray(made.build())
+    data[0:8] = base.to_bytes(8, "big")
+    return data
+
+
+def contents(random: Random, number: int) -> list[Content]:
+    def some(most: int) -> bytes | None:
+        return None if random.random() < 0.1 else random.randbytes(random.randrange(most))
+
+    return [
+        (
+            1_700_000_000_000 + random.randrange(-(10**6), 10**6),
+            some(20),
+            some(random.choice((5, 80, 20_000))),
+            [("é" * random.randrange(3), some(9) or b"") for _ in range(random.choice((0, 0, 2)))],
+        )
+        for _ in range(number)
+    ]
+
+
+def plain(data: bytes) -> list[RawRecord]:
+    """What the library reads."""
+    return [RawRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
+            for r in DefaultRecordBatch(bytes(data))]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_records_are_those_that_the_library_reads(seed):
+    random = Random(seed)
+    data = batch(contents(random, random.randrange(1, 60)), base=random.randrange(1 << 40))
+    assert list(scan(memoryview(data))) == plain(bytes(data))
+
+
+def test_the_brokers_time_counts_where_the_topic_says_so():
+    data = batch(contents(Random(1), 5))
+    data[22] |= 0x08
+    data[35:43] = (1_800_000_000_000).to_bytes(8, "big")
+    assert {r.timestamp for r in scan(memoryview(data))} == {1_800_000_000_000}
+    assert list(scan(memoryview(data))) == plain(bytes(data))
+
+
+def test_a_spoilt_batch_is_refused_or_read_as_the_library_reads_it():
+    random, refused, read = Random(7), 0, 0
+    for _ in range(3_000):
+        data = batch(contents(random, 3))
+        for _ in range(random.choice((1, 1, 3))):
+            data[random.randrange(57, len(data))] = random.randrange(256)
+        try:
+            found = list(scan(memoryview(data)))
+        except CorruptRecordException:
+            refused += 1
+            continue
+        try:
+            wanted = plain(bytes(data))
+        except (CorruptRecordException, UnicodeDecodeError):
+            continue  # its own reasons: a header's name, or bytes that are left over
+        assert found == wanted
+        read += 1
+    assert refused > 200 and read > 200
+
+
+def test_a_batch_that_says_more_than_it_has_is_refused():
+    data = batch(contents(Random(1), 5))
+    for number in (6, 1 << 30, -1):
+        data[57:61] = (number & 0xFFFFFFFF).to_bytes(4, "big")
+        with pytest.raises(CorruptRecordException):
+            scan(memoryview(data))
+    with pytest.raises(CorruptRecordException):
+        scan(memoryview(batch(contents(Random(1), 5))[:90]))
+
+
+def read(data: bytes, columns: bool) -> Taken:
+    batches, taken = TolerantBatches(data), Taken()
+    batches.reading = Allowed(columns=columns)
+    while batches.has_next():
+        for one in batches.next_batch():
+            taken.add(one)
+    return taken
+
+
+@pytest.mark.parametrize("codec", [0, 1, 3])
+def test_a_fetch_is_the_same_records_by_chunks(codec):
+    random = Random(codec)
+    data = b"".join(bytes(batch(contents(random, 40), 40 * n, codec)) for n in range(6))
+    chunks, records = read(data, True), read(data, False)
+    assert isinstance(chunks.records(), RawBatch)
+    assert chunks.number == records.number == 240
+    got = list(chunks.records())
+    assert [r.offset for r in got] == list(range(240))
+    assert [(r.key, r.value) for r in got] == [(r.key, r.value) for r in records.records()]
+    assert [r.headers for r in got] == [tuple(r.headers) for r in records.records()]
+
+
+def test_batches_are_cut_and_joined_and_hold_nothing_else():
+    random = Random(3)
+    made = [scan(memoryview(batch(contents(random, 50), 50 * n))) for n in range(4)]
+    every = [record for one in made for record in one]
+    whole = joined(made)
+    assert isinstance(whole, RawBatch) and list(whole) == every
+    for position in (0, 1, 77, 100, 199, 200):
+        assert list(since(whole, position)) == every[position:]
+        assert list(below(whole, position)) == every[:position]
+    rest = joined([since(whole, 120), made[0]])
+    assert isinstance(rest, RawBatch)
+    assert list(rest) == every[120:] + every[:50]
+    assert len(rest.data) < len(whole.data)
+    assert joined([made[0], [every[60]]]) == [*every[:50], every[60]]
+    assert list(joined([made[1]])) == every[50:100]
+
+
+def test_a_chunk_ends_at_its_last_record():
+    data = bytes(batch(contents(Random(2), 9), 100))
+    taken = TolerantBatches(data)
+    taken.reading = Allowed(columns=True)
+    (chunk,) = taken.next_batch()
+    assert isinstance(chunk, RawChunk)
+    assert chunk.offset == 108 and len(chunk.records) == 9 and chunk.size >= len(data) - 80
+
+
+def test_a_header_whose_name_is_no_text_costs_its_record_the_headers():
+    data = batch([(5, b"k", b"v", [("ab", b"x")]), (6, b"k", b"w", [("cd", b"y")])])
+    at = data.index(b"ab")
+    data[at : at + 2] = b"\xff\xfe"
+    first, second = scan(memoryview(data))
+    assert (first.value, first.headers) == (b"v", ())
+    assert second.headers == (("cd", b"y"),)

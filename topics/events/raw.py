@@ -1,0 +1,161 @@
+"""Raw records: one at a time, or many in one buffer with arrays that say where each stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+WIDTH = 72  # bytes of the arrays for one record
+
+
+class RawRecord(NamedTuple):
+    """One record of a raw topic."""
+
+    offset: int
+    timestamp: int  # milliseconds
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class RawBatch(Sequence[RawRecord]):
+    """n records in one buffer; a record is made only where somebody asks for it.
+
+    Attributes:
+        data: the buffer.
+        offset, timestamp: (n,).
+        key, key_end: (n,) where each key stands; -1 for none.
+        value, value_end: (n,) likewise.
+        headers: (n,) where the number of the headers stands.
+        end: (n,) where each record ends.
+    """
+
+    __slots__ = (
+        "data", "end", "headers", "key", "key_end", "offset", "timestamp", "value", "value_end",
+    )  # fmt: skip
+
+    def __init__(
+        self, data: NDArray[np.uint8], offset: I64, timestamp: I64, key: I64, key_end: I64,
+        value: I64, value_end: I64, headers: I64, end: I64,
+    ) -> None:  # fmt: skip
+        self.data = data
+        self.offset, self.timestamp = offset, timestamp
+        self.key, self.key_end, self.value, self.value_end = key, key_end, value, value_end
+        self.headers, self.end = headers, end
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @overload
+    def __getitem__(self, row: int) -> RawRecord: ...
+    @overload
+    def __getitem__(self, row: slice) -> RawBatch: ...
+    def __getitem__(self, row: int | slice) -> RawRecord | RawBatch:
+        if isinstance(row, slice):
+            return RawBatch(self.data, *(column[row] for column in self._columns()))
+        return RawRecord(
+            int(self.offset[row]),
+            int(self.timestamp[row]),
+            self._bytes(int(self.key[row]), int(self.key_end[row])),
+            self._bytes(int(self.value[row]), int(self.value_end[row])),
+            _headers(self.data, int(self.headers[row])),
+        )
+
+    def _bytes(self, begin: int, end: int) -> bytes | None:
+        return None if begin < 0 else self.data[begin:end].tobytes()
+
+    def _columns(self) -> tuple[I64, ...]:
+        return (self.offset, self.timestamp, self.key, self.key_end, self.value, self.value_end,
+                self.headers, self.end)  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """Bytes that it needs, those of a larger buffer aside."""
+        low, high = self._span()
+        return high - low + WIDTH * len(self)
+
+    def _span(self) -> tuple[int, int]:
+        """Begin and end of the part of the buffer that belongs to these records."""
+        if len(self) == 0:
+            return 0, 0
+        places = (self.key[0], self.value[0], self.headers[0])
+        return int(min(place for place in places if place >= 0)), int(self.end[-1])
+
+    @staticmethod
+    def joined(parts: Sequence[RawBatch]) -> RawBatch:
+        """One batch after the other, in a buffer that holds nothing else."""
+        spans = [part._span() for part in parts]
+        data = [part.data[low:high] for part, (low, high) in zip(parts, spans, strict=True)]
+        begins = np.cumsum([0, *map(len, data)]).tolist()
+        moved = [part._moved(begin - low)
+                 for part, begin, (low, _) in zip(parts, begins, spans, strict=False)]  # fmt: skip
+        columns = [np.concatenate(column) for column in zip(*moved, strict=True)]
+        return RawBatch(np.concatenate(data), *columns)
+
+    def _moved(self, by: int) -> tuple[I64, ...]:
+        offset, timestamp, *places = self._columns()
+        return (offset, timestamp, *(np.where(place < 0, place, place + by) for place in places))
+
+
+class RawChunk(NamedTuple):
+    """Many records in the place of one.
+
+    Attributes:
+        offset: of the last of them; the fetcher goes on after it.
+        records: in order.
+        size: bytes that they take.
+    """
+
+    offset: int
+    records: RawBatch
+    size: int
+
+
+def offsets_of(records: Sequence[RawRecord]) -> I64:
+    """(n,) offsets."""
+    if isinstance(records, RawBatch):
+        return records.offset
+    return np.fromiter((r.offset for r in records), np.int64, len(records))
+
+
+def timestamps_of(records: Sequence[RawRecord]) -> I64:
+    """(n,) timestamps in milliseconds."""
+    if isinstance(records, RawBatch):
+        return records.timestamp
+    return np.fromiter((r.timestamp for r in records), np.int64, len(records))
+
+
+def _headers(data: NDArray[np.uint8], at: int) -> tuple[tuple[str, bytes], ...]:
+    """Headers as a record stores them; none if one of their names is not UTF-8."""
+    count, at = _varint(data, at)
+    found = []
+    for _ in range(count):
+        name, at = _sized(data, at)
+        value, at = _sized(data, at)
+        try:
+            found.append(((name or b"").decode(), value))
+        except UnicodeDecodeError:
+            return ()
+    return tuple(found)  # type: ignore[arg-type]
+
+
+def _sized(data: NDArray[np.uint8], at: int) -> tuple[bytes | None, int]:
+    length, at = _varint(data, at)
+    if length < 0:
+        return None, at
+    return data[at : at + length].tobytes(), at + length
+
+
+def _varint(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = int(data[at])
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
