@@ -188,6 +188,6 @@ class Show:
 def _pair(value: dict[str, Any] | None) -> tuple[str, str]:
     if value is None:
         return "–", ""
-    reach = (value["high"] - value["low"]) / 2
+    reach = max(value["high"] - value["value"], value["value"] - value["low"])
     digits = 0 if isinstance(value["value"], int) else 2
     return f"{value['value']:,.{digits}f}", f"{reach:,.{digits}f}"

@@ -34,15 +34,18 @@ def flattened(boxes: F64, column: F64) -> tuple[F64, F64]:
         share = np.outer(x, y)
         value += share * parts[0]
         variance += share**2 * parts[1] ** 2
-        reach += share**2 * ((parts[3] - parts[2]) / 2) ** 2
+        reach += share**2 * max(parts[3] - parts[0], parts[0] - parts[2]) ** 2
     stddev, half = np.sqrt(variance).ravel(), np.sqrt(reach).ravel()
     flat = value.ravel()
+    least = 0.0 if np.nanmin(column[:, 2]) >= 0 else -np.inf  # what is never negative stays so
     x, y = np.meshgrid(np.arange(SIDE), np.arange(SIDE), indexing="ij")
     squares = [
         np.stack([edges[a][place.ravel()], edges[a][place.ravel() + 1]], axis=1)
         for a, place in ((0, x), (1, y))
     ]
-    columns: F64 = np.stack([flat, stddev, flat - half, flat + half], axis=1)
+    columns: F64 = np.stack(
+        [flat, stddev, np.maximum(flat - half, least), np.maximum(flat + half, least)], axis=1
+    )
     return np.stack(squares, axis=1), columns
 
 

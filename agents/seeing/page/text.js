@@ -61,11 +61,13 @@ export function about(value, digits = 3) {
   return fixed(value, Math.max(digits - 1 - size, 0)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
-/** A value and half its interval: the error in two or three digits, the value as far as that. */
+/** How far an interval reaches from its value: on one side it may be cut at 0. */
+const reached = ([value, , low, high]) => Math.max(high - value, value - low);
+
+/** A value and how far its interval reaches: the error in two or three digits, the value as far as that. */
 export function estimate(parts) {
   if (!parts) return { value: "–", reach: "" };
-  const [value, , low, high] = parts;
-  const reach = (high - low) / 2;
+  const [value, reach] = [parts[0], reached(parts)];
   const places = decimals(reach);
   return { value: fixed(value, places), reach: `±${fixed(reach, places)}` };
 }
@@ -73,7 +75,7 @@ export function estimate(parts) {
 /** An estimate as one sentence. */
 export function sentence(parts) {
   if (!parts) return "no value";
-  const places = decimals((parts[3] - parts[2]) / 2);
+  const places = decimals(reached(parts));
   const [value, , low, high] = parts.map((part) => fixed(part, places));
   return `${value}, between ${low} and ${high}`;
 }

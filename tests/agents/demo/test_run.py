@@ -20,6 +20,7 @@ from urllib.request import urlopen
 import pytest
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.ledger import totals
+from hushstream.agents.demo.report import _pair
 from hushstream.agents.demo.workload import DAY, HOUR, START, clicks, trips
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
@@ -182,3 +183,9 @@ def test_clicks_follow_their_rule_and_are_the_same_every_time() -> None:
         assert all(first <= json.loads(e.value)["time"] * 1000 < first + HOUR for e in part)
     assert all(e.key == json.loads(e.value)["user"].encode() for e in stream.parts[0])
     assert clicks(1_000).parts == clicks(1_000).parts
+
+
+def test_the_error_shown_is_the_longer_side_of_an_interval_that_is_cut_at_zero() -> None:
+    assert _pair({"value": 12, "low": 0.0, "high": 30.0}) == ("12", "18")
+    assert _pair({"value": 100, "low": 92.5, "high": 107.5}) == ("100", "8")
+    assert _pair(None) == ("–", "")

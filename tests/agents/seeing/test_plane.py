@@ -35,3 +35,13 @@ def test_a_cell_without_a_value_adds_nothing() -> None:
     boxes = np.array([[[0, 1], [0, 1], [0, 1]]] * 2, float)
     column = np.array([[np.nan] * 4, [5, 0, 5, 5]])
     assert abs(flattened(boxes, column)[1][:, 0].sum() - 5) < 1e-9
+
+
+def test_an_interval_that_is_cut_at_zero_reaches_as_far_as_it_does_upwards() -> None:
+    """Two layers of 1 with an error of 3: together 2, and no less than 0."""
+    boxes = np.array([[[0, 1], [0, 1], [0, 1]], [[0, 1], [0, 1], [1, 2]]], float)
+    cut = np.array([[1, 1.5, 0, 4]] * 2, float)
+    told = flattened(boxes, cut)[1] * SIDE * SIDE
+    assert np.allclose(told[:, 2], 0) and np.allclose(told[:, 3], 2 + 3 * np.sqrt(2))
+    whole = flattened(boxes, np.array([[1, 1.5, -2, 4]] * 2, float))[1] * SIDE * SIDE
+    assert np.allclose(whole[:, 2], 2 - 3 * np.sqrt(2))
