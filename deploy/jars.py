@@ -36,7 +36,10 @@ Tick = Callable[[int], None]
 
 
 class Jar(NamedTuple):
-    """One locked artifact: hexadecimal SHA-256, size in bytes, ``group:artifact:version``."""
+    """One locked artifact: hexadecimal SHA-256, size in bytes, ``group:artifact:version``.
+
+    One that is not a plain jar has two parts more: ``group:artifact:version:packaging:classifier``.
+    """
 
     sha256: str
     size: int
@@ -45,8 +48,9 @@ class Jar(NamedTuple):
     @property
     def filename(self) -> str:
         """Name within the cache; the group is left out, as in Kafka's own distribution."""
-        _, artifact, version = self.coordinate.split(":")
-        return f"{artifact}-{version}.jar"
+        _, artifact, version, *other = self.coordinate.split(":")
+        packaging, classifier = other or ("jar", "")
+        return "-".join(filter(None, (artifact, version, classifier))) + f".{packaging}"
 
 
 def read_lock(path: Path = LOCK) -> list[Jar]:
@@ -60,7 +64,7 @@ def read_lock(path: Path = LOCK) -> list[Jar]:
         fields = line.split("#", 1)[0].split()
         if not fields:
             continue
-        if len(fields) != 3 or len(fields[0]) != 64 or fields[2].count(":") != 2:
+        if len(fields) != 3 or len(fields[0]) != 64 or fields[2].count(":") not in (2, 4):
             raise BrokerError(f"{path}:{number}: expected `sha256 bytes group:artifact:version`")
         jars.append(Jar(fields[0], int(fields[1]), fields[2]))
     return jars
@@ -98,11 +102,12 @@ def fetch(folder: Path | None = None, lock: Path = LOCK, *, quiet: bool = False)
         BrokerError: a download failed, or an artifact is not the locked one.
     """
     jars = read_lock(lock)
-    folder = folder or cache_dir() / f"kafka-{kafka_version(jars)}"
+    own = lock == LOCK
+    title = f"Apache Kafka {kafka_version(jars)}" if own else lock.stem
+    folder = folder or cache_dir() / (f"kafka-{kafka_version(jars)}" if own else lock.stem)
     folder.mkdir(parents=True, exist_ok=True)
     missing = [jar for jar in jars if not is_intact(jar, folder / jar.filename)]
     if missing:
-        title = f"Apache Kafka {kafka_version(jars)}" if lock == LOCK else lock.stem
         with _scratch(folder) as scratch, _progress(title, missing, quiet) as tick:
             _download(missing, scratch, folder, tick)
     return folder
@@ -126,8 +131,9 @@ def _install(jar: Jar, context: MavenContext, folder: Path, tick: Tick) -> None:
 
 
 def _resolve(jar: Jar, context: MavenContext) -> Path:
-    group, artifact, version = jar.coordinate.split(":")
-    wanted = context.project(group, artifact).at_version(version).artifact()
+    group, artifact, version, *other = jar.coordinate.split(":")
+    packaging, classifier = other or ("jar", "")
+    wanted = context.project(group, artifact).at_version(version).artifact(classifier, packaging)
     for attempt in range(ATTEMPTS):
         try:
             return Path(wanted.resolve())

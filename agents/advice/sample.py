@@ -48,7 +48,7 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     rows = read_file(path)
     if not rows:
         raise ConfigError(f"{path}: the file holds no record")
-    decoder = Decoder(source.fields, [pipeline.fields], [pipeline.mechanism])
+    decoder = Decoder(source.in_json().fields, [pipeline.fields], [pipeline.mechanism])
     decoded = decoder.decode(
         [RawRecord(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)]
     )

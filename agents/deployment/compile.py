@@ -69,7 +69,9 @@ def _input(
 
 def _input_fields(source: config_model.InputSettings) -> InputFields:
     time = source.time
-    return InputFields(time.field, time.format, time.zone, source.unit, source.max_record_bytes)
+    return InputFields(
+        time.field, time.format, time.zone, source.unit, source.max_record_bytes, source.format
+    )
 
 
 def _pipeline(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -71,6 +71,10 @@ class Input:
     partitioner: str  # "none", "murmur2" or "crc32"
     pipelines: tuple[Pipeline, ...]
 
+    def in_json(self) -> Input:
+        """The same input with values in JSON, as files hold them."""
+        return replace(self, fields=replace(self.fields, format="json"))
+
     @cached_property
     def decoder(self) -> Decoder:
         """The decoder of all partitions, which meet the same keys."""
@@ -90,6 +94,11 @@ class Deployment:
         """All pipelines, by number."""
         every = [p for i in self.inputs for p in i.pipelines]
         return tuple(sorted(every, key=lambda p: p.number))
+
+    @property
+    def framed(self) -> bool:
+        """Whether values of an input carry the id of their schema."""
+        return any(one.fields.framed for one in self.inputs)
 
     @cached_property
     def largest(self) -> Mapping[str, int]:

@@ -16,6 +16,7 @@ from ...topics.records import Beat, Marker, Snapshot, Trigger
 from ..clock.log import ClockLog, Entry
 from ..deployment.model import Deployment
 from ..stages.aggregate.nonces import Opening, steady
+from ..stages.ingest.schemas import SchemaSource
 from ..stages.ingest.stage import IngestStage
 from ..stages.step import LogFrame, Out, Stage, Step
 from ..stages.topology import StageFactory, StageSpec, Topology
@@ -134,6 +135,7 @@ class OfflineEngine:
         trim: drop records that have been read, for logs that do not fit into memory.
         opening: the source of nonces; the default is for simulations.
         begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
+        schemas: what ids of schemas stand for; None: no input has any.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -153,6 +155,7 @@ class OfflineEngine:
         trim: bool = False,
         opening: Opening = steady,
         begun: tuple[int, Snapshot] | None = None,
+        schemas: SchemaSource | None = None,
     ) -> None:
         self._names = names
         self._begun = 0 if begun is None else begun[0]
@@ -170,7 +173,7 @@ class OfflineEngine:
             self._clock.begin(*begun)
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
-        factory = StageFactory(deployment, names, secret, self._clock, opening)
+        factory = StageFactory(deployment, names, secret, self._clock, opening, schemas=schemas)
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         self._shards = [
             self._shard(factory, spec, n, raw)

@@ -38,6 +38,7 @@ from .raw_log import RawLog
 from .replay_logs import Span, StreamLog, Timed, spans, timed
 from .replay_nonces import published_nonces
 from .replay_reach import Reach, offsets_of
+from .replay_schemas import recorded_schemas
 
 AHEAD = 200_000  # events that a units log may be ahead of the recomputation
 Report = Callable[[str, int, int], None]  # current step, progress, total
@@ -135,6 +136,7 @@ def recompute(
         engine = OfflineEngine(
             deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
             progress, streams.sent, trim=True, opening=published.opening, begun=reach.standing(),
+            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment),
         )  # fmt: skip
         engine.run()
         while streams.insist():

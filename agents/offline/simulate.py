@@ -189,7 +189,8 @@ def _json(row: dict[str, Any]) -> bytes:
 def _deployment(config: Config, source_name: str) -> tuple[Input, Deployment]:
     for source in compile_config(config).inputs:
         if source.name == source_name:
-            return source, Deployment(config.deployment.name, (source,))
+            alone = source.in_json()
+            return alone, Deployment(config.deployment.name, (alone,))
     known = ", ".join(i.name for i in config.input)
     raise ConfigError(f"input {source_name!r} is unknown; expected one of {known}")
 

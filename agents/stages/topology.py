@@ -21,6 +21,7 @@ from .aggregate.nonces import Opening
 from .aggregate.stage import AggregateStage
 from .bound.stage import BoundStage
 from .feedback import Feedback, feedback_of
+from .ingest.schemas import SchemaSource
 from .ingest.stage import IngestStage
 from .step import Stage
 
@@ -103,6 +104,7 @@ class StageFactory:
         clock: the clock log as this process knows it.
         opening: where the nonces of the noise come from, at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
+        schemas: answers what a schema's id stands for; None: no input needs that.
 
     Attributes:
         feedback: by pipeline; the reader of the selected topics feeds it.
@@ -116,12 +118,14 @@ class StageFactory:
         clock: ClockLog,
         opening: Opening,
         step_records: int | None = None,
+        schemas: SchemaSource | None = None,
     ) -> None:
         self._names = names
         self._secret = secret
         self._clock = clock
         self._step_records = step_records
         self._opening = opening
+        self._schemas = schemas
         self.feedback: Mapping[str, Feedback] = feedback_of(deployment)
 
     def make(self, spec: StageSpec, partition: int) -> Stage:
@@ -152,4 +156,5 @@ class StageFactory:
             self._clock,
             self.feedback,
             self._step_records,
+            self._schemas,
         )

@@ -19,6 +19,7 @@ HELD       aggregate  key                                          a computed ro
 MANIFEST   aggregate  (none)                                       the held release's manifest
 NONCE      aggregate  window                                       nonces of its noise, by trigger
 SHOWN      aggregate  window, key                                  empty: in the latest topic
+SCHEMA     ingest     id in the registry                           offset, and the schema
 MARKER     all        (none)                                       what has been applied
 POSITION   all        (none)                                       next changelog offset: local
 =========  =========  ===========================================  ==========================
@@ -36,7 +37,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 UNIT, TOTAL, RUN, ROW, DUE, STATUS = b"u", b"t", b"f", b"r", b"d", b"s"
-OPEN, HELD, MANIFEST, NONCE, SHOWN = b"o", b"h", b"m", b"n", b"l"
+OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
@@ -139,6 +140,11 @@ def nonces_of(window: int) -> bytes:
 def shown_of(window: int) -> bytes:
     """Prefix of the keys of a window that the latest topic shows."""
     return SHOWN + sortable(window)
+
+
+def schema_row(number: int) -> bytes:
+    """Name the row that says what a schema's id stands for in this partition."""
+    return SCHEMA + number.to_bytes(4, "big")
 
 
 def due_at(window: int, due: int) -> bytes:

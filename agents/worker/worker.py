@@ -29,6 +29,7 @@ from ..kafka.backlog import Room
 from ..kafka.clients import check_reached
 from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
+from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from .agents import declare_agents, make_app
@@ -121,7 +122,8 @@ class Worker:
         most = setup.config.engine.step_records
         self._topology = Topology(made, names)
         opening = drawn(os.urandom)
-        self._factory = StageFactory(made, names, setup.secret, clock, opening, most)
+        self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
+        self._factory = StageFactory(made, names, setup.secret, clock, opening, most, self._asking)
         feedback = self._factory.feedback
         key = fingerprint(setup.secret)
         kafka, wall = setup.config.kafka, self._shared.wall
@@ -168,6 +170,8 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         if not self._followed:
             await self._follower.open()
+            if self._asking is not None:
+                self._tasks.start(self._asking.progress.what, self._asking.run())
             self._followed = True
         await self._close_all_but(set() if self._was_away() else assigned)
         fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock_tp]
@@ -205,6 +209,8 @@ class Worker:
         found = [self._upkeep.progress, self._follower.progress]
         found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
+        if self._asking is not None:
+            found.append(self._asking.progress)
         if self._loop is not None:
             found.append(self._consumer.progress)
         return found if self._clock is None else [*found, self._clock.progress]

@@ -36,6 +36,7 @@ from hushstream.topics import frames
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.public import read_regions
 from hushstream.topics.events.decode import Decoder, RawRecord
+from hushstream.topics.events.fields import InputFields, PipelineFields
 from hushstream.topics.events.reasons import REASONS
 from hushstream.topics.records import (
     Marker,
@@ -53,6 +54,12 @@ from hushstream.topics.releases import (
     ROW_SCHEMA,
     decode_public,
 )
+from hushstream.topics.schemas.avro import compile_avro
+from hushstream.topics.schemas.avro_types import parse_avro
+from hushstream.topics.schemas.proto_text import parse_protobuf
+from hushstream.topics.schemas.proto_types import message_at
+from hushstream.topics.schemas.protobuf import Message
+from hushstream.topics.schemas.schema import FORMATS, Pinned, Schema, UnusableSchema
 
 from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, engine, event, start, trigger
 from .mutate import mutant
@@ -129,6 +136,55 @@ def reports() -> Target:
     def run(value: bytes) -> None:
         decoded = decoder.decode([RawRecord(1, 0, None, value)])
         assert len(decoded.views[0].rows) <= 1
+
+    return Target(corpus, run)
+
+
+AVRO = """{"type": "record", "name": "E", "fields": [
+  {"name": "user", "type": ["null", "string", "long"]}, {"name": "page", "type": "string"},
+  {"name": "t", "type": "long"}, {"name": "more", "type": {"type": "map", "values": "string"}},
+  {"name": "e", "type": {"type": "enum", "name": "C", "symbols": ["x", "y"]}}]}"""
+PROTO = """syntax = "proto3"; message E { string user = 1; string page = 2; int64 t = 3;
+  repeated E inner = 4; oneof o { string a = 5; E b = 6; } }"""
+
+
+def framed(form: str) -> Target:
+    """Values with the id of a schema: each is used, or is a dead letter with a reason."""
+    fields = InputFields("t", "epoch_us", "UTC", ("user",), format=form)
+    plain = deployment().pipelines[0]
+    decoder = Decoder(fields, [PipelineFields(("page",))], [plain.mechanism])
+    text = AVRO if form == "avro" else PROTO
+    known = {1: Pinned(Schema(FORMATS[form], text), 0)}
+    time = b"\x80\x80\x98\xe2\xa3\xd4\xe1\x05"
+    if form == "avro":
+        values = [b"\x02\x02u\x02a" + time + b"\x02\x02k\x02v\x00\x02", b"\x00\x02a\x0e\x00\x00"]
+    else:
+        inner = b"\x0a\x01u\x12\x01a\x18" + time
+        values = [b"\x00" + inner, b"\x02\x00" + inner + b"\x22\x03\x0a\x01x\x32\x00\x2a\x01z"]
+    corpus = [b"\0\0\0\0\1" + value for value in values]
+    good = RawRecord(1, 0, None, corpus[0])
+
+    def run(value: bytes) -> None:
+        decoded = decoder.decode([good, RawRecord(2, 0, None, value), good], known)
+        (view,) = decoded.views
+        bad = decoded.bad | view.bad
+        assert set(bad.values()) <= set(REASONS)
+        assert set(view.rows.tolist()) >= {0, 2} and not set(view.rows.tolist()) & set(bad)
+
+    return Target(corpus, run)
+
+
+def schemas() -> Target:
+    """Schemas, as a registry hands them out."""
+    corpus = [AVRO.encode(), PROTO.encode(), b"x" + AVRO.encode()]
+
+    def run(data: bytes) -> None:
+        text = data.decode("utf-8", "replace")
+        with suppress(UnusableSchema):
+            compile_avro(parse_avro(Schema("AVRO", text)), {"user": None, "t": {"x": None}})
+        with suppress(UnusableSchema):
+            kind = message_at(parse_protobuf(Schema("PROTOBUF", text)), (0,))
+            Message(kind, {"user": None, "b": {"t": None}}, "")
 
     return Target(corpus, run)
 
@@ -419,6 +475,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "events": events,
     "iso events": lambda: events(iso=True),
     "reports": reports,
+    "avro": lambda: framed("avro"),
+    "protobuf": lambda: framed("protobuf"),
+    "schemas": schemas,
     "batches": batches,
     "torn batches": torn_batches,
     "requests": requests,

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from datetime import datetime
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -25,6 +26,7 @@ LONGEST_WINDOW = 36_500 * 86_400_000_000
 def contradictions(config: Config) -> Iterator[Problem]:
     """Yield every contradiction of a configuration whose single values are valid."""
     yield from _kafka(config.kafka)
+    yield from _registry(config)
     yield from _engine(config.engine)
     yield from _distinct([i.name for i in config.input], "input")
     yield from _distinct([p.name for p in config.pipeline], "pipeline")
@@ -59,6 +61,39 @@ def _kafka(kafka: Kafka) -> Iterator[Problem]:
     if (kafka.ssl_certfile is None) != (kafka.ssl_keyfile is None):
         given = "ssl_certfile" if kafka.ssl_certfile else "ssl_keyfile"
         yield Problem(("kafka", given), "ssl_certfile and ssl_keyfile go together")
+
+
+def _registry(config: Config) -> Iterator[Problem]:
+    registry = config.registry
+    for place, source in enumerate(config.input):
+        if source.format != "json" and registry.url is None:
+            yield Problem(("input", place, "format"), f'"{source.format}" needs registry.url')
+    addresses = (registry.url or "").split(",")
+    if registry.url is not None and not all(map(_is_address, addresses)):
+        rule = "must be http:// or https:// addresses, separated by commas, without credentials"
+        yield Problem(("registry", "url"), rule)
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        if getattr(registry, name) is not None and "https://" not in (registry.url or ""):
+            yield Problem(("registry", name), "needs an https:// address")
+    if (registry.ssl_certfile is None) != (registry.ssl_keyfile is None):
+        given = "ssl_certfile" if registry.ssl_certfile else "ssl_keyfile"
+        yield Problem(("registry", given), "ssl_certfile and ssl_keyfile go together")
+    secret = registry.password is not None or registry.password_file is not None
+    if registry.username is None and secret:
+        yield Problem(("registry", "username"), "is missing: a password needs one")
+    if registry.username is not None and not secret:
+        wanted = "needs a password: set HUSH_REGISTRY__PASSWORD or password_file"
+        yield Problem(("registry", "username"), wanted)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        found = urlsplit(text)
+        port = found.port
+    except ValueError:
+        return False
+    plain = found.scheme in ("http", "https") and "@" not in found.netloc
+    return plain and bool(found.hostname) and port != 0
 
 
 def _engine(engine: Engine) -> Iterator[Problem]:

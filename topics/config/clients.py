@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError
-from .model import Kafka
+from .model import Kafka, RegistrySettings
 
 
 def librdkafka_options(kafka: Kafka) -> dict[str, Any]:
@@ -89,6 +89,34 @@ def password(kafka: Kafka) -> str:
         return Path(kafka.sasl_password_file).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"kafka.sasl_password_file cannot be read ({error})") from error
+
+
+def registry_options(registry: RegistrySettings) -> dict[str, Any]:
+    """Return the settings of confluent-kafka's client of a schema registry.
+
+    Raises:
+        ConfigError: the password's file cannot be read.
+    """
+    options: dict[str, Any] = {
+        "url": registry.url,
+        "timeout": registry.timeout / 1e6,
+        "max.retries": 0,  # a worker waits and asks again, and says so
+        "ssl.ca.location": registry.ssl_cafile,
+        "ssl.certificate.location": registry.ssl_certfile,
+        "ssl.key.location": registry.ssl_keyfile,
+    }
+    if registry.username is not None:
+        options["basic.auth.user.info"] = f"{registry.username}:{_registry_password(registry)}"
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _registry_password(registry: RegistrySettings) -> str:
+    if registry.password is not None:
+        return str(registry.password)
+    try:
+        return Path(registry.password_file or "").read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"registry.password_file cannot be read ({error})") from error
 
 
 def _sasl(kafka: Kafka) -> bool:

@@ -20,22 +20,23 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from ...errors import ConfigError
 from .check import contradictions
 from .lines import Path, line_index
 from .merge import SECRETS, Origins, merge, tables_of_names
-from .model import Config, Kafka
+from .model import Config, Kafka, RegistrySettings
 from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
 
 __all__ = ["Config", "load", "loads"]
 
 DEFAULT_FILE = "hush.toml"
+_Connection = TypeVar("_Connection", Kafka, RegistrySettings)
 
 
 def load(
@@ -118,6 +119,7 @@ def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Co
     return replace(
         config,
         kafka=_with_absolute_files(config.kafka, folder),
+        registry=_with_absolute_files(config.registry, folder),
         secret=replace(config.secret, noise_key_file=str(folder / config.secret.noise_key_file)),
         engine=replace(
             config.engine,
@@ -128,17 +130,12 @@ def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Co
     )
 
 
-def _with_absolute_files(kafka: Kafka, folder: FilePath) -> Kafka:
-    def absolute(file: str | None) -> str | None:
-        return None if file is None else str(folder / file)
-
-    return replace(
-        kafka,
-        sasl_password_file=absolute(kafka.sasl_password_file),
-        ssl_cafile=absolute(kafka.ssl_cafile),
-        ssl_certfile=absolute(kafka.ssl_certfile),
-        ssl_keyfile=absolute(kafka.ssl_keyfile),
-    )
+def _with_absolute_files(table: _Connection, folder: FilePath) -> _Connection:
+    """Make the paths of passwords, certificates and keys absolute."""
+    files = [f.name for f in fields(table) if f.name.endswith("file")]
+    given = {name: getattr(table, name) for name in files}
+    made: dict[str, Any] = {name: file and str(folder / file) for name, file in given.items()}
+    return replace(table, **made)
 
 
 def _report(problems: list[Problem], origins: Origins) -> str:

@@ -22,6 +22,9 @@ SECRETS: dict[Path, str] = {
     ("kafka", "sasl_password"): (
         "passwords must not be in this file: set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file"
     ),
+    ("registry", "password"): (
+        "passwords must not be in this file: set HUSH_REGISTRY__PASSWORD or password_file"
+    ),
     ("kafka", "ssl_key_password"): (
         "passwords must not be in this file: set HUSH_KAFKA__SSL_KEY_PASSWORD"
     ),

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from .lines import Path
 from .pipeline import Paths, PipelineSettings
-from .read import Convert, Reader
 from .values import (
     FIVE_MINUTES,
     FIVE_SECONDS,
@@ -31,13 +29,6 @@ from .values import (
     span,
     within,
 )
-
-
-def _read_format(reader: Reader, raw: Any, path: Path) -> str:
-    """Read the format of an input; refuse unsupported formats with advice."""
-    if raw in ("avro", "protobuf", "frame"):
-        raise reader.fail(path, f'"{raw}" is not supported: publish one JSON object per record')
-    return str(reader.read(Literal["json"], raw, path))
 
 
 @dataclass(frozen=True)
@@ -81,6 +72,35 @@ class Kafka:
     ssl_keyfile: str | None = None
     ssl_key_password: Secret | None = None
     ssl_check_hostname: bool = True
+    outage_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Connection to a schema registry, for inputs in `avro`, `protobuf` or `json_schema`.
+
+    Attributes:
+        url: of the registry's Confluent-compatible API; several, separated by commas, are tried
+            in turn. Without credentials.
+        username: for HTTP basic authentication.
+        password: never in the file: set `HUSH_REGISTRY__PASSWORD`.
+        password_file: file that holds the password, if the variable is not set.
+        ssl_cafile: certificates of trusted authorities, PEM; default: the system's.
+        ssl_certfile: certificate of this client (mutual TLS), PEM.
+        ssl_keyfile: private key of that certificate, PEM.
+        timeout: of one request.
+        outage_timeout: a worker that needs a schema and gets no answer for longer ends with exit
+            code 4.
+    """
+
+    url: str | None = None
+    username: str | None = None
+    password: Secret | None = None
+    password_file: str | None = None
+    ssl_cafile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_keyfile: str | None = None
+    timeout: Annotated[Duration, span("100ms", "5m")] = TEN_SECONDS
     outage_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
 
 
@@ -188,7 +208,8 @@ class InputSettings:
         topic: the raw topic.
         unit: path, or list of paths, of the privacy unit: the protected person or thing.
         time: location of the event time.
-        format: one JSON object per record.
+        format: `json`, one JSON object per record, or what a schema registry's serialisers write:
+            `avro`, `protobuf` or `json_schema`, with the schema's id before the value.
         partitioner: the producers' partitioner, if the unit is the record key; saves
             re-partitioning, and every record is verified.
         on_error: treatment of an unusable record: keep it in the dead-letter topic, drop it, or
@@ -203,7 +224,7 @@ class InputSettings:
     topic: TopicName
     unit: Paths
     time: Time
-    format: Annotated[Literal["json"], Convert(_read_format)] = "json"
+    format: Literal["json", "avro", "protobuf", "json_schema"] = "json"
     partitioner: Literal["none", "murmur2", "crc32"] = "none"
     on_error: Literal["dlq", "drop", "fail"] = "dlq"
     dlq_payload: Literal["raw", "hash", "none"] = "raw"
@@ -218,6 +239,7 @@ class Config:
     Attributes:
         deployment: identity.
         kafka: connection to the cluster.
+        registry: connection to a schema registry.
         secret: location of the noise key.
         engine: settings of workers.
         input: raw topics.
@@ -226,6 +248,7 @@ class Config:
 
     deployment: DeploymentSettings = field(default_factory=DeploymentSettings)
     kafka: Kafka = field(default_factory=Kafka)
+    registry: RegistrySettings = field(default_factory=RegistrySettings)
     secret: SecretFiles = field(default_factory=SecretFiles)
     engine: Engine = field(default_factory=Engine)
     input: tuple[InputSettings, ...] = ()

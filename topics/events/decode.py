@@ -9,50 +9,51 @@ what another one reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ...mechanisms.columns import I64, compact
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
+from ..schemas.schema import Known
 from .columns import LEAST, ColumnDecoder
 from .fields import InputFields, PipelineFields
+from .framed import FramedReader, Framing
 from .keys import numbered
+from .objects import ObjectReader
 from .raw import RawRecord, timestamps_of
-from .reasons import Bad, Reason, Unread, path_of
+from .reasons import Bad, Reason
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
-from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
+from .types import paths_of, tree_of
 from .views import MAX_UNIT, Decoded, View
 
 __all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
 
 
-class Layout:
-    """A typed struct of some fields: how to decode a record, and how to read a path of it."""
+class Readable(Protocol):
+    """The values of records, as one reader sees them."""
 
-    def __init__(self, fields: InputFields, pipelines: Sequence[PipelineFields]) -> None:
-        self.kinds = paths_of(fields, pipelines)
-        tree = tree_of(self.kinds)
-        self.decode = msgspec.json.Decoder(define(tree)).decode
-        self.get = {path: getter(path, tree) for path in self.kinds}
+    @property
+    def size(self) -> int:
+        """Number of records."""
 
-
-class Sight(NamedTuple):
-    """One reader's view of the records: the shared events, and its own of those refused."""
-
-    events: list[Any]  # (N,) of the shared layout; None where it refused a record
-    layout: Layout  # of the reader alone
-    spare: Mapping[int, Any]  # row -> event of that layout, where the shared one refused it
+    def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
+        """Values of a path by row, None where there is none; faults by row."""
 
 
 class Decoder:
-    """Decoder of JSON events into typed columns."""
+    """Decoder of events into typed columns.
+
+    Args:
+        fields: of the input.
+        pipelines: fields that each pipeline reads.
+        mechanisms: of the same pipelines.
+    """
 
     def __init__(
         self,
@@ -64,90 +65,76 @@ class Decoder:
         self._pipelines = tuple(pipelines)
         self._mechanisms = tuple(mechanisms)
         self._zone = ZoneInfo(fields.zone)
-        self._shared = Layout(fields, pipelines)
-        self._input = Layout(fields, ())
-        self._alone = [Layout(fields, [one]) for one in pipelines]
-        self._columns = ColumnDecoder.of(
-            fields, self._pipelines, self._mechanisms, self._shared.kinds, self.decode_each
+        self._objects = ObjectReader(fields, pipelines)
+        self._framing = Framing(fields.format, fields.max_record_bytes) if fields.framed else None
+        self._framed = self._framed_reader(fields, pipelines)
+        kinds = paths_of(fields, pipelines)
+        self._columns = (
+            None
+            if fields.framed
+            else ColumnDecoder.of(
+                fields, self._pipelines, self._mechanisms, kinds, self.decode_each
+            )
         )
 
-    def decode(self, records: Sequence[RawRecord]) -> Decoded:
-        """Decode a list of records; the content of a record never raises an error."""
+    @staticmethod
+    def _framed_reader(
+        fields: InputFields, pipelines: Sequence[PipelineFields]
+    ) -> FramedReader | None:
+        if fields.format not in ("avro", "protobuf"):
+            return None
+        kinds = paths_of(fields, pipelines)
+        return FramedReader(fields.format, tree_of(kinds), kinds, fields.max_record_bytes)
+
+    def decode(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:
+        """Decode a list of records; the content of a record never raises an error.
+
+        Args:
+            records: of one partition.
+            known: schemas by id, for values that carry one; an id that is not among them makes
+                its record bad.
+        """
         if self._columns is not None and len(records) >= LEAST:
             return self._columns.decode(records)
-        return self.decode_each(records)
+        return self.decode_each(records, known)
 
-    def decode_each(self, records: Sequence[RawRecord]) -> Decoded:
-        """Decode a list of records, an object for each of them."""
+    def decode_each(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:
+        """Decode a list of records, an object for each of them; arguments as for `decode`."""
         values = [r.value for r in records]
-        events, refused = self._parse(values)
-        sight, bad = self._sight(self._input, events, values, refused)
+        (sight, bad), *sights = self._read(records, values, known or {})
         time = self._times(sight, records, bad)
         unit = self._units(sight, values, bad)
         views = []
-        for p, m, alone in zip(self._pipelines, self._mechanisms, self._alone, strict=True):
-            sight, own = self._sight(alone, events, values, refused)
+        readers = zip(self._pipelines, self._mechanisms, sights, strict=True)
+        for p, m, (sight, own) in readers:
             own = {row: reason for row, reason in own.items() if row not in bad}
             views.append(self._view(p, m, sight, time, unit, (bad, own)))
         return Decoded(time, unit, tuple(views), bad)
 
-    def _parse(self, values: list[Any]) -> tuple[list[Any], Bad]:
-        try:
-            if max(map(len, values), default=0) <= self._fields.max_record_bytes:
-                return list(map(self._shared.decode, values)), {}
-        except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
-            pass  # at least one record is bad: decode one by one to find it
-        bad: Bad = {}
-        rows = enumerate(values)
-        return [self._parse_one(self._shared, row, value, bad) for row, value in rows], bad
-
-    def _parse_one(self, layout: Layout, row: int, value: bytes | None, bad: Bad) -> Any:
-        if value is None:
-            bad[row] = "null"
-        elif isinstance(value, Unread):
-            bad[row] = value.reason
-        elif len(value) > self._fields.max_record_bytes:
-            bad[row] = "oversized"
-        else:
-            try:
-                return layout.decode(value)
-            except msgspec.ValidationError as error:
-                bad[row] = Reason.at("wrong_type", path_of(error, layout.kinds))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                bad[row] = "malformed"
-        return None
-
-    def _sight(
-        self, layout: Layout, events: list[Any], values: list[Any], refused: Bad
-    ) -> tuple[Sight, Bad]:
-        """Decode refused records for one reader alone; what it refuses as well is bad for it."""
-        bad: Bad = {}
-        spare = {row: self._parse_one(layout, row, values[row], bad) for row in refused}
-        for row in bad:
-            del spare[row]
-        return Sight(events, layout, spare), bad
+    def _read(
+        self, records: Sequence[RawRecord], values: list[Any], known: Known
+    ) -> Sequence[tuple[Readable, Bad]]:
+        """The values as the input itself sees them, then as each pipeline does."""
+        if self._framing is None:
+            return self._objects.read(values)
+        offsets = [r.offset for r in records]
+        if self._framed is None:
+            pairs = zip(values, offsets, strict=True)
+            return self._objects.read([self._framing.payload(v, at, known) for v, at in pairs])
+        columns = self._framed.read(values, offsets, known)
+        return [(columns, dict(columns.bad)), *((columns, {}) for _ in self._pipelines)]
 
     def _column(
-        self, path: str, role: str, sight: Sight, bad: Bad, own: Bad | None = None
+        self, path: str, role: str, sight: Readable, bad: Bad, own: Bad | None = None
     ) -> list[Any]:
-        """Values of a path; a type that only another role of the field allows is an error."""
-        get = self._shared.get[path]
-        try:
-            values = list(map(get, sight.events))
-        except AttributeError:  # a refused record, or a parent that is null
-            values = [safely(get, e) for e in sight.events]
-        for row, event in sight.spare.items():
-            values[row] = safely(sight.layout.get[path], event)
-        if self._shared.kinds[path] != ROLES[role]:
-            wanted = types_of(role)
-            for row, value in enumerate(values):
-                if value is not None and type(value) not in wanted:
-                    values[row] = None
-                    if row not in bad:
-                        (bad if own is None else own).setdefault(row, Reason.at("wrong_type", path))
+        """Values of a path; a value that the role has no use for is an error."""
+        values, faults = sight.column(path, role)
+        for row, reason in faults.items():
+            if row not in bad:
+                (bad if own is None else own).setdefault(row, reason)
         return values
 
-    def _times(self, sight: Sight, records: Sequence[RawRecord], bad: Bad) -> I64:
+    def _times(self, sight: Readable, records: Sequence[RawRecord], bad: Bad) -> I64:
         how = self._fields.time_format
         if how == "record":
             values: list[Any] = timestamps_of(records).tolist()
@@ -168,7 +155,7 @@ class Decoder:
             bad.setdefault(row, Reason.at(reason, self._fields.time or ""))
         return out
 
-    def _units(self, sight: Sight, values: list[Any], bad: Bad) -> list[Any]:
+    def _units(self, sight: Readable, values: list[Any], bad: Bad) -> list[Any]:
         columns = [self._column(path, "unit", sight, bad) for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         # A short record cannot hold a huge unit.
@@ -186,7 +173,7 @@ class Decoder:
         self,
         p: PipelineFields,
         m: Mechanism,
-        sight: Sight,
+        sight: Readable,
         time: I64,
         unit: list[Any],
         faults: tuple[Bad, Bad],
@@ -198,35 +185,35 @@ class Decoder:
             given = {UNIT: np.fromiter(unit, object, len(unit))} if UNIT in m.inputs else {}
             return self._encoded(p, m, sight, time, given, (bad, own), sign)
         keys, key = self._keys(p, sight, bad, own)
-        rows = _good(len(sight.events), bad, own)
+        rows = _good(sight.size, bad, own)
         if p.allowed is not None:
             listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
             rows = rows[listed[key[rows]]]
-        if len(rows) == len(sight.events):
+        if len(rows) == sight.size:
             return View(rows, keys, key, value, sign, own)
         used, key = compact(key[rows], len(keys))
         return View(rows, keys.take(used), key, value[rows], sign[rows], own)
 
     def _keys(
-        self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad
+        self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
         columns = [self._column(path, "key", sight, bad, own) for path in p.key]
-        keys, key, wrong = numbered(columns, len(sight.events))
+        keys, key, wrong = numbered(columns, sight.size)
         for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
             if row not in bad:
                 at = p.key[0] if len(p.key) == 1 else ""
                 own.setdefault(row, Reason.at(wrong[int(key[row])], at))
         return keys, key
 
-    def _values(self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad) -> I64:
-        out = np.zeros((len(sight.events), len(p.columns)), np.int64)
+    def _values(self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad) -> I64:
+        out = np.zeros((sight.size, len(p.columns)), np.int64)
         for place, column in enumerate(p.columns):
             floats = self._floats(column.field, sight, bad, own)
             clipped = np.clip(floats, float(column.low), float(column.high))
             out[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
         return out
 
-    def _floats(self, path: str, sight: Sight, bad: Bad, own: Bad) -> NDArray[np.float64]:
+    def _floats(self, path: str, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.float64]:
         values = self._column(path, "number", sight, bad, own)
         try:
             floats = np.array([math.nan if v is None else v for v in values], np.float64)
@@ -239,8 +226,8 @@ class Decoder:
             floats[row] = 0.0
         return floats
 
-    def _signs(self, p: PipelineFields, sight: Sight, bad: Bad, own: Bad) -> NDArray[np.int8]:
-        out = np.ones(len(sight.events), np.int8)
+    def _signs(self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.int8]:
+        out = np.ones(sight.size, np.int8)
         if p.sign is None:
             return out
         for row, value in enumerate(self._column(p.sign, "sign", sight, bad, own)):
@@ -254,7 +241,7 @@ class Decoder:
         self,
         p: PipelineFields,
         m: Mechanism,
-        sight: Sight,
+        sight: Readable,
         time: I64,
         given: dict[str, NDArray[Any]],
         faults: tuple[Bad, Bad],
@@ -268,7 +255,7 @@ class Decoder:
             path = (p.inputs or {}).get(name, name)
             is_time = name == "time" and name not in (p.inputs or {})
             columns[name] = time if is_time else self._floats(path, sight, bad, own)
-        rows = _good(len(sight.events), bad, own)
+        rows = _good(sight.size, bad, own)
         encoded = m.encode({name: column[rows] for name, column in columns.items()})
         keep = np.flatnonzero(encoded.keep)
         used, key = np.unique(encoded.key[keep], return_inverse=True)

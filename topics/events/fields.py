@@ -26,6 +26,9 @@ class InputFields:
         time_format: "iso", "epoch_s", "epoch_ms", "epoch_us" or "record".
         zone: time zone of ISO times without an offset.
         unit: paths that together name the privacy unit.
+        max_record_bytes: larger records are not read.
+        format: "json", or one whose values carry the id of a schema: "avro", "protobuf",
+            "json_schema".
     """
 
     time: str | None
@@ -33,6 +36,12 @@ class InputFields:
     zone: str
     unit: tuple[str, ...]
     max_record_bytes: int = 1_000_000
+    format: str = "json"
+
+    @property
+    def framed(self) -> bool:
+        """Whether values carry the id of their schema."""
+        return self.format != "json"
 
 
 @dataclass(frozen=True)

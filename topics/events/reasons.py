@@ -11,6 +11,8 @@ REASONS = (
     "null",
     "oversized",
     "malformed",
+    "unknown_schema",
+    "wrong_schema",
     "wrong_type",
     "missing_unit",
     "huge_unit",

@@ -22,6 +22,7 @@ from ....topics.events.reasons import Bad
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events
 from ....topics.names import Names
 from ....topics.records import ClockRecord, Marker, Skipped, Start, Trigger
+from ....topics.schemas.schema import Known
 from ...clock.timeline import Timeline, advance
 from ...deployment.model import Input, Pipeline
 from ...state.store import StateReader
@@ -91,6 +92,7 @@ class Slicer:
         records: Sequence[RawRecord],
         fetched: int,
         entries: Sequence[Entry],
+        known: Known | None = None,
     ) -> Step:
         """Use the records and clock entries that the clock allows.
 
@@ -101,6 +103,7 @@ class Slicer:
             records: those at or above ``marker.applied``, in order.
             fetched: offset before which ``records`` is complete.
             entries: clock log from ``marker.clock`` on.
+            known: schemas by id, for values that carry one.
 
         Raises:
             EngineError: the clock log names another configuration, or the input is configured to
@@ -111,9 +114,9 @@ class Slicer:
         last = max((getattr(e, "time", 0) for place, e in entries if place < clock), default=0)
         step = Step(Marker(marker.genesis, applied, clock, marker.upstream, marker.closed))
         step.watermark = {p.name: last for p in self.source.pipelines} if last else {}
-        # JSON costs more than all the rest, so a record is parsed once for all pipelines, and only
-        # when the clock has passed it: one that waits would be parsed again at every attempt.
-        decoded = self._decoder.decode(records[:used]) if used else None
+        # Decoding costs more than all the rest, so a record is parsed once for all pipelines, and
+        # only when the clock has passed it: else it would be parsed again at every attempt.
+        decoded = self._decoder.decode(records[:used], known) if used else None
         if decoded is not None:
             digests, stray = self._units.look(decoded.unit)
             decoded = self._reject(records, decoded, stray, step)

@@ -18,6 +18,7 @@ from ...deployment.model import Input
 from ...state.store import StateReader
 from ..feedback import Feedback, lookup
 from ..step import Step
+from .schemas import KnownSchemas, NoSchemas, SchemaSource
 from .slicer import Slicer
 
 EVENTS = 20_000  # raw records of one step
@@ -36,6 +37,7 @@ class IngestStage:
         clock: the clock log.
         feedback: by pipeline; entries wait until the feedback that they need has been read.
         most: raw records of one step; None: `EVENTS`, or as many frames as an input of frames has.
+        schemas: answers what a schema's id stands for, where values carry one.
 
     Attributes:
         position: the next raw offset to take.
@@ -50,6 +52,7 @@ class IngestStage:
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
         most: int | None = None,
+        schemas: SchemaSource | None = None,
     ) -> None:
         self._most = EVENTS if most is None else most
         self._clock = clock
@@ -57,6 +60,8 @@ class IngestStage:
         self._pipelines = [p.name for p in source.pipelines]
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
         key = derive(secret, "hashing")
+        asked = KnownSchemas(schemas or NoSchemas(), source.topic, partition)
+        self._schemas = asked if source.fields.framed else None
         self._slicer = Slicer(source, partition, names, key, lookup(feedback))
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0
@@ -65,6 +70,8 @@ class IngestStage:
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Stand where the marker stands."""
         self._slicer.reopen()
+        if self._schemas is not None:
+            self._schemas.reopen()
         # Rebuilt from the log alone: what an uncommitted step made of them must not survive it.
         self._skip = self._clock.opening(marker.clock, self._pipelines)
         self._timelines = self._clock.timelines(self._skip)
@@ -87,6 +94,8 @@ class IngestStage:
         if len(records) > self._most:
             records = records[: self._most]
             fetched = records[-1].offset + 1
+        if self._schemas is not None:
+            records, fetched = self._schemas.ready(reader, list(records), fetched)
         while True:
             before = self._skip
             step = self._step(reader, marker, records, fetched)
@@ -99,9 +108,13 @@ class IngestStage:
     ) -> Step | None:
         entries = self._gated(self._clock.since(self._skip, ENTRIES))
         start = Marker(marker.genesis, marker.applied, self._skip, marker.upstream, marker.closed)
+        known = None if self._schemas is None else self._schemas.known
         step = self._slicer.step(
-            reader, start, self._timelines, records, max(fetched, marker.applied), entries
+            reader, start, self._timelines, records, max(fetched, marker.applied), entries, known
         )
+        if self._schemas is not None:
+            applied = step.marker.applied
+            step.rows |= self._schemas.rows([r for r in records if r.offset < applied])
         self._skip = step.marker.clock
         self._slicer.sweep(reader, step)
         self.position = step.marker.applied

@@ -22,6 +22,7 @@ from hushstream.mechanisms.entry import as_given, no_objection
 from hushstream.mechanisms.registry import entries
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.canonical import canonical, config_hash
+from hushstream.topics.config.clients import registry_options
 from hushstream.topics.config.describe import documented, rewrite
 from hushstream.topics.config.lines import line_index
 from hushstream.topics.config.load import Config, load, loads
@@ -181,7 +182,7 @@ def test_variables_reach_every_kind_of_value() -> None:
         (
             'topic = "trips"',
             'topic = "t"\nformat = "avro"',
-            r":4: .*\"avro\" is not supported: pub",
+            r":4: .*\"avro\" needs registry.url",
         ),
         ('topic = "trips"', 'topic = "t"\nformat = "jsn"', r":4: .*did you mean 'json'"),
         (
@@ -465,10 +466,38 @@ def test_template_comments_show_the_defaults() -> None:
     assert set(data["engine"]) == {f.name for f in fields(loads("", environ={}).engine)}
 
 
-@pytest.mark.parametrize("name", ["frame", "avro", "protobuf"])
-def test_formats_that_are_not_read_are_refused_with_what_to_do(name: str) -> None:
-    with pytest.raises(ConfigError, match="one JSON object per record"):
-        loads(SMALL.replace("[[input]]", f'[[input]]\nformat = "{name}"', 1), environ={})
+REGISTRY = '[registry]\nurl = "https://registry:8081"\n'
+
+
+@pytest.mark.parametrize(
+    ("registry", "line"),
+    [
+        ("", 'format: "avro" needs registry.url'),
+        ('[registry]\nurl = "registry:8081"\n', "url: must be http:// or https://"),
+        ('[registry]\nurl = "https://u:p@registry"\n', "without credentials"),
+        ('[registry]\nurl = "https://a,b"\n', "url: must be"),
+        (REGISTRY + 'username = "u"\n', "username: needs a password"),
+        (REGISTRY + 'password_file = "p"\n', "username: is missing"),
+        (REGISTRY + 'password = "p"\n', "passwords must not be in this file"),
+        (REGISTRY + 'ssl_certfile = "c"\n', "go together"),
+        ('[registry]\nurl = "http://a"\nssl_cafile = "c"\n', "ssl_cafile: needs an https://"),
+    ],
+)
+def test_a_registry_that_cannot_be_asked_is_refused(registry: str, line: str) -> None:
+    text = registry + SMALL.replace("[[input]]", '[[input]]\nformat = "avro"', 1)
+    with pytest.raises(ConfigError, match=re.escape(line)):
+        loads(text, environ={})
+
+
+def test_a_registry_is_read_with_its_secrets_from_outside(tmp_path: Path) -> None:
+    text = REGISTRY + 'username = "u"\nssl_cafile = "ca.pem"\ntimeout = "1s"\n'
+    text += SMALL.replace("[[input]]", '[[input]]\nformat = "avro"', 1)
+    found = loads(text, folder=tmp_path, environ={"HUSH_REGISTRY__PASSWORD": "p:w"}).registry
+    assert found.ssl_cafile == str(tmp_path / "ca.pem")
+    assert registry_options(found) == {
+        "url": "https://registry:8081", "timeout": 1.0, "max.retries": 0,
+        "ssl.ca.location": str(tmp_path / "ca.pem"), "basic.auth.user.info": "u:p:w",
+    }  # fmt: skip
 
 
 def test_two_inputs_of_one_topic_are_refused() -> None:

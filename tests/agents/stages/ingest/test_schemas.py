@@ -1,0 +1,137 @@
+"""Schemas in the state: what was counted stays so, whatever a registry says or does later."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.agents.offline.replay_schemas import RecordedSchemas
+from hushstream.agents.stages.ingest.schemas import KnownSchemas, NoSchemas
+from hushstream.agents.state.layout import schema_row
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
+
+from ....support import NAMES, ORIGIN, SECRET, beat, deployment, start, trigger
+
+FIELDS = [{"name": "user", "type": "string"}, {"name": "page", "type": "string"},
+          {"name": "t", "type": "long"}]  # fmt: skip
+RECORD: dict[str, Any] = {"type": "record", "name": "E", "fields": FIELDS}
+SCHEMA = Schema("AVRO", json.dumps(RECORD))
+SWAPPED = Schema("AVRO", json.dumps(RECORD | {"fields": [FIELDS[1], FIELDS[0], FIELDS[2]]}))
+SWAP = {'name = "test"\n': 'name = "test"\n[registry]\nurl = "http://localhost:1"\n'}
+
+
+class Source:
+    """A registry that can be told what to answer."""
+
+    def __init__(self, answers: dict[int, Schema | Verdict]) -> None:
+        self.answers = answers
+        self.asked: list[int] = []
+
+    def pinned(self, topic: str, partition: int) -> Known:
+        return {}
+
+    def ask(self, number: int) -> Schema | Verdict:
+        self.asked.append(number)
+        return self.answers.get(number, Verdict.UNKNOWN)
+
+
+def record(offset: int, number: int = 1, user: str = "u", page: str = "a") -> RawRecord:
+    to = io.BytesIO()
+    value = {"user": user, "page": page, "t": ORIGIN}
+    fastavro.schemaless_writer(to, fastavro.parse_schema(RECORD, _write_hint=False), value)
+    return RawRecord(offset, 0, None, b"\0" + number.to_bytes(4, "big") + to.getvalue())
+
+
+def known(source: Any) -> KnownSchemas:
+    made = KnownSchemas(source, "events", 0)
+    made.reopen()
+    return made
+
+
+def test_a_list_ends_before_the_first_schema_that_is_still_asked_for() -> None:
+    source = Source({1: SCHEMA, 2: Verdict.PENDING})
+    schemas = known(source)
+    log = [record(3), record(4), record(7, 2), record(8)]
+    records, fetched = schemas.ready(MemoryStore(), log, 20)
+    assert ([r.offset for r in records], fetched) == ([3, 4], 7)
+    source.answers[2] = SWAPPED
+    records, fetched = schemas.ready(MemoryStore(), log, 20)
+    assert (len(records), fetched) == (4, 20)
+    assert schemas.known == {1: Pinned(SCHEMA, 3), 2: Pinned(SWAPPED, 7)}
+
+
+def test_only_what_is_used_is_written_and_then_never_asked_for_again() -> None:
+    store, source = MemoryStore(), Source({1: SCHEMA, 2: SWAPPED})
+    schemas = known(source)
+    log = [record(3), record(4, 2), record(5, 9), RawRecord(6, 0, None, None)]
+    schemas.ready(store, log, 20)
+    rows = schemas.rows(log[:1])
+    assert list(rows) == [schema_row(1)]
+    assert decode_pinned(rows[schema_row(1)] or b"") == Pinned(SCHEMA, 3)
+    store.write(rows)
+    source.answers, source.asked = {1: SWAPPED}, []
+    again = known(source)
+    again.ready(store, [record(8)], 20)
+    assert again.known[1] == Pinned(SCHEMA, 3) and source.asked == []
+    assert again.rows([record(8)]) == {}
+
+
+def test_a_step_that_was_not_committed_leaves_nothing_behind() -> None:
+    source = Source({1: SCHEMA})
+    schemas = known(source)
+    schemas.ready(MemoryStore(), [record(3)], 4)
+    source.answers = {1: SWAPPED}
+    schemas.reopen()
+    schemas.ready(MemoryStore(), [record(3)], 4)
+    assert schemas.known == {1: Pinned(SWAPPED, 3)}
+
+
+def test_without_a_registry_nothing_is_known() -> None:
+    schemas = known(NoSchemas())
+    records, _ = schemas.ready(MemoryStore(), [record(3)], 4)
+    assert len(records) == 1 and schemas.known == {}
+
+
+def _run(log: list[RawRecord], schemas: Any) -> OfflineEngine:
+    made = deployment(format="avro", swap=SWAP)
+    (p,) = made.pipelines
+    ends = len(log)
+    clock = [start(p), beat([ends]), *(trigger(p, n, [ends]) for n in (1, 2, 3, 4))]
+    engine = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, list(enumerate(clock)),
+                           schemas=schemas)  # fmt: skip
+    engine.run()
+    return engine
+
+
+def _outcome(engine: OfflineEngine) -> dict[str, Any]:
+    topics = ("hush.p.releases.v1", "hush.p.dlq")
+    return {topic: [(o.key, o.value, o.headers) for o in engine.outs[topic]] for topic in topics}
+
+
+def test_a_replay_takes_the_same_records_for_unknown() -> None:
+    # The schema became known at offset 30: before, its records were dead letters.
+    log = [record(n, 1 + n % 2, f"u{n}", "ab"[n % 2]) for n in range(80)]
+    pinned = {1: Pinned(SCHEMA, 0), 2: Pinned(SCHEMA, 30)}
+    first = _run(log, RecordedSchemas({("events", 0): pinned}))
+    second = _run(log, RecordedSchemas({("events", 0): pinned}))
+    assert first.counts["p", "invalid:unknown_schema"] == 15
+    assert first.counts["p", "routed"] == 65
+    assert _outcome(first) == _outcome(second)
+    other = _run(log, RecordedSchemas({("events", 0): {1: Pinned(SCHEMA, 0)}}))
+    assert other.counts["p", "invalid:unknown_schema"] == 40
+
+
+def test_the_engine_waits_for_an_answer_and_goes_on_with_it() -> None:
+    source = Source({1: Verdict.PENDING})
+    log = [record(n, 1, f"u{n}") for n in range(50)]
+    engine = _run(log, source)
+    assert engine.counts["p", "routed"] == 0 and not engine.outs["hush.p.dlq"]
+    source.answers[1] = SCHEMA
+    engine.run()
+    assert engine.counts["p", "routed"] == 50
+    assert _outcome(engine) == _outcome(_run(log, Source({1: SCHEMA})))

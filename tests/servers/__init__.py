@@ -1,0 +1,1 @@
+"""Real servers that tests start: a schema registry, Kafka Connect, PostgreSQL."""

@@ -1,0 +1,229 @@
+"""Values that begin with the id of their writer's schema: read by that schema, whichever it is.
+
+The frame is a zero byte, four bytes of the id, for Protobuf the place of the message type, and the
+encoded value. Schemas are passed in: what an id stands for is decided where there is a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..schemas.avro import compile_avro
+from ..schemas.avro_types import parse_avro
+from ..schemas.batch import FieldColumn, Payloads
+from ..schemas.proto_text import parse_protobuf
+from ..schemas.proto_types import message_at
+from ..schemas.protobuf import Message, message_indexes
+from ..schemas.schema import FORMATS, Known, Schema, UnusableSchema
+from .reasons import Bad, Reason, Unread
+from .types import types_of
+
+HEAD = 5  # bytes: zero, and the id
+_KEPT = 1_000  # compiled schemas
+
+
+def schema_id(value: bytes | None) -> int | None:
+    """The id of a value's schema; None if it has none.
+
+    >>> schema_id(bytes([0, 0, 0, 1, 2, 77])), schema_id(b"{}"), schema_id(None)
+    (258, None, None)
+    """
+    if value is None or len(value) < HEAD or value[0] != 0:
+        return None
+    return int.from_bytes(value[1:HEAD], "big")
+
+
+def heads_of(values: Iterable[bytes | None]) -> set[bytes]:
+    """The distinct frames of values, for a quick look at the ids that occur."""
+    return {value[:HEAD] for value in values if value}
+
+
+class Framing:
+    """Frames of an input's values.
+
+    Args:
+        format: of the input: "avro", "protobuf" or "json_schema".
+        largest: bytes of a value beyond which it is not read.
+    """
+
+    def __init__(self, format: str, largest: int) -> None:
+        self._kind = FORMATS[format]
+        self._largest = largest
+
+    def refusal(self, value: bytes | None, offset: int, known: Known) -> str:
+        """The reason why a value cannot be read by its frame; empty if it can."""
+        if value is None:
+            return "null"
+        if isinstance(value, Unread):
+            return value.reason
+        if len(value) > self._largest:
+            return "oversized"
+        number = schema_id(value)
+        if number is None:
+            return "malformed"
+        pinned = known.get(number)
+        if pinned is None or offset < pinned.since:
+            return "unknown_schema"
+        return "" if pinned.schema.kind == self._kind else "wrong_schema"
+
+    def payload(self, value: bytes | None, offset: int, known: Known) -> bytes | None:
+        """The encoded value without its frame; an `Unread` if it cannot be read."""
+        reason = self.refusal(value, offset, known)
+        if reason == "null" or value is None:
+            return None
+        return Unread.of(reason, offset) if reason else value[HEAD:]
+
+
+class Columns(NamedTuple):
+    """Fields of records, and the records that no reader can use."""
+
+    by_path: Mapping[str, FieldColumn]
+    size: int
+    bad: Bad
+
+    def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
+        """Values of a path; a value of a type that the role has no use for is a fault."""
+        found = self.by_path[path]
+        values = found.values
+        faults: Bad = {row: Reason.at(word, path) for row, word in found.wrong.items()}
+        allowed = types_of(role) | {type(None)}
+        if set(map(type, values)) - allowed:
+            values = list(values)
+            for row, value in enumerate(values):
+                if type(value) not in allowed:
+                    values[row] = None
+                    faults.setdefault(row, Reason.at("wrong_type", path))
+        for row in found.wrong:
+            values[row] = None
+        return values, faults
+
+
+Program = Callable[[Payloads, Any, Mapping[str, FieldColumn]], Any]
+"""A compiled schema: reads fields of some rows; rows that do not fit are marked in the batch."""
+
+
+class FramedReader:
+    """Reader of values in Avro or Protobuf, into columns.
+
+    Args:
+        format: "avro" or "protobuf".
+        tree: nested names of the fields to read; a leaf has no names within.
+        paths: of all leaves.
+        largest: bytes of a value beyond which it is not read.
+    """
+
+    def __init__(
+        self, format: str, tree: Mapping[str, Any], paths: Iterable[str], largest: int
+    ) -> None:
+        self._avro = format == "avro"
+        self._wanted = _leaves(tree)
+        self._paths = tuple(paths)
+        self._framing = Framing(format, largest)
+        self._compiled: dict[tuple[Schema, bytes], tuple[Program | None, int]] = {}
+
+    def read(self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known) -> Columns:
+        """Read values; what they hold never raises an error.
+
+        Args:
+            values: of records.
+            offsets: of these records.
+            known: what ids stand for.
+        """
+        size = len(values)
+        sink = {path: FieldColumn(size) for path in self._paths}
+        bad: Bad = {}
+        for (schema, head), rows in self._groups(values, offsets, known, bad).items():
+            program, skip = self._program(schema, head)
+            if program is None:
+                bad.update(dict.fromkeys(rows, Reason("wrong_schema")))
+            else:
+                self._run(program, skip, values, rows, sink, bad)
+        return Columns(sink, size, bad)
+
+    def _groups(
+        self,
+        values: Sequence[bytes | None],
+        offsets: Sequence[int],
+        known: Known,
+        bad: Bad,
+    ) -> dict[tuple[Schema, bytes], list[int]]:
+        """Rows by schema and message type; the rest goes to ``bad``."""
+        by_head: dict[bytes, list[int]] = {}
+        width = HEAD if self._avro else HEAD + 1
+        for row, value in enumerate(values):
+            by_head.setdefault((value or b"")[:width], []).append(row)
+        groups: dict[tuple[Schema, bytes], list[int]] = {}
+        for head, rows in by_head.items():
+            number = schema_id(head)
+            pinned = None if number is None else known.get(number)
+            for row in rows:
+                value = values[row]
+                reason = self._framing.refusal(value, offsets[row], known)
+                if reason or pinned is None or value is None:
+                    bad[row] = reason
+                    continue
+                # One byte says all of a file's first message, which nearly all messages are.
+                plain = self._avro or head[HEAD:] == b"\0"
+                place = head[HEAD:] if plain else _place(value)
+                groups.setdefault((pinned.schema, place), []).append(row)
+        return groups
+
+    def _program(self, schema: Schema, head: bytes) -> tuple[Program | None, int]:
+        """The compiled schema, None if it cannot be used, and the bytes before a value."""
+        key = (schema, head)
+        if key not in self._compiled:
+            if len(self._compiled) >= _KEPT:
+                self._compiled.clear()
+            try:
+                self._compiled[key] = self._compile(schema, head)
+            except UnusableSchema:
+                self._compiled[key] = (None, HEAD)
+        return self._compiled[key]
+
+    def _compile(self, schema: Schema, head: bytes) -> tuple[Program, int]:
+        if self._avro:
+            return compile_avro(parse_avro(schema), self._wanted), HEAD
+        try:
+            place, size = message_indexes(head)
+        except ValueError as error:
+            raise UnusableSchema("no message is named") from error
+        kind = message_at(parse_protobuf(schema), place)
+        return Message(kind, self._wanted, "").read, HEAD + size
+
+    def _run(
+        self,
+        program: Program,
+        skip: int,
+        values: Sequence[bytes | None],
+        rows: list[int],
+        sink: Mapping[str, FieldColumn],
+        bad: Bad,
+    ) -> None:
+        whole = len(rows) == len(values)
+        batch = Payloads([values[row] or b"" for row in rows], skip)
+        mine = sink if whole else {path: FieldColumn(len(rows)) for path in sink}
+        program(batch, np.arange(len(rows)), mine)
+        for row in np.flatnonzero(batch.bad).tolist():
+            bad[rows[row]] = "malformed"
+        if whole:
+            return
+        place = np.array(rows, np.intp)
+        for path, column in mine.items():
+            sink[path].put(place, column.values)
+            sink[path].wrong.update({rows[row]: word for row, word in column.wrong.items()})
+
+
+def _place(value: bytes) -> bytes:
+    """The bytes that say which message type a value has."""
+    try:
+        _, size = message_indexes(value[HEAD : HEAD + 64])
+    except ValueError:
+        return b""
+    return value[HEAD : HEAD + size]
+
+
+def _leaves(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: _leaves(inner) if isinstance(inner, dict) else None for n, inner in tree.items()}

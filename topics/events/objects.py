@@ -1,0 +1,113 @@
+"""Values in JSON: typed structs of the fields that are read.
+
+A value that the struct of all readers refuses is decoded again for each reader with the fields of
+that reader alone: what one pipeline counts may not depend on what another one reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .fields import InputFields, PipelineFields
+from .reasons import Bad, Reason, Unread, path_of
+from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
+
+
+class Layout:
+    """A typed struct of some fields: how to decode a record, and how to read a path of it."""
+
+    def __init__(self, fields: InputFields, pipelines: Sequence[PipelineFields]) -> None:
+        self.kinds = paths_of(fields, pipelines)
+        tree = tree_of(self.kinds)
+        self.decode = msgspec.json.Decoder(define(tree)).decode
+        self.get = {path: getter(path, tree) for path in self.kinds}
+
+
+class Sight(NamedTuple):
+    """One reader's view of the records: the shared events, and its own of those refused."""
+
+    events: list[Any]  # (N,) of the shared layout; None where it refused a record
+    shared: Layout
+    layout: Layout  # of the reader alone
+    spare: Mapping[int, Any]  # row -> event of that layout, where the shared one refused it
+
+    @property
+    def size(self) -> int:
+        """Number of records."""
+        return len(self.events)
+
+    def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
+        """Values of a path; a type that only another role of the field allows is a fault."""
+        get = self.shared.get[path]
+        try:
+            values = list(map(get, self.events))
+        except AttributeError:  # a refused record, or a parent that is null
+            values = [safely(get, e) for e in self.events]
+        for row, event in self.spare.items():
+            values[row] = safely(self.layout.get[path], event)
+        faults: Bad = {}
+        if self.shared.kinds[path] != ROLES[role]:
+            wanted = types_of(role)
+            for row, value in enumerate(values):
+                if value is not None and type(value) not in wanted:
+                    values[row] = None
+                    faults[row] = Reason.at("wrong_type", path)
+        return values, faults
+
+
+class ObjectReader:
+    """Decoder of JSON values.
+
+    Args:
+        fields: of the input.
+        pipelines: that read it.
+    """
+
+    def __init__(self, fields: InputFields, pipelines: Sequence[PipelineFields]) -> None:
+        self._largest = fields.max_record_bytes
+        self._shared = Layout(fields, pipelines)
+        self._alone = [Layout(fields, ()), *(Layout(fields, [one]) for one in pipelines)]
+
+    def read(self, values: Sequence[bytes | None]) -> list[tuple[Sight, Bad]]:
+        """Decode values for each reader: first the input itself, then its pipelines."""
+        events, refused = self._parse(values)
+        return [self._sight(layout, events, values, refused) for layout in self._alone]
+
+    def _parse(self, values: Sequence[Any]) -> tuple[list[Any], Bad]:
+        try:
+            if max(map(len, values), default=0) <= self._largest:
+                return list(map(self._shared.decode, values)), {}
+        except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
+            pass  # at least one record is bad: decode one by one to find it
+        bad: Bad = {}
+        rows = enumerate(values)
+        return [self._parse_one(self._shared, row, value, bad) for row, value in rows], bad
+
+    def _parse_one(self, layout: Layout, row: int, value: bytes | None, bad: Bad) -> Any:
+        if value is None:
+            bad[row] = "null"
+        elif isinstance(value, Unread):
+            bad[row] = value.reason
+        elif len(value) > self._largest:
+            bad[row] = "oversized"
+        else:
+            try:
+                return layout.decode(value)
+            except msgspec.ValidationError as error:
+                bad[row] = Reason.at("wrong_type", path_of(error, layout.kinds))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                bad[row] = "malformed"
+        return None
+
+    def _sight(
+        self, layout: Layout, events: list[Any], values: Sequence[Any], refused: Bad
+    ) -> tuple[Sight, Bad]:
+        """Decode refused records for one reader alone; what it refuses as well is bad for it."""
+        bad: Bad = {}
+        spare = {row: self._parse_one(layout, row, values[row], bad) for row in refused}
+        for row in bad:
+            del spare[row]
+        return Sight(events, self._shared, layout, spare), bad

@@ -1,0 +1,347 @@
+"""Avro payloads to columns: a schema is compiled once into steps over many records.
+
+Fields are matched by name, and only those are kept that a pipeline reads. Types give the values
+that JSON would give: texts and symbols are text, timestamps and dates their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .avro_types import AvroType
+from .batch import FieldColumn, Payloads, Rows
+
+Sink = Mapping[str, FieldColumn]
+Run = Callable[[Payloads, Rows, Sink], Rows]  # returns the rows that are still good
+Skip = Callable[[bytes, int, int, int], int]  # bytes, place, end, depth -> place after it
+
+MOST_DEPTH = 64  # of values within values that nobody reads
+
+
+class Broken(Exception):
+    """The bytes of one record do not fit its schema."""
+
+
+def compile_avro(schema: AvroType, wanted: Mapping[str, Any]) -> Run:
+    """Compile the steps that read some fields of a schema, and pass over all others.
+
+    Args:
+        schema: of the writer.
+        wanted: nested names; a leaf has None.
+    """
+    return _Compiler().top(schema, wanted)
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self._empty: dict[AvroType, bool] = {}
+        self._skips: dict[AvroType, Skip] = {}
+        self._passes: dict[AvroType, Run] = {}
+
+    def top(self, schema: AvroType, wanted: Mapping[str, Any]) -> Run:
+        run = self.read(schema, wanted, "")
+
+        def whole(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+            rows = run(batch, rows, sink)
+            return batch.keep(rows, batch.at[rows] == batch.end[rows])
+
+        return whole
+
+    def read(self, kind: AvroType, wanted: Mapping[str, Any] | None, path: str) -> Run:
+        """Steps for a type at a path; ``wanted`` is None at a leaf, and names within otherwise."""
+        if wanted is not None and not wanted:
+            return self.skipping(kind)
+        if kind.kind == "union":
+            return _union([self.read(one, wanted, path) for one in kind.parts])
+        if kind.kind == "null":
+            return _nothing
+        if wanted is None and kind.kind in _LEAVES:
+            return _LEAVES[kind.kind](kind, path)
+        if wanted is not None and kind.kind == "record":
+            return self._record(kind, wanted, path)
+        return _wrong(self.skipping(kind), list(_paths(wanted, path)))
+
+    def _record(self, kind: AvroType, wanted: Mapping[str, Any], path: str) -> Run:
+        runs = []
+        for name, part in zip(kind.names, kind.parts, strict=True):
+            inner = f"{path}.{name}" if path else name
+            want = wanted.get(name, {})
+            runs.append(self.read(part, want, inner))
+        return _each([run for run in runs if run is not _nothing])
+
+    # -- what nobody reads --------------------------------------------------------------------
+
+    def skipping(self, kind: AvroType) -> Run:
+        """Steps that pass over a type, for all records at once where its shape is fixed."""
+        if kind not in self._passes:
+            self._passes[kind] = _one_by_one(self.skip(kind))  # where it is met again within
+            self._passes[kind] = self._skipping(kind)
+        return self._passes[kind]
+
+    def _skipping(self, kind: AvroType) -> Run:
+        if self.empty(kind):
+            return _nothing
+        if kind.kind in _LEAVES:
+            return _LEAVES[kind.kind](kind, "")
+        if kind.kind in ("bytes", "fixed"):
+            return _bytes(kind)
+        if kind.kind == "union":
+            return _union([self.skipping(one) for one in kind.parts])
+        if kind.kind == "record":
+            return _each([run for run in map(self.skipping, kind.parts) if run is not _nothing])
+        return _one_by_one(self.skip(kind))
+
+    def empty(self, kind: AvroType) -> bool:
+        """Whether values of a type take no bytes, so that any number of them would fit."""
+        if kind not in self._empty:
+            self._empty[kind] = False  # a record within itself ends in a union, which takes a byte
+            alone = kind.kind == "null" or (kind.kind == "fixed" and kind.size == 0)
+            hollow = kind.kind == "record" and all(map(self.empty, kind.parts))
+            self._empty[kind] = alone or hollow
+        return self._empty[kind]
+
+    def skip(self, kind: AvroType) -> Skip:
+        """Pass over one value of one record."""
+        if kind in self._skips:
+            return self._skips[kind]
+
+        def later(blob: bytes, at: int, end: int, depth: int) -> int:
+            if depth > MOST_DEPTH:
+                raise Broken
+            return made(blob, at, end, depth + 1)
+
+        self._skips[kind] = later  # a type may contain itself
+        made = self._skip(kind)
+        return later
+
+    def _skip(self, kind: AvroType) -> Skip:
+        if self.empty(kind):
+            return lambda blob, at, end, depth: at
+        if kind.kind in ("int", "long", "enum"):
+            return lambda blob, at, end, depth: _number(blob, at, end)[1]
+        if kind.kind in ("bytes", "string"):
+            return _skip_bytes
+        if kind.kind in ("union", "array", "map", "record"):
+            parts = [self.skip(one) for one in kind.parts]
+            return {"union": _skip_union, "record": _skip_record}.get(kind.kind, _skip_blocks)(
+                parts, kind.kind == "map", all(map(self.empty, kind.parts))
+            )
+        size = {"boolean": 1, "float": 4, "double": 8}.get(kind.kind, kind.size)
+        return lambda blob, at, end, depth: _within(at + size, end)
+
+
+def _paths(wanted: Mapping[str, Any] | None, path: str) -> Iterable[str]:
+    if wanted is None:
+        yield path
+        return
+    for name, inner in wanted.items():
+        yield from _paths(inner, f"{path}.{name}" if path else name)
+
+
+# -- steps over many records ----------------------------------------------------------------------
+
+
+def _nothing(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+    return rows
+
+
+def _each(runs: list[Run]) -> Run:
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        for one in runs:
+            if not rows.size:
+                break
+            rows = one(batch, rows, sink)
+        return rows
+
+    return run if runs else _nothing
+
+
+def _union(branches: list[Run]) -> Run:
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        rows, chosen = batch.zigzag(rows)
+        if len(rows) and (chosen == chosen[0]).all() and 0 <= chosen[0] < len(branches):
+            return branches[int(chosen[0])](batch, rows, sink)
+        good = (chosen >= 0) & (chosen < len(branches))
+        kept = batch.keep(rows, good)
+        chosen = chosen[good]
+        for branch in np.unique(chosen).tolist():
+            branches[branch](batch, kept[chosen == branch], sink)
+        return kept[~batch.bad[kept]]
+
+    return run
+
+
+def _wrong(run: Run, paths: list[str]) -> Run:
+    def refused(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        for path in paths:
+            sink[path].refuse(rows, "wrong_type")
+        return run(batch, rows, sink)
+
+    return refused
+
+
+def _one_by_one(skip: Skip) -> Run:
+    """Pass over values whose number differs from record to record."""
+
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        places, ends = batch.at[rows].tolist(), batch.end[rows].tolist()
+        for row, at, end in zip(rows.tolist(), places, ends, strict=True):
+            try:
+                batch.at[row] = skip(batch.blob, at, end, 0)
+            except Broken:
+                batch.bad[row] = True
+        return rows[~batch.bad[rows]]
+
+    return run
+
+
+def _bytes(kind: AvroType) -> Run:
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        if kind.kind == "fixed":
+            return batch.take(rows, kind.size)[0]
+        rows, sizes = batch.zigzag(rows)
+        return batch.take(rows, sizes)[0]
+
+    return run
+
+
+def _integer(kind: AvroType, path: str) -> Run:
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        rows, values = batch.zigzag(rows)
+        if path:
+            sink[path].put(rows, values.tolist())
+        return rows
+
+    return run
+
+
+def _text(kind: AvroType, path: str) -> Run:
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        rows, sizes = batch.zigzag(rows)
+        rows, starts = batch.take(rows, sizes)
+        if path:
+            batch.texts(rows, starts, batch.at[rows], sink[path])
+        return rows
+
+    return run
+
+
+def _real(kind: AvroType, path: str) -> Run:
+    form = "<f4" if kind.kind == "float" else "<f8"
+
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        if not path:
+            return batch.take(rows, 4 if form == "<f4" else 8)[0]
+        rows, values = batch.fixed(rows, form)
+        sink[path].put(rows, values.tolist())
+        return rows
+
+    return run
+
+
+def _truth(kind: AvroType, path: str) -> Run:
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        rows, values = batch.fixed(rows, "u1")
+        good = values <= 1
+        rows = batch.keep(rows, good)
+        if path:
+            sink[path].put(rows, values[good].astype(bool).tolist())
+        return rows
+
+    return run
+
+
+def _symbol(kind: AvroType, path: str) -> Run:
+    symbols = kind.symbols
+
+    def run(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
+        rows, values = batch.zigzag(rows)
+        good = (values >= 0) & (values < len(symbols))
+        rows = batch.keep(rows, good)
+        if path:
+            sink[path].put(rows, [symbols[value] for value in values[good].tolist()])
+        return rows
+
+    return run
+
+
+_LEAVES: dict[str, Callable[[AvroType, str], Run]] = {
+    "int": _integer,
+    "long": _integer,
+    "string": _text,
+    "float": _real,
+    "double": _real,
+    "boolean": _truth,
+    "enum": _symbol,
+}
+
+
+# -- one value of one record ----------------------------------------------------------------------
+
+
+def _within(at: int, end: int) -> int:
+    if at > end:
+        raise Broken
+    return at
+
+
+def _number(blob: bytes, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= end or shift > 63:
+            raise Broken
+        byte = blob[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= (1 << 64) - 1
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+
+
+def _skip_bytes(blob: bytes, at: int, end: int, depth: int) -> int:
+    size, at = _number(blob, at, end)
+    if size < 0:
+        raise Broken
+    return _within(at + size, end)
+
+
+def _skip_union(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
+    def skip(blob: bytes, at: int, end: int, depth: int) -> int:
+        chosen, at = _number(blob, at, end)
+        if not 0 <= chosen < len(parts):
+            raise Broken
+        return parts[chosen](blob, at, end, depth)
+
+    return skip
+
+
+def _skip_record(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
+    def skip(blob: bytes, at: int, end: int, depth: int) -> int:
+        for part in parts:
+            at = part(blob, at, end, depth)
+        return at
+
+    return skip
+
+
+def _skip_blocks(parts: list[Skip], keyed: bool, empty: bool) -> Skip:
+    (part,) = parts
+
+    def skip(blob: bytes, at: int, end: int, depth: int) -> int:
+        while True:
+            count, at = _number(blob, at, end)
+            if count == 0:
+                return at
+            if count < 0:  # its bytes are stated
+                at = _skip_bytes(blob, at, end, depth)
+            elif keyed or not empty:  # values without bytes are any number of nothing
+                for _ in range(count):
+                    if keyed:
+                        at = _skip_bytes(blob, at, end, depth)
+                    at = part(blob, at, end, depth)
+
+    return skip

@@ -1,0 +1,83 @@
+"""A schema of a registry, as a deployment keeps it: its text, and the texts that it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+FORMATS: Final = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+"""Format of an input -> type of its schemas in a registry."""
+
+MAX_TEXT = 400_000  # bytes of a schema with all that it refers to: it must fit into one batch
+
+
+class Verdict(Enum):
+    """The answers about an id that are no schema."""
+
+    UNKNOWN = "the registry has no such schema"
+    PENDING = "it has not answered yet"
+
+
+class UnusableSchema(Exception):
+    """A schema cannot be understood; the message is for tests and quotes nothing private."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One schema, complete.
+
+    Attributes:
+        kind: as registries name it: "AVRO", "PROTOBUF" or "JSON".
+        text: of the schema.
+        references: name and text of each schema that it refers to, those without references first.
+    """
+
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all texts."""
+        texts = [self.text, *(part for pair in self.references for part in pair)]
+        return sum(len(text.encode()) for text in texts)
+
+    def encode(self) -> bytes:
+        """Encode it as JSON, for a row of the state."""
+        return msgspec.json.encode([self.kind, self.text, self.references])
+
+
+class Pinned(NamedTuple):
+    """A schema, and where in a partition it became known.
+
+    Attributes:
+        schema: what its id stands for in this partition, whatever a registry says later.
+        since: offset; records before it were read when the id was unknown.
+    """
+
+    schema: Schema
+    since: int
+
+    def encode(self) -> bytes:
+        """Encode it as JSON, for a row of the state."""
+        return b"%d %b" % (self.since, self.schema.encode())
+
+
+Known = Mapping[int, Pinned]
+"""What the ids in one partition stand for."""
+
+
+def decode_pinned(row: bytes) -> Pinned:
+    """Decode a row that `Pinned.encode` wrote.
+
+    >>> made = Pinned(Schema("AVRO", "{}"), 7)
+    >>> decode_pinned(made.encode()) == made
+    True
+    """
+    since, _, rest = row.partition(b" ")
+    kind, text, references = msgspec.json.decode(rest)
+    return Pinned(Schema(kind, text, tuple((name, one) for name, one in references)), int(since))
