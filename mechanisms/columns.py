@@ -166,10 +166,10 @@ def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
 
     Collisions only make a unit pay more than it needs to, so no secret is needed here.
     """
-    state = np.full(len(keys), 0xCBF29CE484222325, np.uint64)
-    prime = np.uint64(0x100000001B3)
+    begin = 0xCBF29CE484222325
     for byte in int(window).to_bytes(4, "big"):
-        state = (state ^ np.uint64(byte)) * prime
+        begin = ((begin ^ byte) * 0x100000001B3) % (1 << 64)
+    state, prime = np.full(len(keys), begin, np.uint64), np.uint64(0x100000001B3)
     widths, starts = np.diff(keys.offsets), keys.offsets[:-1]
     shortest = int(widths.min(initial=1 << 30)) if len(widths) else 0
     for place in range(shortest):

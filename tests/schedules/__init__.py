@@ -10,6 +10,7 @@
 | `world` | all of that together, and the product's view of time |
 | `patches` | where libraries are replaced; the product's modules stay as they are |
 | `deployments` | four small deployments, begun once |
+| `rewind` | a cluster that comes back from an earlier moment |
 | `machine`, `faults` | workers with their supervisors and disks, and what happens to them |
 | `schedule` | one seed from its beginning to its verdict |
 | `verdict` | what must have come of it, judged by `tests/judge` and by counting |

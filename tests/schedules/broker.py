@@ -45,6 +45,7 @@ class Transaction:
         self.places: list[Place] = []
         self.left = 0
         self.ending = False
+        self.commit = False
         self.timer: Any = None
 
 
@@ -83,7 +84,7 @@ class Log:
     @property
     def stable(self) -> int:
         """The last stable offset."""
-        return min(self.open.values(), default=len(self.records))
+        return min(self.open.values()) if self.open else len(self.records)
 
     def append(
         self, transaction: Transaction | None, now: float, content: tuple[Any, ...]
@@ -303,7 +304,7 @@ class Broker:
             self._end(owner, transaction, commit=False)
 
     def _end(self, owner: Owner, transaction: Transaction, commit: bool) -> None:
-        transaction.ending = True
+        transaction.ending, transaction.commit = True, commit
         transaction.timer.cancel()
         transaction.left = len(transaction.places)
         if not transaction.left:

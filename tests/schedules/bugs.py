@@ -1,4 +1,4 @@
-"""Five old mistakes, put back one at a time: the simulation must find each of them.
+"""Mistakes, put back one at a time: the simulation must find each of them. Five are old ones.
 
 Each is a function that changes the product within this process, to be called after
 `patches.install`. `FOUND_WITHIN` says how many schedules may pass until one of them objects.
@@ -14,7 +14,7 @@ from typing import Any
 from hushstream.agents.clock import owner
 from hushstream.agents.kafka import clients
 from hushstream.agents.state.layout import MARKER, POSITION
-from hushstream.agents.worker import tasks
+from hushstream.agents.worker import admission, tasks
 from hushstream.agents.worker.evidence import Known, known_of
 from hushstream.agents.worker.local_state import LocalState
 from hushstream.agents.worker.setup import WorkerSetup
@@ -75,17 +75,29 @@ def stale_genesis() -> None:
     LocalState._known = known  # type: ignore[method-assign]
 
 
+def believed_table() -> None:
+    """A table that knows more than its changelog is believed: nobody notices a rewound cluster."""
+
+    async def believe(self: LocalState, known: Known) -> None:
+        """Look at nothing."""
+
+    LocalState._refuse_rewound = believe  # type: ignore[method-assign]
+    admission.check_tables = lambda *_: 0  # type: ignore[assignment]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "cancelled clock": cancelled_clock,
     "stale idle shard": stale_idle_shard,
     "frozen sleep": frozen_sleep,
     "forgotten floor": forgotten_floor,
     "stale genesis": stale_genesis,
+    "believed table": believed_table,
 }
 FOUND_WITHIN = {
-    "cancelled clock": 200,
-    "stale idle shard": 1500,
+    "cancelled clock": 100,
+    "stale idle shard": 100,
     "frozen sleep": 100,
     "forgotten floor": 20,
-    "stale genesis": 200,
+    "stale genesis": 100,
+    "believed table": 300,
 }

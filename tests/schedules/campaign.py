@@ -10,11 +10,13 @@ what runs depends on the order of sets, so `PYTHONHASHSEED` is fixed.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 NAME = "tests.schedules.campaign"  # whatever it is imported as
 KINDS = ("lost", "doubled", "differing", "stuck")
-TOLD = 20  # schedules between two lines of a share
+PIECE = 40  # schedules between two lines of a share
 
 
 class Found(NamedTuple):
@@ -56,7 +58,10 @@ class Result(NamedTuple):
 def share(
     begin: int, step: int, number: int, seconds: float, bug: str, first: bool
 ) -> Iterator[dict[str, Any]]:
-    """Run seeds begin, begin + step, … in this process.
+    """Run seeds begin, begin + step, … for this process.
+
+    The first ones run here, which fills every cache; then each piece runs in a fork of its own.
+    What schedules leave behind, pending tasks above all, ends with it: nothing is collected.
 
     Args:
         number: of schedules, at most.
@@ -67,6 +72,19 @@ def share(
     Yields:
         Now and then, what came of the schedules since the last time.
     """
+    _ready(bug)
+    until = time.monotonic() + seconds
+    seeds = range(begin, begin + number * step, step)
+    for place in range(0, number, PIECE):
+        piece = seeds[place : place + PIECE]
+        told = _forked(piece, first, until) if place else _piece(piece, first, until)
+        yield told
+        if told["schedules"] < len(piece) or time.monotonic() > until or (first and told["found"]):
+            return
+
+
+def _ready(bug: str, aloud: bool = False) -> None:
+    """Put the simulation in this process."""
     from . import bugs, patches
 
     patches.install()
@@ -74,11 +92,16 @@ def share(
         bugs.BUGS[bug]()
     from . import schedule
 
-    schedule.quiet()
-    until = time.monotonic() + seconds
+    schedule.quiet(aloud)
+
+
+def _piece(seeds: range, first: bool, until: float, alone: int = 0) -> dict[str, Any]:
+    """Run some seeds here; ``alone`` is a process without which this one is to end."""
+    from . import schedule
+
     told: dict[str, Any] = {"schedules": 0, "callbacks": 0, "found": [], "kinds": {}}
-    for place in range(number):
-        made = schedule.run(begin + place * step)
+    for seed in seeds:
+        made = schedule.run(seed)
         told["schedules"] += 1
         told["callbacks"] += made.callbacks
         for fault in made.faults:
@@ -87,13 +110,33 @@ def share(
         if not made.good:
             kinds = {kind: getattr(made, kind) for kind in KINDS}
             told["found"].append([made.seed, kinds, made.faults])
-        last = place + 1 == number or time.monotonic() > until or (first and told["found"])
-        if last or told["schedules"] == TOLD:
-            yield told
-            told = {"schedules": 0, "callbacks": 0, "found": [], "kinds": {}}
-            schedule.collect()
-        if last:
-            return
+        if time.monotonic() > until or (first and told["found"]):
+            break
+        if alone and os.getppid() != alone:
+            os._exit(1)
+    return told
+
+
+def _forked(seeds: range, first: bool, until: float) -> dict[str, Any]:
+    """Run some seeds in a fork of this process."""
+    gc.freeze()
+    mine, (source, sink) = os.getpid(), os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            line = json.dumps(_piece(seeds, first, until, mine)).encode()
+            with open(sink, "wb") as file:
+                file.write(line)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    os.close(sink)
+    with open(source, "rb") as file:
+        line = file.read()
+    if os.waitpid(child, 0)[1]:
+        raise RuntimeError(f"the schedules of the seeds {seeds} broke off")
+    return json.loads(line)  # type: ignore[no-any-return]
 
 
 def campaign(
@@ -197,14 +240,9 @@ def main() -> None:
 
 
 def _one(seed: int, bug: str, as_json: bool) -> None:
-    from . import bugs, patches
-
-    patches.install()
-    if bug:
-        bugs.BUGS[bug]()
+    _ready(bug, aloud=not as_json)
     from . import schedule
 
-    schedule.quiet(aloud=not as_json)
     made = schedule.run(seed)
     if as_json:
         print(json.dumps(vars(made)))

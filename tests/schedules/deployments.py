@@ -19,7 +19,7 @@ from .broker import START, Broker, Log
 from .loop import VirtualLoop
 from .patches import GENESIS, SECRET
 
-LENGTH, EVERY = 20, 10  # seconds: a window, and between its triggers
+EVERY = 5  # seconds between two triggers; a window has two
 OUTAGE = 60.0  # seconds that a worker waits for the broker
 SESSION = 6.0
 RAW = 2  # partitions of the raw topic
@@ -51,8 +51,8 @@ name = "p"
 input = "events"
 key = ["page"]
 {keys}
-window = {{ length = "20s", origin = "2019-03-07T23:06:40Z" }}
-triggers = {{ every = "10s" }}
+window = {{ length = "10s", origin = "2019-03-07T23:06:40Z" }}
+triggers = {{ every = "5s" }}
 schedule = "{schedule}"
 budget = {{ epsilon = 40.0, delta = 1e-3 }}
 mechanism = {{ kind = "histogram", budget = 4 }}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from .broker import SERVER
 from .deployments import OUTAGE
 from .machine import Machine
+from .rewind import Snapshot, restore, snapshot
 from .world import World
+
+REFUSAL = "RewoundError: "
 
 
 class Faults:
@@ -15,6 +18,9 @@ class Faults:
         world: where they happen.
         machines: of all workers.
         told: takes what happened, in words.
+
+    Attributes:
+        rewound: whether the cluster came back from an earlier moment: then workers may refuse.
     """
 
     def __init__(self, world: World, machines: list[Machine], told: list[str]) -> None:
@@ -24,11 +30,13 @@ class Faults:
         self._down = 0
         self._away = 0.0
         self._clocks = False
+        self.rewound = False
         self._kinds = (
             self.kill, self.kill, self.wipe, self.old, self.mistake, self.pause, self.pause,
             self.outage, self.outage, self.rebalance, self.forget, self.stop, self.slow,
             self.lossy, self.clock, self.clock, self.retention,
-        )  # fmt: skip
+        ) * 2 + (self.rewind,)  # fmt: skip
+        self._kept: Snapshot = {}
 
     def plan(self, until: float) -> float:
         """Plan faults that begin before a moment; returns when the last of them is over."""
@@ -52,7 +60,11 @@ class Faults:
         """Whether a worker may end with this error after what has happened."""
         if "no broker for" in text or "no Kafka answers" in text or "stopped answering" in text:
             return self._away > OUTAGE - 20
-        return self._clocks and "the clock of this machine is" in text
+        if self._clocks and "the clock of this machine is" in text:
+            return True
+        # A worker that has read of two histories refuses, or misses what only one of them holds.
+        told = "a barrier is missing" in text or "the clock log of pipeline" in text
+        return self.rewound and (text.startswith(REFUSAL) or told)
 
     def _at(self, at: float, work: object, *args: object) -> None:
         self._world.loop.call_at(at, work, *args, context=SERVER)
@@ -163,3 +175,22 @@ class Faults:
             for tp, shard in shards.items():
                 if tp.topic == "events":
                     self._world.broker.trim((tp.topic, tp.partition), shard.applied)
+
+    def rewind(self, machine: Machine, at: float, size: float) -> float:
+        """The cluster comes back as it was seconds before; workers run on, die, or lose all."""
+        self._at(max(at - 0.5 - size * 8, 0.1), self._keep)
+        self._at(at, self._go_back, int(size * 97) % 3)
+        self._at(at + 1.0, self._come_back)
+        return 3.0
+
+    def _keep(self) -> None:
+        self._kept = snapshot(self._world.broker)
+
+    def _go_back(self, way: int) -> None:
+        self.rewound = True
+        self._go_down()
+        restore(self._world.broker, self._kept)
+        for machine in self._machines if way else ():
+            machine.kill(1.0)
+            if way == 2:
+                machine.wipe()

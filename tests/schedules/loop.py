@@ -157,8 +157,33 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def run(self, until: float) -> None:
         """Run everything that comes due before a moment, which it is then."""
-        while self._ready or self._forward(until):
-            self._one()
+        ready, draw = self._ready, self._draw
+        while ready or self._forward(until):
+            waiting = len(ready)
+            if waiting > 1:
+                place = int(draw() * waiting)
+                handle, last = ready[place], ready.pop()
+                if last is not handle:
+                    ready[place] = last
+            else:
+                place, handle = 0, ready.pop()
+            process = handle.process
+            if handle.gone:
+                continue
+            if process is not None:
+                if process.dead:
+                    continue
+                if process.paused or process.asleep:
+                    process.held.append(handle)
+                    continue
+            self.ran += 1
+            if self.ran > self._most:
+                raise Stuck(f"{self.ran} callbacks by {self.now:.0f} s")
+            self.trace = hash((self.trace, self.now, place, waiting))
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except Ended:
+                continue
 
     def sleep(self, process: Process, seconds: float) -> None:
         """Let all others go on while a process waits in the middle of a callback."""
@@ -170,44 +195,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._wake(process)
 
     def _forward(self, until: float) -> bool:
-        timers = self._timers
-        while timers and (timers[0][2].gone or self._idle(timers[0][2])):
-            heapq.heappop(timers)
+        """Go on to the next moment at which something is due, and make that ready."""
+        timers, ready, pop = self._timers, self._ready, heapq.heappop
+        while timers:
+            handle = timers[0][2]
+            if not (handle.gone or (handle.process is not None and handle.process.dead)):
+                break
+            pop(timers)
         if not timers or timers[0][0] > until:
             self.now = max(self.now, until)
             return False
-        self.now = max(self.now, timers[0][0])
-        while timers and timers[0][0] <= self.now:
-            self._ready.append(heapq.heappop(timers)[2])
+        now = self.now = max(self.now, timers[0][0])
+        while timers and timers[0][0] <= now:
+            ready.append(pop(timers)[2])
         return True
-
-    @staticmethod
-    def _idle(handle: Handle) -> bool:
-        return handle.process is not None and handle.process.dead
-
-    def _one(self) -> None:
-        ready = self._ready
-        place = int(self._draw() * len(ready)) if len(ready) > 1 else 0
-        handle, last = ready[place], ready.pop()
-        if last is not handle:
-            ready[place] = last
-        process = handle.process
-        if handle.gone:
-            return
-        if process is not None:
-            if process.dead:
-                return
-            if process.paused or process.asleep:
-                process.held.append(handle)
-                return
-        self.ran += 1
-        if self.ran > self._most:
-            raise Stuck(f"{self.ran} callbacks by {self.now:.0f} s")
-        self.trace = hash((self.trace, self.now, place, len(ready)))
-        try:
-            handle.context.run(handle.callback, *handle.args)
-        except Ended:
-            return
 
     def pause(self, process: Process) -> None:
         """Stop a process where it stands."""

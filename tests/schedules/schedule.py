@@ -8,7 +8,6 @@ import logging
 import sys
 from asyncio import events
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 import hushstream.agents.worker.worker as worker_module
@@ -18,16 +17,17 @@ from tests.judge.records import home
 
 from .broker import SERVER, START
 from .deployments import EVERY, OUTAGE, RAW, SESSION, VARIANTS, Template, template
-from .faults import Faults
+from .faults import REFUSAL, Faults
 from .group import Group
-from .loop import HERE, Stuck, VirtualLoop
+from .loop import HERE, Stuck
 from .machine import Machine
-from .verdict import judge, waiting
+from .verdict import judge, noise, waiting
 from .world import World, current, enter
 
-TROUBLE = 20.0  # seconds in which faults begin
+TROUBLE = (8.0, 14.0, 20.0)  # seconds in which faults begin: one of these
+REFUSED = 15.0  # seconds that a schedule goes on where workers refuse a rewound cluster
 BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
-RECORDS = 28
+RECORDS = 24
 
 
 @dataclass
@@ -75,6 +75,7 @@ class Schedule:
         self.template.build(world.broker)
         world.group = Group(world, SESSION)
         worker_module.HELD = random.choice((0, 4, 60_000))
+        self._trouble = random.choice(TROUBLE)
         names = ["a", "b", "c"][: random.choice((1, 2, 2, 2, 3))]
         self.machines = [Machine(world, self.template.config, n, self._ended) for n in names]
         self.faults = Faults(world, self.machines, self.outcome.faults)
@@ -100,20 +101,28 @@ class Schedule:
         self._requests()
         for machine in self.machines:
             loop.call_later(random.random() * 2, machine.start, context=SERVER)
-        peace = self.faults.plan(TROUBLE)
+        peace = self.faults.plan(self._trouble)
         loop.run(peace)
         self.faults.heal()
-        until = int((START + peace + EVERY) // EVERY * EVERY * 1e6)
+        until = int((START + (peace // EVERY + 1) * EVERY) * 1e6)
         self._ask(until, max(until / 1e6 - START - peace, 0.0))
         left = waiting(self.world.broker, self.template, until)
-        while left and loop.now < peace + BOUND:
+        while left and loop.now < peace + (REFUSED if self._refused else BOUND):
             loop.run(loop.now + 1.0)
             left = waiting(self.world.broker, self.template, until)
         self.outcome.recovery = loop.now - peace
-        if left:
+        if left and not self._refused:
             self.outcome.stuck.append(f"{left} {loop.now - peace:.0f} s after the last fault")
+        if self._refused:  # then all workers are to be stopped: what others released is void
+            self.outcome.doubled.extend(noise(self.world))
+            return
         for kind, found in judge(self.world, self.template, until).items():
             getattr(self.outcome, kind).extend(found)
+
+    @property
+    def _refused(self) -> bool:
+        """Whether a worker has refused a cluster that came back from an earlier moment."""
+        return any(text.startswith(REFUSAL) for _, _, text in self.outcome.exits)
 
     def _ended(self, name: str, error: Any) -> None:
         if error is None:
@@ -128,7 +137,7 @@ class Schedule:
     def _produce(self) -> None:
         random, loop = self.world.random, self.world.loop
         for number in range(RECORDS):
-            at = 0.5 + random.random() * (TROUBLE + 5)
+            at = 0.5 + random.random() * (self._trouble + 4)
             loop.call_later(at, self._send, self._record(number, at), context=SERVER)
 
     def _record(self, number: int, at: float) -> tuple[int, bytes]:
@@ -147,7 +156,7 @@ class Schedule:
     def _requests(self) -> None:
         """Ask for each trigger as it is due, sometimes twice, and take some of it back."""
         random = self.world.random
-        for number in range(1, int(TROUBLE // EVERY) + 1):
+        for number in range(1, int(self._trouble // EVERY) + 1):
             at, due = number * EVERY + random.random() * 5, int((START + number * EVERY) * 1e6)
             for _ in range(1 + (random.random() < 0.2)):
                 self._ask(due, at, cancel=random.random() < 0.1)
@@ -186,7 +195,7 @@ def _line(record: logging.LogRecord) -> bool:
 
 
 def quiet(aloud: bool = False) -> None:
-    """Let the collector of rubbish wait for the end of a schedule.
+    """Keep the product silent, and the collector of rubbish away: processes end before it matters.
 
     Args:
         aloud: whether to print what the product logs, with the virtual time and the worker.
@@ -202,19 +211,3 @@ def quiet(aloud: bool = False) -> None:
 
 
 assert OUTAGE < BOUND
-
-
-class _Over(VirtualLoop):
-    """The loop of schedules that are over: what is left of them starts nothing."""
-
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        raise RuntimeError("the schedule is over")
-
-
-def collect() -> None:
-    """Collect what schedules have left behind: tasks that were pending when they ended."""
-    events._set_running_loop(_Over(Random(0)))
-    try:
-        gc.collect()
-    finally:
-        events._set_running_loop(None)

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaTimeoutError, ProducerFenced
 
 from .broker import Again, Broker
 from .loop import Process, Stuck, VirtualLoop
+from .rewind import restore, snapshot
 
 PLACE = ("t", 0)
 
@@ -78,6 +79,32 @@ def test_an_unfinished_transaction_times_out() -> None:
     assert values(broker) == [] and broker.logs[PLACE].stable == 2
     with pytest.raises(ProducerFenced):
         broker.end("x", epoch, commit=True)
+
+
+def test_a_cluster_comes_back_as_it_was_whatever_was_on_its_way() -> None:
+    broker = made()
+    broker.append(PLACE, None, b"first", None, ())
+    decided, open_ = broker.initialise("decided"), broker.initialise("open")
+    broker.produce("decided", decided, PLACE, content(b"a"), 10.0)
+    broker.produce("open", open_, PLACE, content(b"b"), 10.0)
+    broker.end("decided", decided, commit=True)
+    kept = snapshot(broker)
+    broker.end("open", open_, commit=True)
+    passed(broker)
+    broker.append(PLACE, None, b"later", None, ())
+    broker.trim(PLACE, 1)
+    assert values(broker) == [b"first", b"a", b"b", b"later"]
+    restore(broker, kept)
+    passed(broker)
+    log = broker.logs[PLACE]
+    assert values(broker) == [b"first", b"a"] and (log.start, log.end, log.stable) == (0, 5, 5)
+    with pytest.raises(ProducerFenced):
+        broker.produce("open", open_, PLACE, content(b"c"), 10.0)
+    new = broker.initialise("open")
+    broker.produce("open", new, PLACE, content(b"d"), 10.0)
+    broker.end("open", new, commit=True)
+    passed(broker)
+    assert values(broker) == [b"first", b"a", b"d"]
 
 
 def test_an_outage_makes_clients_wait_and_then_give_up() -> None:

@@ -7,6 +7,10 @@ import pytest
 from .bugs import BUGS, FOUND_WITHIN
 from .campaign import KINDS, campaign, one
 
+EVERY_KIND = {
+    *("kill", "wipe", "old", "mistake", "pause", "stop", "clock"),  # of one machine
+    *("outage", "slow", "lossy", "rebalance", "forget", "retention", "rewind"),  # of the cluster
+}
 WANTED = 400  # the same ones on every machine; benchmarks/schedules.py runs more
 
 
@@ -14,6 +18,7 @@ def test_nothing_is_lost_doubled_different_or_stuck_under_any_schedule() -> None
     result = campaign(WANTED)
     assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
     assert result.schedules == WANTED
+    assert set(result.kinds) == EVERY_KIND
     assert result.callbacks > 500 * result.schedules
     print(f"{result.schedules} schedules, {sum(result.kinds.values())} faults: {result.kinds}")
 

@@ -52,12 +52,14 @@ def triggers(broker: Broker, template: Template) -> list[dict[str, Any]]:
 
 def waiting(broker: Broker, template: Template, until: int) -> str:
     """What is not done yet of all that is due until a moment; empty if nothing is."""
-    fired = triggers(broker, template)
-    if not fired or max(entry["scheduled"] for entry in fired) < until:
+    fired = sorted(entry["scheduled"] for entry in triggers(broker, template))
+    if not fired or fired[-1] < until:
         return "a trigger is due and was not fired"
+    # Where all workers came late, the first trigger of all may be scheduled for later than that.
+    last = min(scheduled for scheduled in fired if scheduled >= until)
     shards = template.deployment.pipelines[0].cells_partitions
     manifests = sum(b'"hush.manifest/' in r.value for r in committed(broker, RELEASES))
-    due = sum(entry["scheduled"] <= until for entry in fired) * shards
+    due = sum(scheduled <= last for scheduled in fired) * shards
     return "" if manifests >= due else f"{due - manifests} of {due} releases are missing"
 
 
@@ -77,14 +79,19 @@ def judge(world: World, template: Template, until: int) -> dict[str, list[str]]:
     run = Judge(rules, SECRET, Nonces(rules, published), None)
     found = objections(list(run.run(clock, usable)), published)
     found += charges(ledger, clock)
-    found += [f"noise {label} was drawn for {len(contents)} contents, doubled"
-              for label, contents in world.contents.items() if len(contents) > 1]  # fmt: skip
+    found += noise(world)
     found += _dead(broker, clock, raw, public)
     found += _order(clock)
     kinds: dict[str, list[str]] = {"lost": [], "doubled": [], "differing": []}
     for text in found:
         kinds[_kind(text)].append(text)
     return kinds
+
+
+def noise(world: World) -> list[str]:
+    """Labels of noise that was drawn for two contents, whatever became of the logs since."""
+    return [f"noise {label} was drawn for {len(contents)} contents, doubled"
+            for label, contents in world.contents.items() if len(contents) > 1]  # fmt: skip
 
 
 def _kind(text: str) -> str:
