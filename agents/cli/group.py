@@ -22,6 +22,7 @@ COMMANDS = {  # in the order of the help
     "worker": "worker",
     "trigger": "trigger",
     "releases": "releases",
+    "connect": "releases",
     "map": "maps",
     "points": "maps",
     "plot": "seeing",

@@ -14,6 +14,8 @@ from rich.table import Table
 
 from ...errors import ConfigError
 from ...topics.releases import Manifest, Row, Value
+from ..deployment.compile import compile_config
+from ..deployment.connect_sink import sink_properties
 from ..reading.assembly import Released, in_order, newest
 from ..reading.client import ReleaseTopic, Wanted, moment
 from ..reading.client import releases as read
@@ -191,4 +193,33 @@ def date(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{time:%f}" if time.microsecond else "")
 
 
-COMMANDS: list[click.Command] = [releases]
+@click.command()
+@config_options
+@click.argument("pipeline")
+@click.option("--url", default="jdbc:postgresql://localhost:5432/hush", show_default=True,
+              help="Address of the database.")  # fmt: skip
+@click.option("--table", help="Name of the table; default: the pipeline's.")
+@click.option("--integer", "integers", multiple=True, metavar="COLUMN",
+              help="A key column of whole numbers; others are text.")  # fmt: skip
+def connect(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    pipeline: str,
+    url: str,
+    table: str | None,
+    integers: tuple[str, ...],
+) -> None:
+    """Print the properties of a Kafka Connect sink that keeps a table of PIPELINE's newest values.
+
+    It needs the configuration alone; the schema of the rows follows from it.
+    """
+    config = read_config(path, bootstrap, settings)
+    for one in compile_config(config).pipelines:
+        if one.name == pipeline:
+            click.echo(sink_properties(one, url, table or pipeline, integers), nl=False)
+            return
+    raise ConfigError(f"pipeline {pipeline!r} is unknown")
+
+
+COMMANDS: list[click.Command] = [releases, connect]

@@ -1,0 +1,66 @@
+"""Kafka Connect writes the latest topic into PostgreSQL, with the properties of the example.
+
+Covers: agents/deployment/connect_sink.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hushstream.agents.deployment.connect_sink import sink_properties
+from hushstream.agents.reading.client import read_releases
+from hushstream.deploy.broker import Broker
+
+from ..servers.connect import Connect, Postgres, wait_for
+from .local import BROKER, local
+from .test_outage import DAY, ORIGIN, TOML, publish
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "connect"
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is installed"),
+]
+PUBLIC = 'key = ["page"]\npublic_keys = [["a"], ["b"], ["c"]]\n'
+
+
+def test_the_table_is_the_latest_topic_and_tombstones_delete(tmp_path: Path) -> None:
+    text = TOML.replace('key = ["page"]\n', PUBLIC)
+    worker = (EXAMPLE / "worker.properties").read_text()
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path / "hush", broker.bootstrap, text, {"events": 1}) as run,
+        Postgres() as database,
+    ):
+        (p,) = run.deployment.pipelines
+        sink = sink_properties(p, database.url, "pages")
+        worker = worker.replace("localhost:9092", broker.bootstrap)
+        publish(run, 0)
+        run.start("w")
+        run.wait_ready(["w"])
+        run.trigger(ORIGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(1))
+        with Connect(tmp_path / "connect", worker, sink) as connect:
+            run.trigger(ORIGIN + DAY)
+            run.wait_released(run.wait_triggers(2))
+            columns = "key_page, values_count_value, values_count_low, trigger, final, window_start"
+            query = f"select {columns} from pages order by key_page"
+
+            def table() -> list[list[str]]:
+                found = database.ask("select count(*) from pg_tables where tablename = 'pages'")
+                return database.ask(query) if found == [["1"]] else []
+
+            wait_for(lambda: [r[3] for r in table()] == ["2"] * 3, "the table", connect.tail)
+            latest = read_releases(broker.bootstrap, "p", which="latest").sort_by("page")
+            expected = latest.to_pylist()
+            for row, one in zip(table(), expected, strict=True):
+                assert row[0] == one["page"] and row[4] == ("t" if one["final"] else "f")
+                assert float(row[1]) == one["count"] and float(row[2]) == one["count_low"]
+                assert row[5] == f"{one['window_start']:%Y-%m-%dT%H:%M:%SZ}"
+            producer = run.producer()
+            (identity,) = database.ask("select id from pages where key_page = 'b'")
+            producer.produce(p.latest_topic, None, key=identity[0].encode(), partition=0)
+            producer.flush(30)
+            wait_for(lambda: [r[0] for r in table()] == ["a", "c"], "the deletion", connect.tail)
+        assert run.stop("w") == 0
