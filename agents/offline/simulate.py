@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,10 +15,8 @@ import numpy as np
 
 from ...client import published_threshold
 from ...errors import ConfigError
-from ...mechanisms.keys import Keys
-from ...topics.config.aggregates import COUNT
 from ...topics.config.load import Config
-from ...topics.events.decode import Decoder, RawRecord
+from ...topics.events.decode import Decoded, Decoder, RawRecord, View
 from ...topics.events.types import paths_of
 from ...topics.names import Names
 from ...topics.records import Beat, ClockRecord, Start, Trigger
@@ -30,6 +28,7 @@ from ..deployment.model import Deployment, Input, Pipeline
 from . import devices
 from .engine import OfflineEngine
 from .files import read_file
+from .judged import SimulationReport, counts_of, dates, figures, judge, last_rows
 
 __all__ = ["SimulationReport", "read_file", "simulate"]
 
@@ -39,22 +38,6 @@ PERTURBED = (
     "and their reports aggregated"
 )
 AS_THEY_ARE = "the file holds reports (definition: local): they were aggregated as they are"
-
-
-@dataclass
-class SimulationReport:
-    """Comparison of the last release of each window with the truth.
-
-    Attributes:
-        windows: one entry per window: keys and records in truth and released, errors.
-        counts: number of records by outcome.
-        note: text for people about the preparation of the records.
-    """
-
-    pipeline: str
-    windows: list[dict[str, Any]] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    note: str = ""
 
 
 def simulate(
@@ -93,6 +76,8 @@ def simulate(
     mine.counts |= fates
     mine.note = PERTURBED
     mine.windows = list(_means(pipeline, crowd, engine))
+    lost = sum(number for fate, number in fates.items() if fate != devices.REPORTED)
+    mine.cut = lost / max(sum(fates.values()), 1)
     return reports, engine
 
 
@@ -161,24 +146,39 @@ def _run(
     engine.run()
     decoded = decoder.decode(records)
     reports = {
-        p.name: _report(p, v, decoded.time, engine)
+        p.name: _report(p, v, decoded, engine)
         for p, v in zip(source.pipelines, decoded.views, strict=True)
     }
     return reports, engine
 
 
+def _report(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:
+    if p.mechanism.survey is None:
+        return judge(p, view, decoded, engine)
+    report = SimulationReport(p.name, counts=counts_of(p, engine), note=AS_THEY_ARE)
+    for window, rows in sorted(last_rows(p, engine).items()):
+        report.windows.append(
+            {"window": window, **dates(p, window), "released": len(rows)}
+        )  # reports do not say what the values were
+    return report
+
+
 def _means(p: Pipeline, crowd: devices.Crowd, engine: OfflineEngine) -> Iterator[dict[str, Any]]:
     """Per window: the last released mean, and the mean of all values, silent devices included."""
-    windows, last = p.windows.windows(crowd.time), _last_rows(p, engine)
+    windows, last = p.windows.windows(crowd.time), last_rows(p, engine)
     for window in np.unique(windows).tolist():
         values = crowd.value[windows == window]
-        said = last.get(window, {}).get(b"", {}).get("values", {}).get("mean", {})
+        rows, truth = last.get(window, {}), float(values.mean())
+        said = rows.get(b"", {}).get("values", {}).get("mean") or {}
         yield {
             "window": window,
+            **dates(p, window),
             "values": len(values),
             "mean": said.get("value"),
             "stddev": said.get("stddev"),
-            "truth": float(values.mean()),
+            "truth": truth,
+            "released": len(rows),
+            "figures": {"mean": figures(rows, "mean", {b"": truth})},
         }
 
 
@@ -247,71 +247,3 @@ def _trigger(
     )  # fmt: skip
     timeline.apply(trigger)
     return trigger
-
-
-def _report(p: Pipeline, view: Any, time: Any, engine: OfflineEngine) -> SimulationReport:
-    report = SimulationReport(p.name)
-    for (name, outcome), number in sorted(engine.counts.items()):
-        if name == p.name and number:
-            report.counts[outcome] = number
-    if p.mechanism.survey is not None:
-        report.note = AS_THEY_ARE
-    if p.mechanism.key_form == "code":  # cells and slots have no exact count to compare with
-        report.windows = [{"released": sum(1 for _ in _rows(p, engine))}]
-        return report
-    truth = _truth(p, view, time)
-    released = _last_rows(p, engine)
-    for window in sorted(truth):
-        report.windows.append(_compare(p, window, truth[window], released.get(window, {})))
-    return report
-
-
-def _truth(p: Pipeline, view: Any, time: Any) -> dict[int, dict[bytes, int]]:
-    """Records per window and key, without any bound."""
-    windows = p.windows.windows(time[view.rows])
-    out: dict[int, dict[bytes, int]] = {}
-    for window in np.unique(windows).tolist():
-        counted = np.bincount(view.key[windows == window], minlength=len(view.keys))
-        live = np.flatnonzero(counted)
-        keys: Keys = view.keys.take(live)
-        out[window] = dict(zip(keys.tolist(), counted[live].tolist(), strict=True))
-    return out
-
-
-def _rows(p: Pipeline, engine: OfflineEngine) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    for out in engine.outs.get(p.release_topic, ()):
-        body = json.loads(out.value or b"{}")
-        if body["schema"] == "hush.release/2":
-            yield (out.key or b"").split(b"|", 2)[2], body
-
-
-def _last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, dict[bytes, dict[str, Any]]]:
-    out: dict[int, dict[bytes, dict[str, Any]]] = {}
-    starts: dict[str, int] = {}
-    for key, body in _rows(p, engine):
-        if body["final"]:
-            start = body["window"]["start"]
-            if start not in starts:
-                moment = np.datetime64(start.removesuffix("Z"), "us").astype(np.int64)
-                starts[start] = p.windows.window(int(moment))
-            out.setdefault(starts[start], {})[key] = body
-    return out
-
-
-def _compare(
-    p: Pipeline, window: int, truth: dict[bytes, int], rows: dict[bytes, dict[str, Any]]
-) -> dict[str, Any]:
-    name = next((a.label for a in p.aggregates if a.parts == (COUNT,)), None)
-    values = {k: b["values"][name]["value"] for k, b in rows.items() if name in b["values"]}
-    errors = np.array([values.get(k, 0) - truth.get(k, 0) for k in {*truth, *values}], float)
-    covered = sum(n for k, n in truth.items() if k in rows)
-    return {
-        "window": window,
-        "keys": len(truth),
-        "released": len(rows),
-        "records": sum(truth.values()),
-        "covered": covered,
-        "l1": float(np.abs(errors).sum()) if values else None,
-        "l2": float(np.sqrt((errors**2).sum())) if values else None,
-        "linf": float(np.abs(errors).max(initial=0)) if values else None,
-    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,6 +67,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], board: Board) -> None:
         self.board = board
         self.seats = threading.Semaphore(MOST_LISTENERS)
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         folder = files(__package__).joinpath("page")
         self.files = {path: folder.joinpath(name).read_bytes() for path, name in PAGES.items()}
         super().__init__(address, _Visit)
