@@ -35,10 +35,9 @@ from .compare_latest import LatestCheck
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .raw_log import RawLog
-from .replay_logs import Span, StreamLog, Timed, spans, timed
+from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
 from .replay_nonces import published_nonces
 from .replay_reach import Reach, offsets_of
-from .replay_schemas import recorded_schemas
 
 AHEAD = 200_000  # events that a units log may be ahead of the recomputation
 Report = Callable[[str, int, int], None]  # current step, progress, total

@@ -1,19 +1,25 @@
-"""A partition that a replay reads in offset order, holding only records not yet taken."""
+"""Logs that a replay reads in offset order, and the schemas that ingest shards had kept."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
+from ...topics.names import Names
 from ...topics.records import ClockRecord, decode_clock
+from ...topics.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
+from ..deployment.model import Deployment
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
 from ..stages.step import LogFrame
+from ..stages.topology import INGEST
+from ..state.layout import SCHEMA
 
+BATCH = 1_000  # records of a changelog that are read at once
 BUFFER_KB = 4096  # fetched ahead of each partition
 
 
@@ -185,3 +191,53 @@ def timed(message: Any) -> Timed:
 def frame(message: Any) -> LogFrame:
     """Take a record of a units topic as it is."""
     return LogFrame(message.offset(), message.value() or b"")
+
+
+class RecordedSchemas:
+    """The schemas that each partition used, and from which offset on; all others were unknown.
+
+    Args:
+        by_place: schemas by id, for each raw topic and partition.
+    """
+
+    def __init__(self, by_place: Mapping[tuple[str, int], Known]) -> None:
+        self._by_place = by_place
+
+    def pinned(self, topic: str, partition: int) -> Known:
+        """Look up the schemas of a partition."""
+        return self._by_place.get((topic, partition), {})
+
+    def ask(self, number: int) -> Schema | Verdict:
+        """Deny it: a schema that was used is pinned."""
+        return Verdict.UNKNOWN
+
+
+def recorded_schemas(kafka: Kafka, names: Names, deployment: Deployment) -> RecordedSchemas:
+    """Read the schemas out of the changelogs of inputs whose values carry an id.
+
+    Args:
+        kafka: the connection.
+        names: of the changelogs.
+        deployment: its inputs.
+
+    Raises:
+        EngineError: a changelog cannot be read.
+    """
+    found: dict[tuple[str, int], dict[int, Pinned]] = {}
+    for source in deployment.inputs:
+        if not source.fields.framed:
+            continue
+        for span in spans(kafka, names.changelog(INGEST, source.name), source.partitions):
+            mine = found.setdefault((source.topic, span.partition), {})
+
+            def take(message: Any, into: dict[int, Pinned] = mine) -> None:
+                key, value = message.key() or b"", message.value()
+                if key[:1] == SCHEMA and value:
+                    into[int.from_bytes(key[1:], "big")] = decode_pinned(value)
+
+            log = StreamLog(kafka, span, BATCH, whole=False, make=take)
+            try:
+                log.drain()
+            finally:
+                log.close()
+    return RecordedSchemas(found)

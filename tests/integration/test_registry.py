@@ -1,6 +1,6 @@
 """Values with schemas of a real registry: three formats, evolution, crashes, outages, bad ids.
 
-Covers: agents/offline/replay_schemas.py
+Covers: agents/offline/replay_logs.py
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 from hushstream.agents.offline.engine import OfflineEngine
-from hushstream.agents.offline.replay_schemas import RecordedSchemas
+from hushstream.agents.offline.replay_logs import RecordedSchemas
 from hushstream.agents.stages.ingest.schemas import KnownSchemas, NoSchemas
 from hushstream.agents.state.layout import schema_row
 from hushstream.agents.state.memory import MemoryStore
