@@ -144,7 +144,8 @@ def test_numbers_and_dates_for_people() -> None:
     assert number(None) == "–"
     assert number(Value(-3, 1.0, -4.96, -1.04)) == "-3 ±1.96"
     assert number(Value(1234567, 20000.0, 1195367, 1273767)) == "1,234,567 ±39,200"
-    assert number(Value(12.3456789, 0.1, 12.1, 12.5)) == "12.3457 ±0.2"
+    assert number(Value(12.3456789, 0.1, 12.1456789, 12.5456789)) == "12.3457 ±0.2"
+    assert number(Value(3, 2.0, 0.0, 6.92)) == "3 ±3.92"  # cut at 0: the further end says it
     from datetime import UTC, datetime
 
     assert date(datetime(2026, 3, 1, 12, 30, 5, 70, UTC)) == "2026-03-01 12:30:05.000070"
