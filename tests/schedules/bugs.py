@@ -94,10 +94,10 @@ BUGS: dict[str, Callable[[], None]] = {
     "believed table": believed_table,
 }
 FOUND_WITHIN = {
-    "cancelled clock": 100,
-    "stale idle shard": 100,
-    "frozen sleep": 100,
+    "cancelled clock": 300,
+    "stale idle shard": 2500,
+    "frozen sleep": 800,
     "forgotten floor": 20,
-    "stale genesis": 100,
-    "believed table": 300,
+    "stale genesis": 200,
+    "believed table": 800,
 }
