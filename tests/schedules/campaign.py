@@ -232,7 +232,7 @@ def main() -> None:
     if args.share:
         for line in share(*json.loads(args.share)):
             print(json.dumps(line), flush=True)
-        return
+        os._exit(0)  # as below
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", NAME, *sys.argv[1:]])
