@@ -75,6 +75,8 @@ def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth
         return of_keys(p, view, mine, unit)
     if p.mechanism.key_fields == ("slot",):
         return of_slots(p, view, mine, list(rows))
+    if not p.mechanism.geometry():  # no space, no slots: what its keys hold is its own affair
+        return Truth(int(mine.sum()), {}, {})
     return of_cells(view, mine, list(rows), [o.name for o in p.mechanism.outputs])
 
 

@@ -162,8 +162,8 @@ def check_space(domain: Domain, rows: list[dict[str, Any]], t: int, live: np.nda
     boxes = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[2.0, 1.0], [0.5, -0.5]])
     said = range_counts(domain, codes, columns["count.value"], *boxes)
     corner = ((live[:, 0] < 0.5) & (live[:, 1] < -0.5)).sum()
-    noise = 8 * np.sqrt((columns["count.stddev"] ** 2).sum())
-    assert noise < len(live) / 4  # else the next lines would say nothing
+    # Errors of inherited shares are stated as well, and cancel in a sum over a cell's children.
+    noise = min(8 * np.sqrt((columns["count.stddev"] ** 2).sum()), len(live) / 8)
     assert abs(said[0] - len(live)) < noise
     assert abs(said[1] - corner) < noise
 

@@ -85,6 +85,7 @@ def test_what_is_charged_pins_the_factorisation_of_gaussian_noise(case):
     pinned = pinned_hash("configuration", case.mechanism)
     assert (pinned != pinned_hash("configuration", SimpleNamespace(digests=tuple))) == (
         case.mechanism.distribution in ("discrete_gaussian", "local_randomizer")
+        or case.name.startswith("privhp")  # the form of its rows is pinned, too
     )
 
 
@@ -168,7 +169,7 @@ def test_readers_see_what_was_spent():
     limited = replace(P, limit_epsilon=Fraction(80))
 
     def said(epochs: int, p: Any = P) -> str:
-        return cost(msgspec.convert(manifest(p, epochs=epochs), Manifest))
+        return cost(msgspec.json.decode(msgspec.json.encode(manifest(p, epochs=epochs)), type=Manifest))
 
     first = "a user pays ε=8 δ=0.0001 per epoch"
     assert said(3, limited) == f"{first}, ε=24 of at most 80 in all so far"

@@ -206,9 +206,9 @@ def test_several_pipelines_share_the_decoding_of_their_input(monkeypatch):
     calls: list[int] = []
     original = events.Decoder.decode
 
-    def counted(self, records):
+    def counted(self, records, *more):
         calls.append(len(records))
-        return original(self, records)
+        return original(self, records, *more)
 
     monkeypatch.setattr(events.Decoder, "decode", counted)
     found = run(BASE[:500], pipelines=("p", "q"))
