@@ -169,7 +169,9 @@ def test_readers_see_what_was_spent():
     limited = replace(P, limit_epsilon=Fraction(80))
 
     def said(epochs: int, p: Any = P) -> str:
-        return cost(msgspec.json.decode(msgspec.json.encode(manifest(p, epochs=epochs)), type=Manifest))
+        return cost(
+            msgspec.json.decode(msgspec.json.encode(manifest(p, epochs=epochs)), type=Manifest)
+        )
 
     first = "a user pays ε=8 δ=0.0001 per epoch"
     assert said(3, limited) == f"{first}, ε=24 of at most 80 in all so far"
