@@ -223,7 +223,7 @@ def main() -> None:
     found |= ratios(found) | {"exact": run.exact}
     table = Table("", "events/s, or ratio", title=f"{events:,} events, median of {rounds}")
     for name, value in found.items():
-        table.add_row(name, f"{value:,}" if isinstance(value, int | float) else str(value))
+        table.add_row(name, str(value) if isinstance(value, bool) else f"{value:,}")
     console.print(table)
     if "quix" not in found:
         console.print("Quix Streams is not installed, and left out: pip install quixstreams")
