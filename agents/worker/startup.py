@@ -146,7 +146,7 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
         data_dir: of the worker; holds the cache where the package's own folder is read-only.
     """
     if not compiled.possible():
-        log.info("numba is not installed: records are decoded one by one, at half the speed")
+        log.info("numba is not installed: records are decoded one by one, which takes longer")
         return
     if not os.access(Path(compiled.__file__).parent, os.W_OK):
         os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir / COMPILED))
