@@ -210,6 +210,13 @@ def test_a_deep_value_is_skipped_or_left_to_the_other_way():
     agree(made(), events)
 
 
+def test_a_field_that_comes_twice_is_left_to_the_other_way():
+    """It checks each of them, and takes the last: a wrong one that comes first counts."""
+    whole = b'{"user":"u","page":%s,"kind":1,"t":1,"fare":2,"page":%s}'
+    some = (b'"a"', b'"b"', b"1.5", b"[]", b"null", b"true", b'""')
+    agree(made(), [whole % (one, other) for one in some for other in some])
+
+
 def test_plain_events_never_take_the_slow_way(monkeypatch):
     """Else the agreement above would say nothing about the scanner."""
     decoder = made()
