@@ -122,7 +122,7 @@ class SimApp:
 
     def assign(self, partitions: set[TP], generation: int) -> None:
         """Take an assignment; called by the group, in the context of this process."""
-        if self.should_stop:
+        if self.should_stop or generation < self._generation:  # it was overtaken on its way
             return
         self._generation, self._flowing = generation, False
         self._task = asyncio.ensure_future(self._rebalance(partitions, generation))
