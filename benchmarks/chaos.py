@@ -113,8 +113,8 @@ def chaos(
             report("settling")
             monkey.settle()
             load.end()
-            run.trigger(load.now)
-            found = finish(run, monkey, plan.patience) | {"events": load.sent}
+            run.trigger(now := load.now)
+            found = finish(run, monkey, now, plan.patience) | {"events": load.sent}
             if plan.harsh:
                 found["gone"] = gone(run, monkey.random)
                 monkey.counts["topic"] += 1
@@ -144,9 +144,9 @@ def replicas(broker: Broker | Trio) -> int:
     return 3 if isinstance(broker, Trio) else 1
 
 
-def finish(run: Local, monkey: Monkey, patience: float = PATIENCE) -> dict[str, Any]:
-    """Wait for the releases, end the workers, and let replay, judge and counting compare."""
-    triggers = settled(run)
+def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> dict[str, Any]:
+    """Wait for releases up to ``at``, end the workers; then replay, judge and counts compare."""
+    triggers = settled(run, at)
     stuck = unreleased(run, monkey, triggers, patience)
     quiet(run)
     for member in list(run.workers):
@@ -159,7 +159,7 @@ def finish(run: Local, monkey: Monkey, patience: float = PATIENCE) -> dict[str, 
     return {
         **{name: figures[name] for name in FIGURES},
         "stuck": len(stuck),
-        "unreleased": stuck[:10],
+        "unreleased": stuck[:100],
         "triggers": len(triggers),
         "charges": len(ledger.charges),
         "refused": len(ledger.refused),
@@ -209,18 +209,23 @@ def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
         before = now
 
 
-def settled(run: Local, quiet: float = 3.0) -> list[Trigger]:
-    """All triggers, once the clock has taken the last request: no more come for a while.
+def settled(run: Local, at: int, quiet: float = 3.0, most: float = 120.0) -> list[Trigger]:
+    """All triggers, once those that were asked for up to ``at`` are there and no more come.
 
-    Those of the wall clock never end, so they do not count here.
+    Those of the wall clock never end, so they do not count here. A pipeline without a budget left
+    is not triggered; nobody waits for it longer than ``most`` seconds.
     """
+    gaps = {p.name: p.windows.longest_gap() for p in run.deployment.pipelines}
     asked = {p.name for p in run.config().pipeline if p.schedule == "external"}
     number, since = -1, time.monotonic()
+    until = since + most
     while True:
         found = run.triggers()
+        last = {t.pipeline: t.scheduled for t in found}
+        there = all(last.get(name, 0) > at - gaps[name] for name in asked)
         if (now := sum(t.pipeline in asked for t in found)) != number:
             number, since = now, time.monotonic()
-        elif time.monotonic() > since + quiet:
+        elif time.monotonic() > (since + quiet if there else until):
             return found
         time.sleep(0.3)
 

@@ -17,6 +17,7 @@ def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path):
     with Broker(quiet=True, overrides=BROKER) as broker:
         found = run_chaos(Pace(POINTS), 20190301, tmp_path, broker)
     assert sum(found["faults"].values()) == POINTS
+    assert found["stuck"] == 0, "\n".join(found["unreleased"])
     assert (found["lost"], found["doubled"], found["differing"]) == (0, 0, 0), found["problems"]
     assert found["wrong_charges"] == 0
     assert found["objected"] == 0, found["objections"]
