@@ -36,7 +36,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "local tables are lost or stale": (
         "agents/worker/test_shard.py::"
         "test_steps_are_published_stored_and_taken_up_by_the_next_owner",
-        "agents/worker/test_shard.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
+        "agents/worker/test_evidence.py::test_local_state_that_cannot_be_trusted_is_thrown_away",
     ),
     "a local table is damaged": (
         "integration/test_gone.py::test_damaged_tables_are_set_aside_and_restored",

@@ -1,150 +1,30 @@
 """A shard: positions that are its own, one transaction, the table after it, zombies fenced.
 
-Covers: agents/worker/local_state.py, agents/worker/transaction.py
+Covers: agents/worker/transaction.py
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import hushstream.agents.clock.wall_time as wall_time
 import hushstream.agents.kafka.backlog as backlog
-import hushstream.agents.kafka.clients as clients
 import hushstream.agents.worker.local_state as local_state
 import hushstream.agents.worker.shard as shard_module
 import pytest
 from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka.intervals import Interval
-from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay_logs import spans
-from hushstream.agents.stages.step import Out, Step
-from hushstream.agents.state.layout import MARKER, POSITION
-from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.worker.evidence import STALE_SECONDS
-from hushstream.agents.worker.local_state import Shared
-from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.shard import Shard, ShardSpec
-from hushstream.deploy.broker import Broker
-from hushstream.errors import DamagedError, EngineError, RewoundError
-from hushstream.topics.config.model import Kafka
-from hushstream.topics.events.decode import RawRecord
+from hushstream.agents.state.layout import MARKER
+from hushstream.errors import DamagedError, EngineError
 from hushstream.topics.records import Marker, encode
-from rocksdict import Cache
 
-GHOST = b"g"  # a row that only a forged table has
-
-
-class Tally:
-    """A stage that counts its input in a row and repeats it on another topic."""
-
-    def __init__(self, out: str) -> None:
-        self.out = out
-        self.position = 0
-        self.opened: list[int] = []
-
-    def open(self, reader: Any, marker: Marker) -> None:
-        self.position = marker.applied
-        self.opened.append(marker.applied)
-
-    def step(
-        self, reader: Any, marker: Marker, records: Sequence[Any], fetched: int
-    ) -> Step | None:
-        if fetched <= marker.applied:
-            return None
-        (row,) = reader.get_many([b"n"])
-        step = Step(Marker(marker.genesis, fetched))
-        fresh = [r for r in records if r.offset >= marker.applied]
-        step.rows[b"n"] = str(int(row or b"0") + len(fresh)).encode()
-        step.out = [Out(self.out, 0, None, r.value) for r in fresh]
-        self.position = fetched
-        return step
-
-
-@dataclass
-class Bench:
-    """Shards over one input partition, as several workers would open them."""
-
-    kafka: Kafka
-    name: str
-    folder: Path
-    genesis: str = "abcdef"
-    seeks: list[int] = field(default_factory=list)
-    flows: list[bool] = field(default_factory=list)
-    failures: list[BaseException] = field(default_factory=list)
-    cache: Any = field(default_factory=lambda: Cache(1 << 20))
-    executor: Any = field(default_factory=lambda: ThreadPoolExecutor(2))
-
-    @property
-    def out(self) -> str:
-        return f"{self.name}-out"
-
-    def shard(self, worker: str = "one", begin: int = 0) -> Shard:
-        shared = Shared(
-            self.kafka, self.genesis, self.folder / worker, self.cache, 1 << 20, self.executor,
-            OperatorMetrics(), 10_000,
-        )  # fmt: skip
-        spec = ShardSpec(TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", begin)
-        return Shard(shared, spec, Tally(self.out), self)
-
-    def flow(self, tp: TP, open_: bool) -> None:
-        self.flows.append(open_)
-
-    async def seek(self, tp: TP, position: int) -> None:
-        self.seeks.append(position)
-
-    async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Nothing is needed beforehand."""
-
-    def fail(self, error: BaseException) -> None:
-        self.failures.append(error)
-
-    def path(self, worker: str = "one") -> Path:
-        return self.folder / worker / self.genesis / f"{self.name}-log" / "0"
-
-    def rows(self, worker: str = "one") -> dict[bytes, bytes | None]:
-        store = RocksStore(self.path(worker), None, 1 << 20)
-        found = store.get_many([b"n", GHOST, MARKER])
-        store.close()
-        return dict(zip([b"n", GHOST, MARKER], found, strict=True))
-
-    def published(self, committed: bool = True) -> list[bytes]:
-        return [r.value or b"" for r in read_topic(self.kafka, self.out, 1, committed)[0].records]
-
-
-def interval(start: int, end: int, name: str = "in") -> Interval:
-    return Interval(TP(name, 0), start, end, [_record(n) for n in range(start, end)])
-
-
-def _record(n: int) -> RawRecord:
-    return RawRecord(n, 0, None, b"%d" % n)
-
-
-async def until(true: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        await asyncio.sleep(0.02)
-
+from .bench import Tally, applied, held, interval, unopened, until
 
 # -- input, without a broker ----------------------------------------------------------------------
-
-
-def unopened(tmp_path: Path) -> Bench:
-    return Bench(Kafka(bootstrap="127.0.0.1:1"), "in", tmp_path)
-
-
-def held(shard: Shard) -> list[int]:
-    return [record.offset for record in shard._backlog.records]
 
 
 def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):
@@ -198,21 +78,6 @@ def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
 
 
 # -- on a broker ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bench(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Bench:
-    name = unique("shard")
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for future in client.create_topics(
-        [NewTopic(t, 1, 1) for t in (name, f"{name}-out", f"{name}-log")]
-    ).values():
-        future.result()
-    return Bench(Kafka(bootstrap=broker.bootstrap), name, tmp_path)
-
-
-async def applied(shard: Shard, position: int) -> None:
-    await until(lambda: shard.applied == position)
 
 
 def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
@@ -436,70 +301,6 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
         await other.close()
 
     asyncio.run(reopen())
-
-
-def forged(bench: Bench, genesis: str, applied: int, age: float, offset: int) -> None:
-    """Put a table into a shard's folder, with a row that its changelog does not have (any more)."""
-    store = RocksStore(bench.path(), None, 1 << 20)
-    position = json.dumps({"offset": offset, "time": time.time() - age}).encode()
-    rows = {b"n": b"777", GHOST: b"1", MARKER: encode(Marker(genesis, applied)), POSITION: position}
-    store.write(rows)
-    store.close()
-
-
-async def stepped(bench: Bench, worker: str, to: int) -> None:
-    shard = bench.shard(worker)
-    await shard.open()
-    shard.deliver(interval(shard.wanted, to))
-    await applied(shard, to)
-    await shard.close()
-
-
-@pytest.mark.parametrize(
-    "genesis,age",
-    [("another", 0.0), ("abcdef", STALE_SECONDS + 60), ("abcdef", -60.0)],
-    ids=["another", "too old", "of tomorrow"],
-)
-@pytest.mark.parametrize("behind", [True, False], ids=["behind", "at the end"])
-def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, behind):
-    """All of it: a row that the changelog has deleted since, or never had, would stay otherwise."""
-
-    async def run() -> None:
-        await stepped(bench, "two", 3)
-        end = spans(bench.kafka, f"{bench.name}-log", 1)[0].end
-        forged(bench, genesis, 3, age, 0 if behind else end)
-        shard = bench.shard()
-        await shard.open()
-        assert (shard.applied, shard._state.table.get_many([b"n"])) == (3, [b"3"])
-        await shard.close()
-
-    asyncio.run(run())
-    assert bench.rows()[b"n"] == b"3" and bench.rows()[GHOST] is None
-
-
-@pytest.mark.parametrize(
-    "reached,age,offset",
-    [(2, 0.0, 10_000), (2, STALE_SECONDS + 60, 10_000), (777, 0.0, 0), (777, 1e6, 0)],
-    ids=["beyond the changelog", "beyond it, and old", "a later marker", "a later marker, and old"],
-)
-def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
-    bench, monkeypatch, reached, age, offset
-):
-    """The changelog was rewound: what the table counted would be counted anew."""
-    monkeypatch.setattr(clients, "SETTLE_SECONDS", 0.3)
-
-    async def run() -> None:
-        await stepped(bench, "two", 3)
-        forged(bench, bench.genesis, reached, age, offset)
-        for _ in range(2):  # a restart finds the same again
-            shard = bench.shard()
-            try:
-                with pytest.raises(RewoundError, match="restored, copied or rewound"):
-                    await shard.open()
-            finally:
-                await shard.close()
-
-    asyncio.run(run())
 
 
 def test_a_step_that_the_product_itself_refuses_reaches_the_worker(bench, monkeypatch):

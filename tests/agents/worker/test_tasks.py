@@ -19,7 +19,7 @@ from hushstream.errors import EngineError, HushError, LedgerError
 from hushstream.topics.config.model import Kafka
 
 from ...support import NAMES
-from .test_shard import unopened
+from .bench import unopened
 
 
 async def returns(*_: Any) -> None:
