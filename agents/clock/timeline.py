@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...errors import EngineError
+from ...errors import EngineError, RewoundError
 from ...topics.records import ClockRecord, PipelineStanding, Skipped, Snapshot, Start, Trigger
 
 
@@ -51,7 +51,7 @@ class Timeline:
         """Advance by one record of this pipeline.
 
         Raises:
-            EngineError: a trigger before it is missing.
+            RewoundError: a trigger before it is missing.
         """
         if isinstance(record, Start):
             self.first = self.floor = record.window
@@ -65,7 +65,10 @@ class Timeline:
         expected = self.done.get(record.window, 0) + 1
         begun = self.first is not None
         if not begun or record.ordinal != self.ordinal + 1 or record.index != expected:
-            raise EngineError(f"the clock log of pipeline {record.pipeline!r} has a gap")
+            raise RewoundError(
+                f"the clock log of pipeline {record.pipeline!r} has a gap: "
+                f"trigger {record.ordinal} follows trigger {self.ordinal}"
+            )
         self.ordinal = record.ordinal
         self.done[record.window] = record.index
         if record.final:
@@ -163,7 +166,7 @@ def fold(records: Iterable[ClockRecord], horizons: dict[str, int]) -> dict[str, 
         horizons: triggers per window, by pipeline.
 
     Raises:
-        EngineError: a trigger is missing among the records.
+        RewoundError: a trigger is missing among the records.
     """
     timelines = {name: Timeline(horizon) for name, horizon in horizons.items()}
     for record in records:
@@ -175,7 +178,8 @@ def advance(timelines: dict[str, Timeline], record: ClockRecord) -> None:
     """Apply one clock record to the pipeline that it belongs to; a snapshot moves nothing.
 
     Raises:
-        EngineError: the log has a gap, or contradicts its snapshot.
+        RewoundError: the log has a gap.
+        EngineError: it contradicts its snapshot.
     """
     if isinstance(record, Snapshot):
         for name, timeline in timelines.items():

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from ...errors import RewoundError
 from ...topics.records import Marker
 from ..state.store import Changes, StateReader
 
@@ -90,3 +91,20 @@ class Stage(Protocol):
         Raises:
             EngineError: the logs contradict each other; going on would break the guarantee.
         """
+
+
+def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
+    """Say that a topic between the stages lacks the barrier of a trigger.
+
+    A stage before it writes one for every trigger, in order, together with its own position. So the
+    topic and the tables of that stage are not of one history.
+
+    Args:
+        pipeline: its name.
+        due: ordinal of the trigger whose barrier was to come.
+        came: ordinal of the one that came.
+    """
+    return RewoundError(
+        f"a barrier is missing in pipeline {pipeline!r}: that of trigger {due} was to come, that "
+        f"of trigger {came} came"
+    )

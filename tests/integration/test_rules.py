@@ -14,7 +14,7 @@ from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, RewoundError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import (
     Barrier,
@@ -195,10 +195,10 @@ def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_
 
 def test_a_missing_barrier_stops_the_stage():
     p = PUBLIC.pipelines[0]
-    with pytest.raises(EngineError, match="barrier is missing"):
+    with pytest.raises(RewoundError, match="that of trigger 1 was to come, that of trigger 2 came"):
         aggregate(PUBLIC, [barrier(p, 2, 0)])
     stage = BoundStage(p, 0, NAMES, 2, CLOCK, {})
-    with pytest.raises(EngineError, match="barrier is missing"):
+    with pytest.raises(RewoundError, match="barrier is missing"):
         stage.step(MemoryStore(), Marker("abcdef", 0), [LogFrame(0, barrier(p, 2, 0))], 1)
 
 

@@ -62,9 +62,7 @@ class Faults:
             return self._away > OUTAGE - 20
         if self._clocks and "the clock of this machine is" in text:
             return True
-        # A worker that has read of two histories refuses, or misses what only one of them holds.
-        told = "a barrier is missing" in text or "the clock log of pipeline" in text
-        return self.rewound and (text.startswith(REFUSAL) or told)
+        return self.rewound and text.startswith(REFUSAL)
 
     def _at(self, at: float, work: object, *args: object) -> None:
         self._world.loop.call_at(at, work, *args, context=SERVER)

@@ -32,7 +32,7 @@ from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import finished
 from ..routing import route
-from ..step import LogFrame, Out, Step
+from ..step import LogFrame, Out, Step, missing_barrier
 from .computation import Chosen, Computation
 from .held_release import Pending, held, hold, kept_manifest, public_time, published
 from .nonces import Opening, close, load
@@ -101,7 +101,8 @@ class AggregateStage:
             fetched: offset before which ``records`` is complete.
 
         Raises:
-            EngineError: a barrier is missing, or a key is on the wrong partition.
+            RewoundError: a barrier is missing.
+            EngineError: a key is on the wrong partition.
         """
         self._expiry.consult(self._clock.over(self._pipeline.name), marker, self._pipeline.name)
         step = self._advance(reader, marker, records, fetched)
@@ -154,8 +155,8 @@ class AggregateStage:
 
     def _barrier(self, barrier: Barrier, marker: Marker) -> Trigger | None:
         trigger = barrier.trigger
-        if trigger.ordinal != self._upstream[barrier.origin] + 1:
-            raise EngineError(f"pipeline {self._pipeline.name!r}: a barrier is missing")
+        if trigger.ordinal != (due := self._upstream[barrier.origin] + 1):
+            raise missing_barrier(self._pipeline.name, due, trigger.ordinal)
         self._upstream[barrier.origin] = trigger.ordinal
         self._sums.add_totals(trigger.ordinal, barrier.totals)
         closed = marker.closed.get(self._pipeline.name, 0)

@@ -18,7 +18,7 @@ from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import Feedback, lookup
 from ..routing import route_units
-from ..step import LogFrame, Step
+from ..step import LogFrame, Step, missing_barrier
 from .bounder import Bounder
 
 FRAMES = 48  # frames of one step
@@ -74,7 +74,8 @@ class BoundStage:
             fetched: offset before which ``records`` is complete.
 
         Raises:
-            EngineError: a barrier is missing, or a unit is on the wrong partition.
+            RewoundError: a barrier is missing.
+            EngineError: a unit is on the wrong partition.
         """
         taken = self._usable(records[:FRAMES])
         if len(taken) < len(records):
@@ -121,8 +122,8 @@ class BoundStage:
     ) -> int:
         """Note the barrier of one upstream; the last of all upstreams closes the micro-batch."""
         trigger = barrier.trigger
-        if trigger.ordinal != upstream[barrier.origin] + 1:
-            raise EngineError(f"pipeline {self._pipeline.name!r}: a barrier is missing")
+        if trigger.ordinal != (due := upstream[barrier.origin] + 1):
+            raise missing_barrier(self._pipeline.name, due, trigger.ordinal)
         upstream[barrier.origin] = trigger.ordinal
         if min(upstream) <= closed:
             return closed
