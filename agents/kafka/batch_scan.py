@@ -70,15 +70,15 @@ def _scan(
         count, at = _varint(data, at, last)
         if at < 0 or count < 0:
             return False
-        for _ in range(2 * count):
+        for place in range(2 * count):
             length, at = _varint(data, at, last)
-            if at < 0 or at + length > last:
-                return False
+            if at < 0 or at + length > last or (length < 0 and place % 2 == 0):
+                return False  # a header's value may be null, its name not
             at += max(length, 0)
         if at != last:
             return False
         out[7, row] = last
-    return True
+    return bool(at == end)
 
 
 def scan(data: memoryview) -> RawBatch:

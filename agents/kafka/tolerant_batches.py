@@ -1,9 +1,11 @@
-"""Parse batches even if header names are not UTF-8, and never more of one than is bounded.
+"""Parse batches whatever a producer put into them, and never more of one than is bounded.
 
 To a broker the name of a header is bytes. aiokafka decodes it as UTF-8 and gives up the whole fetch
 where that fails, so one such record would stop its partition for ever. Here such a record is read
-without its headers, which carry no event; all others are read as always. Compressed batches come
-as `inflated` gives them.
+without its headers, which carry no event; all others are read as always. Likewise the attributes of
+a record: a byte that says nothing yet, so that brokers take any. aiokafka reads a number there that
+may be longer, and would take everything behind it for something else. Compressed batches come as
+`inflated` gives them.
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
 from ...topics.events.raw import RawChunk
-from .inflated import Allowed, codec_of, portions
+from .inflated import HEADER, Allowed, codec_of, portions
 from .private import opened, read_batches_with
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # after the base offset
 _OVERHEAD = 12  # base offset and length
+_COUNT_AT = 57
 _VERSION = 2  # earlier formats have no headers
 
 
@@ -104,51 +108,89 @@ def _chunk(data: memoryview) -> Iterator[RawChunk]:
 
 def _records(batch: Any, data: memoryview) -> Iterator[Any]:
     """Records of a batch that is not compressed."""
+    if not _ordinary(data):
+        return patiently(data)
     try:
         return iter(list(batch))  # as a whole: a generator would cost more than parsing
     except UnicodeDecodeError:
         return patiently(data)
 
 
-def patiently(data: memoryview) -> Iterator[Any]:
-    """Yield the records of a batch; those with a header name that is not UTF-8 lose all headers."""
-    batch, buffer, place, records = opened(data)
+def _ordinary(data: memoryview) -> bool:
+    """Whether the attributes of all records are 0, and each lies within the batch."""
+    place, end = HEADER, len(data)
+    (records,) = _LENGTH.unpack_from(data, _COUNT_AT)
     for _ in range(records):
-        length, place = decode_varint(buffer, place)
-        yield _record(batch, buffer, place)
+        if place >= end:
+            return False
+        length, place = decode_varint(data, place)
+        if length < 1 or place + length > end or data[place]:
+            return False
         place += length
+    return True
 
 
-def _record(batch: Any, buffer: bytearray, place: int) -> Any:
-    _, place = decode_varint(buffer, place)  # attributes, unused
-    later, place = decode_varint(buffer, place)
+def patiently(data: memoryview) -> Iterator[Any]:
+    """Parse records one by one; those with a header name that is not UTF-8 lose all headers.
+
+    Raises:
+        CorruptRecordException: the records are not what the batch says.
+    """
+    batch, buffer, place, number = opened(data)
+    found = []
+    try:
+        for _ in range(number):
+            length, place = decode_varint(buffer, place)
+            record, end = _record(batch, buffer, place)
+            if end != place + length:
+                raise CorruptRecordException("a record does not end where it should")
+            found.append(record)
+            place = end
+    except IndexError:
+        raise CorruptRecordException("a record ends after its batch") from None
+    if place != len(buffer):
+        raise CorruptRecordException("a batch goes on after its last record")
+    return iter(found)
+
+
+def _record(batch: Any, buffer: bytearray, place: int) -> tuple[Any, int]:
+    """A record, and the place where it ends."""
+    later, place = decode_varint(buffer, place + 1)  # after the attributes
     offset, place = decode_varint(buffer, place)
     key, place = _bytes(buffer, place)
     value, place = _bytes(buffer, place)
     kind = batch.timestamp_type
     appended = kind == batch.LOG_APPEND_TIME
     stamp = batch.max_timestamp if appended else batch.first_timestamp + later
-    try:
-        headers = _headers(buffer, place)
-    except UnicodeDecodeError:
-        headers = []
-    return DefaultRecord(batch.base_offset + offset, stamp, kind, key, value, headers)
+    headers, place = _headers(buffer, place)
+    return DefaultRecord(batch.base_offset + offset, stamp, kind, key, value, headers), place
 
 
-def _headers(buffer: bytearray, place: int) -> list[tuple[str, bytes | None]]:
-    found = []
+def _headers(buffer: bytearray, place: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    """Headers, none of them if a name is not UTF-8, and the place where they end."""
+    found: list[tuple[str, bytes | None]] = []
+    texts = True
     count, place = decode_varint(buffer, place)
+    if count < 0:
+        raise CorruptRecordException("a record has fewer than no headers")
     for _ in range(count):
         name, place = _bytes(buffer, place)
         value, place = _bytes(buffer, place)
-        found.append(((name or b"").decode(), value))
-    return found
+        if name is None:
+            raise CorruptRecordException("a header has no name")
+        try:
+            found.append((name.decode(), value))
+        except UnicodeDecodeError:
+            texts = False
+    return found if texts else [], place
 
 
 def _bytes(buffer: bytearray, place: int) -> tuple[bytes | None, int]:
     length, place = decode_varint(buffer, place)
     if length < 0:
         return None, place
+    if place + length > len(buffer):
+        raise CorruptRecordException("a record ends after its batch")
     return bytes(buffer[place : place + length]), place + length
 
 

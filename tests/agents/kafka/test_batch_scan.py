@@ -5,15 +5,17 @@ Covers: topics/events/raw.py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+from aiokafka.record.util import decode_varint
 from hushstream.agents.kafka.inflated import Allowed
 from hushstream.agents.kafka.intervals import Taken, below, joined, since
-from hushstream.agents.kafka.tolerant_batches import TolerantBatches
+from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
 from hushstream.topics.events.raw import RawBatch, RawChunk, RawRecord
 
 pytest.importorskip("numba")
@@ -67,24 +69,54 @@ def test_the_brokers_time_counts_where_the_topic_says_so():
     assert list(scan(memoryview(data))) == plain(bytes(data))
 
 
-def test_a_spoilt_batch_is_refused_or_read_as_the_library_reads_it():
+def either(make: Callable[[], Any]) -> list[RawRecord] | None:
+    """Records, or None if they are refused."""
+    try:
+        return [RawRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in make()]
+    except CorruptRecordException:
+        return None
+
+
+def test_a_spoilt_batch_is_refused_or_read_alike_by_loop_and_library():
     random, refused, read = Random(7), 0, 0
     for _ in range(3_000):
         data = batch(contents(random, 3))
         for _ in range(random.choice((1, 1, 3))):
             data[random.randrange(57, len(data))] = random.randrange(256)
-        try:
-            found = list(scan(memoryview(data)))
-        except CorruptRecordException:
-            refused += 1
-            continue
-        try:
-            wanted = plain(bytes(data))
-        except (CorruptRecordException, UnicodeDecodeError):
-            continue  # its own reasons: a header's name, or bytes that are left over
-        assert found == wanted
-        read += 1
+        found = either(lambda data=data: scan(memoryview(data)))
+        slow = either(lambda data=data: next(iter_batches(data)))
+        assert found == slow == either(lambda data=data: patiently(memoryview(data)))
+        refused += found is None
+        read += found is not None
     assert refused > 200 and read > 200
+
+
+def iter_batches(data: bytes) -> Iterator[Any]:
+    batches = TolerantBatches(bytes(data))
+    while batches.has_next():
+        yield batches.next_batch()
+
+
+@pytest.mark.parametrize("attributes", [1, 0x7F, 0x80, 0xFF])
+def test_attributes_of_a_record_say_nothing_whatever_they_are(attributes):
+    """Brokers take any; aiokafka alone would take what is behind them for something else."""
+    data = batch(contents(Random(3), 4))
+    wanted = plain(bytes(data))
+    place = 61
+    for _ in range(3):
+        length, place = decode_varint(data, place)
+        data[place] = attributes
+        place += length
+    assert list(scan(memoryview(data))) == wanted
+    assert either(lambda: next(iter_batches(data))) == wanted
+
+
+def test_what_is_left_over_behind_the_last_record_is_refused():
+    data = batch(contents(Random(1), 5))
+    data[57:61] = (4).to_bytes(4, "big")
+    assert either(lambda: scan(memoryview(data))) is None
+    assert either(lambda: next(iter_batches(data))) is None
+    assert either(lambda: patiently(memoryview(data))) is None
 
 
 def test_a_batch_that_says_more_than_it_has_is_refused():

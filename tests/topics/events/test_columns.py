@@ -22,6 +22,7 @@ from hushstream.topics.events.decode import Decoded, Decoder, RawRecord
 from hushstream.topics.events.fields import InputFields, NumericField, PipelineFields
 
 pytest.importorskip("numba")
+from hushstream.topics.events.json_scan import decimals
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 ROUNDS = int(os.environ.get("HUSH_RECORDS", "60000")) // 300
@@ -212,9 +213,37 @@ def test_a_deep_value_is_skipped_or_left_to_the_other_way():
 
 def test_a_field_that_comes_twice_is_left_to_the_other_way():
     """It checks each of them, and takes the last: a wrong one that comes first counts."""
-    whole = b'{"user":"u","page":%s,"kind":1,"t":1,"fare":2,"page":%s}'
     some = (b'"a"', b'"b"', b"1.5", b"[]", b"null", b"true", b'""')
-    agree(made(), [whole % (one, other) for one in some for other in some])
+    for name in (b"page", b"\\u0070age"):  # of which the second is the first
+        whole = b'{"user":"u","page":%s,"kind":1,"t":1,"fare":2,"' + name + b'":%s}'
+        agree(made(), [whole % (one, other) for one in some for other in some])
+
+
+def test_every_way_to_write_a_number_is_one_unit():
+    """A second way to write it would be a second unit, with a bound of its own."""
+    ways = (b"0", b"-0", b"7", b"07", b"7.0", b"7e0", b"70e-1", b'"7"', b"-7")
+    agree(made(), [b'{"user":%s,"page":"a","kind":1,"t":1,"fare":2}' % way for way in ways] * 9)
+
+
+def decimal(random: Random) -> str:
+    whole = random.randrange(10 ** random.randrange(1, 19))
+    return (
+        f"{random.choice(('', '-'))}{whole}.{random.randrange(10 ** random.randrange(1, 24)):05d}"
+    )
+
+
+def test_decimals_are_those_of_the_standard_library_or_left_to_it():
+    random, known = Random(3), 0
+    for _ in range(200):
+        texts = [decimal(random) for _ in range(50)]
+        data = np.frombuffer("".join(texts).encode(), np.uint8)
+        high = np.cumsum([len(text) for text in texts])
+        low = high - [len(text) for text in texts]
+        sure, out = np.ones(len(texts), bool), np.zeros(len(texts))
+        decimals(data, low, high, sure, out)
+        assert [float(t) for t, ok in zip(texts, sure, strict=True) if ok] == out[sure].tolist()
+        known += int(sure.sum())
+    assert known > 1_000
 
 
 def test_plain_events_never_take_the_slow_way(monkeypatch):
