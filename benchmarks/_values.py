@@ -20,19 +20,19 @@ from hushstream.mechanisms.pak.optimise import Choice, ThresholdProblem, optimis
 from hushstream.mechanisms.parts.clip_threshold import (
     exceedance_scores,
     geometric_thresholds,
-    noise_penalty,
     noisy_max,
+    scale_free_penalty,
 )
-from hushstream.mechanisms.parts.hierarchy import Chunks, choose_height, choose_skip
+from hushstream.mechanisms.parts.hierarchy import Chunks
+from hushstream.mechanisms.parts.shape import choose_shape, mean_variance
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
+from hushstream.mechanisms.slots.settings import SlotParameters
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 DATA = Path(__file__).resolve().parent.parent / "examples" / "data"
 DELTA = Fraction(1, 1 << 20)
-FANOUT = 16
-EXCESS = 8  # the largest value over the guessed excess, as ToPS takes it by default
 BETA = Fraction(1, 10)
 
 
@@ -101,7 +101,7 @@ class Warm:
     histogram: I64
 
     @classmethod
-    def of(cls, stream: Stream, records: int, resolution: int = 64) -> Warm:
+    def of(cls, stream: Stream, records: int, resolution: int = SlotParameters.resolution) -> Warm:
         thresholds = geometric_thresholds(stream.top, resolution)
         bucket = np.searchsorted(np.array(thresholds), stream.values[:records])
         return cls(thresholds, np.bincount(bucket, minlength=len(thresholds)))
@@ -148,21 +148,19 @@ class Wide:
     """ToPS's hierarchy over the slots after a warm-up, with its own choice of levels."""
 
     chunks: Chunks
-    height: int
+    slots: int
     width: int
 
     @classmethod
     def of(cls, slots: int, epsilon: Fraction) -> Wide:
-        height = choose_height(FANOUT, slots)
-        skip = choose_skip(FANOUT, height, epsilon)
-        return cls(Chunks(FANOUT, height - skip, epsilon), height, FANOUT**skip)
+        shape = choose_shape(slots, epsilon)
+        return cls(Chunks(shape.fanout, shape.levels, epsilon), slots, shape.width)
 
     def threshold(self, warm: Warm, records: int, top: int, noise: KeyedNoise) -> int:
         """θ by noisy maximum."""
         epsilon = self.chunks.epsilon
-        penalty = noise_penalty(
-            warm.thresholds, records, FANOUT, self.height, epsilon, Fraction(top, EXCESS)
-        )
+        variance = Fraction(mean_variance(self.chunks, self.width, self.slots))
+        penalty = scale_free_penalty(warm.thresholds, records, self.slots, variance)
         scores = exceedance_scores(warm.histogram, penalty)
         return warm.thresholds[noisy_max(scores, 1 / epsilon, noise, 1)]
 
@@ -170,14 +168,20 @@ class Wide:
         """Estimated sums of the first ``ends`` values: whole blocks, and the last one's guess."""
         exact = np.concatenate([[0], np.cumsum(clipped)])
         blocks = np.unique(np.concatenate([ends // self.width, ends // self.width - 1]).clip(0))
-        drawn = {b: float(self.chunks.prefix(noise, theta, int(b))[1]) for b in blocks.tolist()}
+        drawn = {b: self._noise(noise, theta, b) for b in blocks.tolist()}
         at = {b: exact[b * self.width] + drawn[b] for b in drawn}
         out = []
         for end in ends.tolist():
             block, rest = divmod(end, self.width)
-            guess = at[block] - at[block - 1] if block else self.width * theta / 2
+            guess = at[block] - at[block - 1] if block else self.width * theta / 4
             out.append(at[block] + rest * guess / self.width)
         return np.array(out)
+
+    def _noise(self, noise: KeyedNoise, theta: int, end: int) -> float:
+        """Noise of the first blocks, chunk by chunk."""
+        size = self.chunks.blocks
+        ends = [*range(size, end, size), end] if end else []
+        return sum(float(self.chunks.prefix(noise, theta, one)[1]) for one in ends)
 
 
 def tree_prefixes(clipped: I64, theta: int, ends: I64, epsilon: Fraction, noise: KeyedNoise) -> F64:

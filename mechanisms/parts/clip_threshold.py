@@ -31,6 +31,7 @@ from ..keys import Keys
 from ..validate import at_least, positive
 
 _PURPOSE = "threshold"
+_WEIGHT = 36
 
 
 def geometric_thresholds(top: int, resolution: int = 16) -> tuple[int, ...]:
@@ -84,6 +85,36 @@ def noise_penalty(
     unit = Fraction(3 * at_least("slots", slots, 1)) / (excess * fanout**height * epsilon)
     squares = [(unit * theta) ** 2 * 2 * (fanout - 1) * height**3 for theta in thresholds]
     return np.array([math.isqrt(math.floor(square)) for square in squares], np.int64)
+
+
+def scale_free_penalty(
+    thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction
+) -> I64:
+    """(c,) the public part of `exceedance_scores` where nothing is known of the tail's scale.
+
+    A random range of the n slots after the warm-up has noise √V·θ and loses n/√6·E(θ)/m0, with
+    E(θ) = Σ (v-θ)₊ over the warm-up's m0 slots. As E falls by N(θ), the number of records above θ,
+    for each step of θ, the sum of both is least where ``N(θ) = K = √(6V)·m0/n``: a rank, whatever
+    the scale; the root of the sum of squares is least at √(θ/c) times that rank if values lie c
+    above θ on average. A penalty that is linear in θ asks for c instead, and fails where B is a
+    bad guess of it. This one rises with the fourth root, ``36·K·(θ/B)^¼``: the records that a
+    doubling of θ must save are about 2K to 9K, the more the nearer θ is to B. 36 was tuned on
+    streams that no documented figure uses.
+
+    Args:
+        thresholds: candidates on the integer grid.
+        slots: m0, the public number of warm-up slots.
+        rest: n, the public number of slots after them.
+        variance: V, the mean noise variance of a range for θ = 1.
+
+    Raises:
+        ParameterError: an argument is not positive.
+    """
+    positive("variance", variance)
+    each = Fraction(at_least("slots", slots, 1), at_least("rest", rest, 1))
+    fourth = _WEIGHT**4 * (6 * variance) ** 2 * each**4 / thresholds[-1]
+    roots = [math.isqrt(math.isqrt(math.floor(fourth * theta))) for theta in thresholds]
+    return np.array(roots, np.int64)
 
 
 def exceedance_scores(histogram: I64, penalty: I64) -> I64:

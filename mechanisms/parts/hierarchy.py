@@ -6,8 +6,9 @@ differences, so all of them agree with each other.
 
 * `Chunks`: b^levels blocks at a time, every node with noise DLap(θ·levels/ε), made consistent
   (CCS 2021, Section 5; see `consistency`). No root: a chunk is one of many.
-* `InfiniteTree`: one tree for ever, level j with the share 1/(j(j+1)) of ε, so that the shares of
-  all levels sum to 1. Errors grow with the logarithm of time instead of restarting at each chunk.
+* `InfiniteTree`: one tree, level j with a share of ε in proportion to 1/(j(j+1)). Without end
+  these shares sum to 1; where it is known how many levels will ever be used, they are raised to
+  sum to 1 over those. Errors grow with the logarithm of time instead of restarting at each chunk.
 
 *Guarantee.* Records clipped to θ; add/remove (or replace, values staying in [0, θ]) of one record
 in its own slot: ε-DP, because the record lies in one node per level and moves it by at most θ.
@@ -36,6 +37,7 @@ from typing import Protocol, cast
 
 import numpy as np
 
+from ...errors import ContractError
 from ..columns import I64
 from ..contract import Noise
 from ..keys import Keys
@@ -160,25 +162,40 @@ class Chunks:
 
 @dataclass(frozen=True)
 class InfiniteTree:
-    """One tree over an endless stream; level j = 1, 2, … has the share 1/(j(j+1)) of ε.
+    """One tree over a stream; level j = 1, 2, … has the share 1/(j(j+1)) of ε, or more.
 
     Attributes:
         fanout: b ≥ 2.
         epsilon: of one record.
         purpose: names the noise.
+        blocks: most blocks that the stream has, 0 where it has no end. Over the J levels that so
+            many blocks use, the shares 1/(j(j+1)) sum to J/(J+1); each is raised by (J+1)/J.
+
+    >>> InfiniteTree(2, Fraction(1), blocks=7).scale(1, 1), InfiniteTree(2, Fraction(1)).scale(1, 1)
+    (Fraction(3, 2), Fraction(2, 1))
     """
 
     fanout: int
     epsilon: Fraction
     purpose: str = "infinite"
+    blocks: int = 0
 
     def __post_init__(self) -> None:
         at_least("fanout", self.fanout, 2)
         positive("epsilon", self.epsilon)
+        at_least("blocks", self.blocks, 0)
+
+    @property
+    def spent(self) -> Fraction:
+        """Share of ε that the shares 1/(j(j+1)) of the levels in use sum to."""
+        if not self.blocks:
+            return Fraction(1)
+        levels = self.nodes(self.blocks)[-1][0]
+        return Fraction(levels, levels + 1)
 
     def scale(self, theta: int, level: int) -> Fraction:
         """Scale of a node that covers ``fanout ** (level - 1)`` blocks."""
-        return theta * level * (level + 1) / self.epsilon
+        return theta * level * (level + 1) * self.spent / self.epsilon
 
     def restarted(self, origins: tuple[int, ...]) -> InfiniteTree:
         """Itself: a node is first used when its last block ends, so each has a nonce of its own."""
@@ -198,7 +215,13 @@ class InfiniteTree:
         return laplace(of, self.scale(theta, max(level for level, _ in self.nodes(slots))))
 
     def prefix(self, noise: Noise, theta: int, end: int) -> tuple[int, Fraction]:
-        """0, and the noise of the first ``end`` blocks."""
+        """0, and the noise of the first ``end`` blocks.
+
+        Raises:
+            ContractError: there are not so many blocks; ε would be spent on further levels.
+        """
+        if self.blocks and end > self.blocks:
+            raise ContractError("blocks beyond the stream")
         total = 0
         label = Keys.of_codes(np.zeros(1, np.uint64))
         for level, index in self.nodes(end) if theta else ():
@@ -237,30 +260,6 @@ def laplace_variance(scale: Fraction) -> float:
     if half < 0.05:
         return 2 * float(scale) ** 2 - 1 / 6 + half**2 / 30
     return 0.5 / float(np.sinh(half)) ** 2
-
-
-def choose_skip(fanout: int, height: int, epsilon: Fraction, load: int = 1) -> int:
-    """The number s of levels without noise: least 2(b-1)(h-s)³/ε² + (load·b^s)²/36 (CCS 2021).
-
-    θ cancels, so s is public. ``load`` is the number of records expected in a slot: the second term
-    is the error of spreading a block's total evenly over its slots.
-
-    >>> [choose_skip(16, 5, Fraction(1, n)) for n in (20, 10, 1)]
-    [2, 2, 1]
-
-    Raises:
-        ParameterError: a parameter is out of range.
-    """
-    at_least("height", height, 1)
-    at_least("load", load, 1)
-    positive("epsilon", epsilon)
-    return min(range(height), key=lambda s: skip_error(fanout, height, epsilon, load, s))
-
-
-def skip_error(fanout: int, height: int, epsilon: Fraction, load: int, s: int) -> Fraction:
-    """Mean squared error of a range for θ = 1, which `choose_skip` minimises."""
-    noise = 2 * (fanout - 1) * (height - s) ** 3 / epsilon**2
-    return noise + Fraction((load * fanout**s) ** 2, 36)
 
 
 def choose_height(fanout: int, slots: int, most: int = 5) -> int:

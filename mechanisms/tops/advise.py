@@ -18,7 +18,8 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
-from ..parts.hierarchy import Chunks, skip_error
+from ..parts.hierarchy import Chunks
+from ..parts.shape import candidates, shape_error
 from ..slots.settings import slots_of
 from .mechanism import Tops
 from .settings import TopsParameters, build, excess_of
@@ -36,7 +37,8 @@ class TopsAdvice(NamedTuple):
         parameters: proposed.
         skip: s, levels without noise; ``width`` = fanout^s slots share one noisy total.
         chunk: slots of one hierarchy; 0 where one tree covers the stream.
-        skips: (s, root mean squared error of a range at θ = 1 by Wang et al.) for every s.
+        skips: (s, root mean squared error of a range at θ = 1) for every s, as in `parts.shape`,
+            each with the best levels for the chosen fanout.
         thresholds: 5 %, 50 % and 95 % points of θ for a warm-up with just the expected counts.
         ideal: the θ of least error.
         error: root mean squared error of a random range, over the draws of θ.
@@ -92,22 +94,28 @@ def propose(
     squares = _squares(made, parameters.expected, excess)
     below = np.cumsum(weights)
     found = [slots.thresholds[int(np.searchsorted(below, share))] for share in (0.05, 0.5, 0.95)]
-    skip = round(np.log(made.width) / np.log(parameters.fanout))
+    fanout = made.tree.fanout
+    skip = round(np.log(made.width) / np.log(fanout))
     levels = made.tree.levels if isinstance(made.tree, Chunks) else 0
     height = levels + skip
-    each = slots.bound
+    late = slots.slots - slots.warmup_slots
     return TopsAdvice(
         parameters.expected * slots.slots, excess, parameters, skip, made.width,
-        parameters.fanout**height if levels else 0,
-        tuple(
-            (s, float(skip_error(parameters.fanout, height, setting.epsilon / each,
-                                 parameters.expected, s)) ** 0.5)
-            for s in range(height if levels else 0)
-        ),
+        fanout**height if levels else 0,
+        _skips(made, late, parameters) if levels else (),
         (found[0], found[1], found[2]),
         slots.thresholds[int(np.argmin(squares))],
         float(weights @ squares) ** 0.5, float(squares.min()) ** 0.5, float(squares[-1]) ** 0.5,
     )  # fmt: skip
+
+
+def _skips(made: Tops, slots: int, parameters: TopsParameters) -> tuple[tuple[int, float], ...]:
+    """(s, least error of a range at θ = 1) for every number of levels without noise."""
+    least: dict[int, float] = {}
+    for shape in candidates(slots, made.tree.fanout, parameters.height):
+        error = shape_error(shape, slots, made.tree.epsilon, parameters.expected) ** 0.5
+        least[shape.skip] = min(error, least.get(shape.skip, error))
+    return tuple(sorted(least.items()))
 
 
 def _tail(made: Tops, excess: Fraction) -> F64:
@@ -152,8 +160,6 @@ def _log_below(k: F64, decay: float) -> F64:
 def _squares(made: Tops, load: int, excess: Fraction) -> F64:
     """(c,) mean squared error of a range at each threshold: noise and the loss by clipping."""
     span = made.slots.slots - made.slots.warmup_slots
-    if isinstance(made.tree, Chunks):
-        span = min(span, made.tree.blocks * made.width)
     blocks = max(1, span // made.width)
     places = sorted({round(i * blocks / (_ENDS - 1)) for i in range(_ENDS)})
     ranges = list(itertools.combinations(places, 2))

@@ -93,7 +93,7 @@ class Blocks:
     def per_slot(self, memory: BlockMemory, theta: int, block: int) -> int:
         """The prediction for every slot of an open block, in output steps."""
         if block == 0:
-            return self.steps * self.expected * theta // 2
+            return self.steps * self.expected * theta // 4
         predicted = self.smoother.predict(memory.past, memory.total, block)
         return (predicted / self.width).__floor__()
 

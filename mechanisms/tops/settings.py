@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...errors import ParameterError
+from ..columns import I64
 from ..contract import Setting
-from ..parts.clip_threshold import noise_penalty
-from ..parts.hierarchy import Chunks, InfiniteTree, choose_height, choose_skip
+from ..parts.clip_threshold import noise_penalty, scale_free_penalty
+from ..parts.hierarchy import Chunks, InfiniteTree, choose_height
+from ..parts.shape import choose_shape, endless, mean_variance
 from ..parts.smoothing import Smoother
 from ..slots.settings import SlotParameters, check_delta, check_sums, sampler_delta, slots_of
 from ..slots.slots import Slots
@@ -18,6 +20,7 @@ from .mechanism import Tops, Warmup
 _FINEST = 64
 _LARGEST = 1 << 40
 _TAIL = 8
+_ENDLESS = 16
 
 
 @dataclass(frozen=True)
@@ -25,18 +28,18 @@ class TopsParameters(SlotParameters):
     """Settings of ``mechanism = "tops"``, besides those of `SlotParameters`.
 
     Attributes:
-        fanout: children per node.
-        height: a chunk holds fanout^height slots; 0 takes the least that holds a window, up to 5.
-        skip: levels at the bottom without noise of their own; -1 chooses by expected error.
+        fanout: children per node; 0 chooses by expected error, as do the next two.
+        height: a chunk holds fanout^height slots; 0 chooses.
+        skip: levels at the bottom without noise of their own; -1 chooses.
         excess: how far values above the threshold lie above it, in grid steps, as far as is
-            publicly known; 0 takes 1/8 of the largest value.
+            publicly known; 0 takes a threshold that no scale of values enters.
         stream: "chunks", or "infinite" for one tree whose error grows logarithmically for ever.
         smoother, history, alpha: see `Smoother`.
         publish_warmup: release the warm-up's slots as well, when the threshold is known.
         threshold_share: share of the warm-up's ε that the threshold gets if so.
     """
 
-    fanout: int = 16
+    fanout: int = 0
     height: int = 0
     skip: int = -1
     excess: float = 0.0
@@ -55,27 +58,12 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
         ParameterError: settings clash or are out of range.
     """
     slots = slots_of(parameters, setting)
+    late = slots.slots - slots.warmup_slots
     epsilon = setting.epsilon / slots.bound
     one_of("stream", parameters.stream, ("chunks", "infinite"))
-    at_least("fanout", parameters.fanout, 2)
-    height = parameters.height or choose_height(parameters.fanout, slots.slots - slots.warmup_slots)
-    at_least("height", height, 1)
-    skip = parameters.skip
-    if skip < 0:
-        skip = choose_skip(parameters.fanout, height, epsilon, parameters.expected)
-    if skip >= height:
-        raise ParameterError("skip", skip, f"must be below the height {height}")
-    width = parameters.fanout**skip
+    tree, width = tree_of(parameters, late, epsilon)
     warmup, first = _warmup(parameters, slots, epsilon)
-    penalty = noise_penalty(
-        slots.thresholds, slots.warmup_slots, parameters.fanout, height,
-        epsilon, excess_of(parameters, slots),
-    )  # fmt: skip
-    tree = (
-        Chunks(parameters.fanout, height - skip, epsilon)
-        if parameters.stream == "chunks"
-        else InfiniteTree(parameters.fanout, epsilon)
-    )
+    penalty = penalty_of(parameters, slots, tree, width)
     smoother = Smoother(
         parameters.smoother, parameters.history, Fraction(parameters.alpha).limit_denominator(1000)
     )
@@ -83,11 +71,40 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     made = Tops(
         slots, first, tree, width, tuple(penalty.tolist()), smoother,
         widest * _fineness(slots.top * widest), warmup, parameters.expected,
-        sampler_delta(setting.epsilon, draws(slots, max(height, 64), warmup)),
+        sampler_delta(setting.epsilon, draws(slots, 64, warmup)),
     )  # fmt: skip
     check_delta(setting, made.sampling)
     check_sums(slots, made.steps, parameters.expected)
     return made
+
+
+def tree_of(
+    parameters: TopsParameters, slots: int, epsilon: Fraction
+) -> tuple[Chunks | InfiniteTree, int]:
+    """The tree over so many slots, and the slots of a block."""
+    fanout, skip = parameters.fanout, parameters.skip
+    if parameters.stream == "infinite":
+        fanout = fanout or _ENDLESS
+        at_least("fanout", fanout, 2)
+        return endless(slots, epsilon, parameters.expected, fanout, skip)
+    shape = choose_shape(slots, epsilon, parameters.expected, fanout, parameters.height, skip)
+    return Chunks(shape.fanout, shape.levels, epsilon), shape.width
+
+
+def penalty_of(
+    parameters: TopsParameters, slots: Slots, tree: Chunks | InfiniteTree, width: int
+) -> I64:
+    """The public part of the thresholds' scores."""
+    late = slots.slots - slots.warmup_slots
+    if non_negative("excess", parameters.excess):
+        excess = Fraction(parameters.excess).limit_denominator(1 << 20)
+        fanout = tree.fanout
+        height = parameters.height or choose_height(fanout, late)
+        return noise_penalty(
+            slots.thresholds, slots.warmup_slots, fanout, height, tree.epsilon, excess
+        )
+    variance = Fraction(mean_variance(tree, width, late)).limit_denominator(1 << 20)
+    return scale_free_penalty(slots.thresholds, slots.warmup_slots, late, variance)
 
 
 def draws(slots: Slots, levels: int, warmup: Warmup | None) -> int:
@@ -106,12 +123,12 @@ def _warmup(
     if not 0 < share < 1:
         raise ParameterError("threshold_share", parameters.threshold_share, "must lie in (0, 1)")
     rest = epsilon * (1 - share)
-    height = choose_height(parameters.fanout, slots.warmup_slots)
-    skip = choose_skip(parameters.fanout, height, rest, parameters.expected)
-    while slots.warmup_slots % parameters.fanout**skip:
+    shape = choose_shape(slots.warmup_slots, rest, parameters.expected, parameters.fanout)
+    skip = shape.skip
+    while slots.warmup_slots % shape.fanout**skip:
         skip -= 1
-    chunks = Chunks(parameters.fanout, height - skip, rest, "warmup")
-    return Warmup(chunks, parameters.fanout**skip), epsilon * share
+    chunks = Chunks(shape.fanout, shape.levels, rest, "warmup")
+    return Warmup(chunks, shape.fanout**skip), epsilon * share
 
 
 def excess_of(parameters: TopsParameters, slots: Slots) -> Fraction:

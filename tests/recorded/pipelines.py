@@ -104,7 +104,9 @@ SETTINGS: dict[str, str] = {
     "pak": VALUES.format(kind="pak", settings=""),
     "pak-matrix": VALUES.format(kind="pak", settings='counter = "matrix"'),
     "pak-smooth": VALUES.format(kind="pak", settings='threshold = "smooth"'),
-    "tops": VALUES.format(kind="tops", settings=""),
+    "tops": VALUES.format(
+        kind="tops", settings="fanout = 16\nheight = 1\nskip = 0\nexcess = 12.5"),
+    "tops-defaults": VALUES.format(kind="tops", settings=""),
 }  # fmt: skip
 
 SURVEY = """

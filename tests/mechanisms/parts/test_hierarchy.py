@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hushstream.errors import ContractError
 from hushstream.mechanisms.columns import I64
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
@@ -15,7 +16,6 @@ from hushstream.mechanisms.parts.hierarchy import (
     Chunks,
     InfiniteTree,
     choose_height,
-    choose_skip,
     laplace_variance,
 )
 
@@ -46,9 +46,7 @@ class Recorder:
         return np.zeros((len(key), len(index)), np.int64)
 
 
-def test_the_published_choice_of_skip() -> None:
-    assert [choose_skip(16, 5, Fraction(1, n)) for n in (20, 10, 1)] == [2, 2, 1]
-    assert choose_skip(16, 5, Fraction(1), load=100) == 0
+def test_the_least_height_that_holds_a_window() -> None:
     assert [choose_height(16, n) for n in (1, 17, 2**20)] == [1, 2, 5]
 
 
@@ -75,6 +73,21 @@ def test_a_record_pays_epsilon_in_the_infinite_tree() -> None:
     for end in range(1, 70):
         covered = [i for level, index in tree.nodes(end) for i in span(level, index)]
         assert sorted(covered) == list(range(end))
+
+
+@pytest.mark.parametrize("fanout,blocks", [(2, 1), (2, 7), (2, 8), (16, 15), (16, 16), (16, 5000)])
+def test_an_infinite_tree_with_an_end_spends_all_of_epsilon(fanout: int, blocks: int) -> None:
+    """A block pays ε over all levels that any prefix uses, not more; further blocks are refused."""
+    epsilon = Fraction(1, 2)
+    tree, recorder = InfiniteTree(fanout, epsilon, blocks=blocks), Recorder()
+    for end in range(1, blocks + 1) if blocks < 100 else (blocks, 256, 4096):
+        tree.prefix(recorder, 7, end)  # type: ignore[arg-type]
+    used = {purpose: scale for (purpose, _, _), scale in recorder.asked.items()}
+    assert sum(Fraction(7) / scale for scale in used.values()) == epsilon
+    plain = InfiniteTree(fanout, epsilon)
+    assert tree.scale(7, 1) < plain.scale(7, 1)
+    with pytest.raises(ContractError, match="beyond"):
+        tree.prefix(recorder, 7, blocks + 1)  # type: ignore[arg-type]
 
 
 def span(level: int, index: int) -> range:

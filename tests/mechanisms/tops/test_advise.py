@@ -13,6 +13,7 @@ import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
+from hushstream.mechanisms.parts.hierarchy import Chunks
 from hushstream.mechanisms.testing import Memory, Trace, run
 from hushstream.mechanisms.tops import advise as tops_advise
 from hushstream.mechanisms.tops.advise import propose
@@ -101,12 +102,12 @@ def test_the_distribution_of_the_threshold_follows_epsilon() -> None:
 
 
 def test_the_public_choices_are_those_of_the_mechanism() -> None:
-    for given in (GIVEN, replace(GIVEN, fanout=4, height=3), replace(GIVEN, skip=0),
+    for given in (GIVEN, replace(GIVEN, fanout=4, height=3), replace(GIVEN, fanout=4, skip=0),
                   replace(GIVEN, expected=1)):  # fmt: skip
         found, made = propose(given, SETTING), build(given, SETTING)
-        assert found.width == made.width == given.fanout**found.skip
-        assert found.chunk >= SLOTS - WARM or found.chunk == given.fanout**3
-        assert [s for s, _ in found.skips] == list(range(len(found.skips)))
+        assert found.width == made.width == made.tree.fanout**found.skip
+        assert isinstance(made.tree, Chunks) and found.chunk == made.tree.blocks * made.width
+        assert made.tree.fanout == (given.fanout or made.tree.fanout)
         if given.skip < 0:
             assert found.skip == min(found.skips, key=lambda one: one[1])[0]
     endless = propose(replace(GIVEN, stream="infinite"), SETTING)

@@ -1,0 +1,138 @@
+"""Streams of values in two halves: those that defaults were tuned on, and those kept for figures.
+
+Each kind of stream is in both halves, with other fields, laws, parameters and seeds: real records
+(taxi trips, flights, postal codes), steady laws, bursts, sparse users, drift and level shifts.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from _values import DATA, F64, Stream
+
+LONG = 1 << 15
+DAY = 1440
+
+
+def streams(half: str) -> list[Stream]:
+    """The streams of a half, "tuned" or "held"."""
+    made = [*_real(half), *(_tuned() if half == "tuned" else _held())]
+    return [_stream(name, values, top) for name, values, top in made]
+
+
+def _stream(name: str, values: F64, top: int) -> Stream:
+    return Stream(name, np.clip(np.rint(values), 0, top).astype(np.int64), top)
+
+
+def _real(half: str) -> Iterator[tuple[str, F64, int]]:
+    trips, flights, codes = _trips(), _flights(), _codes()
+    order = np.random.default_rng(6).permutation(len(flights["delay"]))[: 2 * LONG]
+    if half == "tuned":
+        yield "taxi fares", trips["fare"] * 2, 1000
+        yield "taxi tips", trips["tip"] * 100, 20_000
+        yield "taxi tolls", trips["tolls"] * 4, 400
+        yield "flight delays", flights["delay"][order], 1500
+        yield "delays, loose", np.abs(flights["delay"][order]), 16_470
+        yield "flight distances", flights["distance"][order], 5000
+        yield "gaps of postal codes", np.diff(np.sort(codes["zip_code"])), 1000
+        return
+    yield "taxi minutes", trips["minutes"], 600
+    yield "taxi speeds", trips["distance"] / np.maximum(trips["minutes"], 1) * 600, 1500
+    yield "fares a mile", trips["fare"] / np.maximum(trips["distance"], 0.1) * 10, 5000
+    yield "tips in cents of the fare", trips["tip"] / np.maximum(trips["fare"], 1) * 100, 1000
+    rest = np.setdiff1d(np.arange(len(flights["delay"])), order)[: 3 * LONG]
+    late = np.sort(rest[: 2 * LONG])
+    yield "delays over 15 minutes", np.maximum(flights["delay"][rest[:LONG]] - 15, 0), 1440
+    yield "delays by the hour", flights["delay"][late], 2000
+    yield "distances by the hour", flights["distance"][late], 10_000
+    yield "steps between post offices", _steps(codes), 16_470
+
+
+def _tuned() -> Iterator[tuple[str, F64, int]]:
+    g = np.random.default_rng(1)
+    yield "exponential", g.exponential(40, LONG), 3000
+    yield "exponential, loose", g.exponential(8, LONG), 16_470
+    yield "gamma", g.gamma(3, 12, LONG), 1440
+    yield "Pareto 1.5", 20 * (g.pareto(1.5, LONG) + 1), 10_000
+    yield "lognormal 1.5", g.lognormal(3, 1.5, LONG), 20_000
+    yield "uniform", g.uniform(0, 500, LONG), 1000
+    yield "constant", np.full(LONG, 37.0), 1000
+    yield "bursts", _bursts(g, 10, 120, 512, 0.05), 3000
+    yield "sparse", np.where(g.random(LONG) < 0.02, g.exponential(100, LONG), 0), 5000
+    yield "days", g.exponential(30, LONG) * _days(0.8), 2000
+    yield "drift to 4", g.exponential(20, LONG) * np.linspace(1, 4, LONG), 3000
+    yield "step to 10", g.exponential(20, LONG) * _step(0.5, 10), 3000
+    yield "step to 1/10", g.exponential(200, LONG) * _step(0.5, 0.1), 3000
+
+
+def _held() -> Iterator[tuple[str, F64, int]]:
+    g = np.random.default_rng(2)
+    yield "exponential, B 20 times", g.exponential(60, LONG), 1200
+    yield "exponential, B 1,000 times", g.exponential(15, LONG), 15_000
+    yield "Weibull 0.6", 30 * g.weibull(0.6, LONG), 6000
+    yield "Weibull 2", 80 * g.weibull(2, LONG), 1000
+    yield "Pareto 2", 15 * (g.pareto(2, LONG) + 1), 20_000
+    yield "lognormal 0.8", g.lognormal(3.5, 0.8, LONG), 4000
+    yield "two levels", np.where(g.random(LONG) < 0.1, 400, 25), 2000
+    yield "squared uniform", 300 * g.random(LONG) ** 2, 300
+    yield "long bursts", _bursts(g, 15, 90, 2048, 0.1), 2500
+    yield "short bursts", _bursts(g, 5, 200, 64, 0.03), 4000
+    yield "one value in 30", np.where(g.random(LONG) < 1 / 30, g.gamma(2, 80, LONG), 0), 3000
+    yield "weeks", g.gamma(2, 20, LONG) * _days(0.5, 7 * DAY), 1500
+    yield "drift to 2", g.exponential(35, LONG) * np.geomspace(1, 2, LONG), 2500
+    yield "drift to 6", g.gamma(2, 12, LONG) * np.linspace(1, 6, LONG), 3000
+    yield "drift to 1/4", g.exponential(90, LONG) * np.linspace(1, 0.25, LONG), 3000
+    yield "step to 5", g.gamma(2, 15, LONG) * _step(0.3, 5), 4000
+    yield "step to 30", g.exponential(10, LONG) * _step(0.7, 30), 5000
+    yield "step to 1/20", g.exponential(150, LONG) * _step(0.4, 0.05), 2500
+
+
+def _bursts(g: np.random.Generator, calm: float, loud: float, length: int, share: float) -> F64:
+    on = np.repeat(g.random(LONG // length) < share, length)
+    made: F64 = np.where(on, g.exponential(loud, LONG), g.exponential(calm, LONG))
+    return made
+
+
+def _days(swing: float, length: int = DAY) -> F64:
+    made: F64 = 1 + swing * np.sin(np.arange(LONG) * 2 * np.pi / length)
+    return made
+
+
+def _step(place: float, factor: float) -> F64:
+    return np.where(np.arange(LONG) < place * LONG, 1.0, factor)
+
+
+def _trips() -> dict[str, F64]:
+    with (DATA / "taxis.csv").open() as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: row["pickup"])
+    made: dict[str, Any] = {
+        name: np.array([float(row[name]) for row in rows])
+        for name in ("fare", "tip", "tolls", "distance")
+    }
+    begin, end = (
+        np.array([row[n] for row in rows], "datetime64[s]") for n in ("pickup", "dropoff")
+    )
+    return made | {"minutes": (end - begin).astype(np.float64) / 60}
+
+
+def _flights() -> dict[str, F64]:
+    table = pa.ipc.open_file(DATA / "flights-200k.arrow").read_all()
+    return {n: table[n].to_numpy().astype(np.float64) for n in ("delay", "distance")}
+
+
+def _codes() -> dict[str, F64]:
+    with (DATA / "zipcodes.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["latitude"]]
+    names = ("zip_code", "latitude", "longitude")
+    return {name: np.array([float(row[name]) for row in rows]) for name in names}
+
+
+def _steps(codes: dict[str, F64]) -> F64:
+    """Tenths of kilometres, roughly, from each post office to the next in order of the codes."""
+    north, east = np.diff(codes["latitude"]) * 111, np.diff(codes["longitude"]) * 85
+    made: F64 = np.hypot(north, east) * 10
+    return made

@@ -1,0 +1,55 @@
+"""Defaults on data that nobody tuned on: one module per family of mechanisms.
+
+Values (`_heldout_values`): mean squared error of random ranges with ToPS's defaults, at ε from 0.05
+to 1, against the authors' rules on the same warm-up and against the best threshold and shape that
+exist for the data.
+
+    python benchmarks/heldout.py [--quick] [--json] [--half tuned]
+
+The last line under ``--json``: ``tops_over_authors_median``, ``tops_over_authors_worst``,
+``tops_over_best`` (the median over sets and ε; ``tops_over_best_worst`` the largest), and every
+row. Below 1 is better. ``--half tuned`` shows the other half, on which constants were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import _heldout_values as values
+from rich.console import Console
+from rich.table import Table
+
+
+def show(rows: list[values.Row], console: Console) -> None:
+    table = Table(title="mean squared error of range sums")
+    for column in ("stream", "ε", "ToPS", "authors", "best", "over authors", "over best"):
+        table.add_column(column, justify="left" if column == "stream" else "right")
+    for row in rows:
+        table.add_row(
+            row["stream"], f"{row['epsilon']:g}", f"{row['tops']:.2e}", f"{row['authors']:.2e}",
+            f"{row['best']:.2e}", f"{row['tops'] / row['authors']:.2f}",
+            f"{row['tops'] / row['best']:.2f}",
+        )  # fmt: skip
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer runs and fewer ε")
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--half", choices=("held", "tuned"), default="held")
+    options = parser.parse_args()
+    console = Console(stderr=True, width=110)
+    with console.status("values") as status:
+        rows = values.measure(options.half, options.quick, lambda row: status.update(row["stream"]))
+    totals = values.totals(rows)
+    show(rows, console if options.json else Console(width=110))
+    if options.json:
+        print(json.dumps({**totals, "values": rows}))
+    else:
+        Console(width=110).print(totals)
+
+
+if __name__ == "__main__":
+    main()
