@@ -33,7 +33,7 @@ from hushstream.mechanisms.parts.clip_threshold import (
     noisy_max,
 )
 from hushstream.mechanisms.parts.hierarchy import Chunks, choose_height
-from hushstream.mechanisms.parts.shape import Covariance, Shape, candidates
+from hushstream.mechanisms.parts.shape import Covariance, TreeShape, candidates
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 
 EPSILONS = tuple(Fraction(x, 100) for x in (5, 10, 20, 50, 100))
@@ -45,7 +45,7 @@ Row = dict[str, Any]
 class Method(NamedTuple):
     """A shape, and what every slot of the first block is thought to hold, as a share of θ."""
 
-    shape: Shape
+    shape: TreeShape
     guess: float
 
 
@@ -78,7 +78,7 @@ class Ranges:
 
         return float(np.mean((shown(self.end) - shown(self.first)) ** 2))
 
-    def noise(self, shape: Shape) -> float:
+    def noise(self, shape: TreeShape) -> float:
         """Mean variance of the noise for θ = ε = 1."""
         return _noise(shape, tuple(self.first.tolist()), tuple(self.end.tolist()))
 
@@ -88,7 +88,7 @@ def _sums(values: I64) -> I64:
 
 
 @lru_cache(maxsize=512)
-def _noise(shape: Shape, firsts: tuple[int, ...], ends: tuple[int, ...]) -> float:
+def _noise(shape: TreeShape, firsts: tuple[int, ...], ends: tuple[int, ...]) -> float:
     from hushstream.mechanisms.parts.shape import span_terms
 
     covariance = Covariance(shape.fanout, shape.levels)
@@ -115,7 +115,7 @@ def authors(slots: int, epsilon: Fraction) -> tuple[Method, int]:
     """Their shape for so many slots, and its height."""
     height = choose_height(AUTHORS_FANOUT, slots)
     skip = authors_skip(height, epsilon)
-    return Method(Shape(AUTHORS_FANOUT, height - skip, skip), 0.5), height
+    return Method(TreeShape(AUTHORS_FANOUT, height - skip, skip), 0.5), height
 
 
 def defaults(stream: Stream, epsilon: Fraction) -> Any:
@@ -132,7 +132,7 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
     histogram = np.bincount(np.searchsorted(thresholds, warm), minlength=len(thresholds))
     assert isinstance(made.tree, Chunks)
     skip = round(math.log(made.width, made.tree.fanout))
-    ours = Method(Shape(made.tree.fanout, made.tree.levels, skip), 0.25)
+    ours = Method(TreeShape(made.tree.fanout, made.tree.levels, skip), 0.25)
     theirs, height = authors(len(ranges.rest), epsilon)
     theirs_penalty = noise_penalty(thresholds, len(warm), AUTHORS_FANOUT, height, epsilon, EXCESS)
     row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
@@ -153,13 +153,13 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
 
 def _best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
     """The least error of any threshold and shape; of shapes with one width, the least noise."""
-    narrow: dict[int, tuple[float, Shape]] = {}
+    narrow: dict[int, tuple[float, TreeShape]] = {}
     for shape in candidates(len(ranges.rest)):
         noise = ranges.noise(shape)
         if noise < narrow.get(shape.width, (math.inf, shape))[0]:
             narrow[shape.width] = noise, shape
     noises = sorted(noise for noise, _ in narrow.values())
-    least, found = math.inf, (0, Shape(2, 1, 0))
+    least, found = math.inf, (0, TreeShape(2, 1, 0))
     for theta in geometric_thresholds(stream.top, 8):
         if noises[0] * theta**2 / float(epsilon) ** 2 >= least:
             break

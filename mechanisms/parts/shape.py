@@ -38,7 +38,7 @@ _FINE = 1 << 10  # θ in which variances are computed: for small scales noise on
 
 
 @dataclass(frozen=True)
-class Shape:
+class TreeShape:
     """A wide tree: chunks of ``fanout ** levels`` blocks of ``width = fanout ** skip`` slots."""
 
     fanout: int
@@ -110,7 +110,7 @@ def span_terms(first: int, end: int, width: int) -> dict[int, float]:
     return {total: weight for total, weight in terms.items() if weight}
 
 
-def unit_noise(shape: Shape, slots: int) -> float:
+def unit_noise(shape: TreeShape, slots: int) -> float:
     """Mean noise variance of a range for θ = ε = 1."""
     covariance = Covariance(shape.fanout, shape.levels)
     total = sum(covariance.of(span_terms(a, z, shape.width)) for a, z in spans(slots))
@@ -122,12 +122,12 @@ def inside_error(width: int, load: int) -> float:
     return 5 * load * width / 36 + (_TREND * load * width) ** 2 if width > 1 else 0.0
 
 
-def shape_error(shape: Shape, slots: int, epsilon: Fraction, load: int) -> float:
+def shape_error(shape: TreeShape, slots: int, epsilon: Fraction, load: int) -> float:
     """Mean squared error of a random range for θ = 1, which `choose_shape` minimises."""
     return unit_noise(shape, slots) / float(epsilon) ** 2 + inside_error(shape.width, load)
 
 
-def candidates(slots: int, fanout: int = 0, height: int = 0, skip: int = -1) -> Iterator[Shape]:
+def candidates(slots: int, fanout: int = 0, height: int = 0, skip: int = -1) -> Iterator[TreeShape]:
     """Shapes for so many slots; what is given is not chosen.
 
     A level above the one whose nodes are as long as the stream is never used; of shapes with
@@ -142,13 +142,13 @@ def candidates(slots: int, fanout: int = 0, height: int = 0, skip: int = -1) -> 
                 if levels > 1 and not height and (top * b**s >= slots or top * b > _NODES):
                     break
                 if levels >= 1:
-                    yield Shape(b, levels, s)
+                    yield TreeShape(b, levels, s)
 
 
 @lru_cache(maxsize=256)
 def choose_shape(
     slots: int, epsilon: Fraction, load: int = 1, fanout: int = 0, height: int = 0, skip: int = -1
-) -> Shape:
+) -> TreeShape:
     """The shape of least expected error, of the least fanout and levels among equals.
 
     Args:
@@ -171,7 +171,7 @@ def choose_shape(
     return _best(candidates(slots, fanout, height, skip), slots, epsilon, load)
 
 
-def _best(shapes: Iterable[Shape], slots: int, epsilon: Fraction, load: int) -> Shape:
+def _best(shapes: Iterable[TreeShape], slots: int, epsilon: Fraction, load: int) -> TreeShape:
     best, least, seen = None, float("inf"), set()
     for shape in shapes:
         alike = (shape.levels, shape.width, shape.fanout if shape.levels > 1 else 0)

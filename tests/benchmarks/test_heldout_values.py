@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hushstream.mechanisms.parts.hierarchy import Chunks
-from hushstream.mechanisms.parts.shape import Shape
+from hushstream.mechanisms.parts.shape import TreeShape
 from hushstream.mechanisms.testing import Memory, Trace, run
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_errors_are_those_of_the_mechanism() -> None:
         gap = (shown - true)[ranges.end] - (shown - true)[ranges.first]
         squares.append(float(np.mean(gap**2)))
     skip = round(math.log(made.width, made.tree.fanout))
-    shape = Shape(made.tree.fanout, made.tree.levels, skip)
+    shape = TreeShape(made.tree.fanout, made.tree.levels, skip)
     expected = ranges.noise(shape) / float(epsilon) ** 2 * theta**2
     expected += ranges.missed(theta, values.Method(shape, 0.25))
     assert np.mean(squares) == pytest.approx(expected, rel=0.15)

@@ -12,7 +12,7 @@ from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.shape import (
     FANOUTS,
     Covariance,
-    Shape,
+    TreeShape,
     choose_shape,
     endless,
     inside_error,
@@ -23,7 +23,7 @@ from hushstream.mechanisms.parts.shape import (
 )
 
 
-def dense(shape: Shape, blocks: int) -> np.ndarray:
+def dense(shape: TreeShape, blocks: int) -> np.ndarray:
     """Covariance of the consistent estimates of blocks: (SᵀS)⁻¹, chunk by chunk, σ = 1."""
     size = shape.fanout**shape.levels
     rows = [
@@ -35,7 +35,7 @@ def dense(shape: Shape, blocks: int) -> np.ndarray:
     return np.kron(np.eye(-(-blocks // size)), chunk)
 
 
-def every_range(shape: Shape, slots: int) -> float:
+def every_range(shape: TreeShape, slots: int) -> float:
     """Mean noise variance of all ranges for θ = ε = 1, each slot of an open block predicted."""
     width, blocks = shape.width, -(-slots // shape.width)
     covariance = dense(shape, blocks)
@@ -52,8 +52,10 @@ def every_range(shape: Shape, slots: int) -> float:
     return 2 * shape.levels**2 * float(apart.mean())
 
 
-@pytest.mark.parametrize("shape", [Shape(2, 3, 1), Shape(3, 2, 2), Shape(8, 1, 1), Shape(4, 2, 0)])
-def test_the_mean_noise_is_that_of_all_ranges(shape: Shape) -> None:
+@pytest.mark.parametrize(
+    "shape", [TreeShape(2, 3, 1), TreeShape(3, 2, 2), TreeShape(8, 1, 1), TreeShape(4, 2, 0)]
+)
+def test_the_mean_noise_is_that_of_all_ranges(shape: TreeShape) -> None:
     exact = every_range(shape, 150)
     assert unit_noise(shape, 150) == pytest.approx(exact, rel=0.1)
     tree = Chunks(shape.fanout, shape.levels, Fraction(1, 3))
@@ -69,7 +71,7 @@ def test_no_shape_is_better_than_the_chosen_one(slots: int, epsilon: Fraction) -
     """All fanouts, levels and widths that fit, by brute force over all ranges."""
     found = choose_shape(slots, epsilon)
 
-    def error(shape: Shape) -> float:
+    def error(shape: TreeShape) -> float:
         return every_range(shape, slots) / float(epsilon) ** 2 + inside_error(shape.width, 1)
 
     tried = {}
@@ -77,7 +79,7 @@ def test_no_shape_is_better_than_the_chosen_one(slots: int, epsilon: Fraction) -
         for levels, skip in itertools.product(range(1, 6), range(7)):
             fits = fanout ** (levels - 1 + skip) < slots and fanout**skip * 8 <= slots
             if fits and fanout**levels <= 256:
-                shape = Shape(fanout, levels, skip)
+                shape = TreeShape(fanout, levels, skip)
                 alike = (levels, shape.width, fanout if levels > 1 else 0)
                 tried.setdefault(alike, error(shape))
     assert error(found) <= 1.04 * min(tried.values())
@@ -100,7 +102,7 @@ def test_values_that_scatter_evenly_leave_the_stated_chance() -> None:
 def test_what_is_given_is_not_chosen() -> None:
     one = Fraction(1, 2)
     assert choose_shape(500, one, 1, fanout=16).fanout == 16
-    assert choose_shape(500, one, 1, fanout=4, height=3, skip=1) == Shape(4, 2, 1)
+    assert choose_shape(500, one, 1, fanout=4, height=3, skip=1) == TreeShape(4, 2, 1)
     assert choose_shape(500, one, 1, skip=0).skip == 0
     free = choose_shape(5000, one)
     assert all(
