@@ -17,7 +17,7 @@ from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
-from ...errors import EngineError, RewoundError
+from ...errors import EngineError, LedgerError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import (
@@ -133,8 +133,7 @@ class ClockOwner:
         identity = self._names.transactional_id("clock", "clock", 0)
         self._producer = transactional_producer(self._kafka, identity, self._timeout)
         await self._producer.start()
-        await self._read_ledger()
-        await self._read_clock()
+        await self._read_logs()
         self._wall = WallClock(self._clock.time)
         self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch
         await self._asker.start()
@@ -150,6 +149,28 @@ class ClockOwner:
         end = (await self._consumer.end_offsets([requests]))[requests]
         while await self._consumer.position(requests) < end:
             await self._read_requests(200)  # all of them: a later one may cancel an earlier one
+
+    async def _read_logs(self) -> None:
+        """Read the ledger and the clock log, each to its end.
+
+        A machine that slept in between has been replaced meanwhile: the clock log then holds
+        triggers that another owner has charged, in records that this ledger lacks. So a charge is
+        missing only where the ledger has not grown since.
+
+        Raises:
+            LedgerError: the ledger did not pay for a trigger.
+            RewoundError: a log lacks what this owner has read or written before.
+        """
+        while True:
+            await self._read_ledger()
+            known = len(self._ledger.records)
+            try:
+                return await self._read_clock()
+            except LedgerError:
+                await self._read_ledger()
+                if len(self._ledger.records) == known:
+                    raise
+                log.warning("another owner of the clock has charged meanwhile; reading again")
 
     async def _read_ledger(self) -> None:
         """Read the ledger to its end.

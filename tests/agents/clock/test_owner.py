@@ -468,8 +468,7 @@ def logs_of(clock: Clock, ledger: Ledger) -> dict[str, list[bytes]]:
 
 
 async def acquired(made: ClockOwner) -> None:
-    await made._read_ledger()
-    await made._read_clock()
+    await made._read_logs()
 
 
 def test_an_owner_refuses_a_ledger_that_has_not_paid_for_a_trigger(monkeypatch):
@@ -478,6 +477,21 @@ def test_an_owner_refuses_a_ledger_that_has_not_paid_for_a_trigger(monkeypatch):
     logs["v1"] = logs["v1"][:1]
     with pytest.raises(LedgerError, match="never charged by this ledger"):
         asyncio.run(acquired(reading(monkeypatch, logs)))
+
+
+def test_an_owner_that_slept_between_the_logs_reads_what_was_charged_meanwhile(monkeypatch):
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    made, charge = reading(monkeypatch, logs), logs["v1"].pop()
+
+    async def sleep(*_: object) -> int:
+        if charge not in logs["v1"]:
+            logs["v1"].append(charge)
+        return 0
+
+    monkeypatch.setattr(owner_module, "beginning", sleep)
+    asyncio.run(acquired(made))
+    assert [r.encode() for r in made._ledger.records] == logs["v1"]
+    assert made._clock.due(ORIGIN + 6 * HOUR) == []  # it is fired, and paid for
 
 
 @pytest.mark.parametrize("log", ["v1", "clock"])
