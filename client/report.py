@@ -99,11 +99,17 @@ def published_threshold(
         A step from 1 to ``survey.buckets``, or None.
 
     Raises:
-        ReportError: ``record`` is none: neither bytes, text nor a mapping.
+        ReportError: ``record`` is none: neither bytes, text nor a mapping; or it is in the wire
+            format of a schema registry, which its deserialiser turns into a mapping.
     """
     if not isinstance(record, bytes | bytearray | str | Mapping):
         kind = type(record).__name__
         raise ReportError(f"record = {kind}: must be bytes, text, or the mapping decoded from them")
+    if isinstance(record, bytes | bytearray) and record[:1] == b"\0":
+        raise ReportError(
+            "record: is in the wire format of a schema registry (release.encoding of the "
+            "pipeline): decode it first, and give the mapping"
+        )
     try:
         body = record if isinstance(record, Mapping) else json.loads(record)
         ((number,), (theta,)) = body["public"]["survey"], body["public"]["theta"]

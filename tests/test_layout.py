@@ -31,7 +31,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("agents", "deploy"),
     ("topics/config", "topics/schedule.py"),
     ("topics/events", "topics/frames.py"),
-    ("topics/schemas",),
+    ("topics/schemas", "topics/releases.py"),
+    ("topics/forms",),
     ("topics",),
     ("mechanisms/registry.py", "mechanisms/testing.py"),
     (

@@ -5,13 +5,16 @@ Both sides use this module: workers write with these names, readers decode with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Annotated, TypeAlias
 
 import msgspec
 
 from ..errors import EngineError
+from .forms.bytes_in import BrokenBytes
+from .forms.form import Described, UnknownSchema, to_json
 
 ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
 """Names of headers. The first two hold the record's schema, the last one a trigger's number."""
@@ -95,19 +98,29 @@ _MANIFEST = msgspec.json.Decoder(Manifest)
 
 
 def decode_public(
-    headers: Sequence[tuple[str, bytes]], value: bytes | None
+    headers: Sequence[tuple[str, bytes]],
+    value: bytes | None,
+    known: Mapping[int, Described] = MappingProxyType({}),
 ) -> Row | Manifest | None:
     """Decode a record of a release topic; None if it is a tombstone, or of another version.
 
+    Args:
+        headers: of the record.
+        value: of the record, in whatever form.
+        known: what is known of schemas, by their numbers.
+
     Raises:
+        UnknownSchema: its schema is not known.
         EngineError: the record is damaged.
     """
     told = dict(headers)
     try:
         if told.get(ROW) == ROW_SCHEMA.encode():
-            return _ROW.decode(value or b"")
+            return _ROW.decode(to_json(value, known))
         if told.get(MANIFEST) == MANIFEST_SCHEMA.encode():
-            return _MANIFEST.decode(value or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return _MANIFEST.decode(to_json(value, known))
+    except UnknownSchema:
+        raise
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BrokenBytes) as error:
         raise EngineError(f"a record of a release topic is damaged: {error}") from None
     return None

@@ -15,6 +15,7 @@ from ...topics.config.load import Config, load
 from ...topics.config.secret import noise_key, write_new_key
 from ..deployment.cautions import cautions
 from ..deployment.compile import compile_config
+from ..deployment.model import Deployment
 from ..kafka.cluster import Cluster
 from ..worker.admission import prepare, warnings
 from ..worker.metrics import code_version
@@ -93,10 +94,20 @@ def _online(config: Config, member: str, found: list[Finding]) -> int:
     try:
         plan = prepare(config, member, patience=5, told=lambda text: found.append(("ok", text)))
         advice = warnings(Cluster(config.kafka), plan.deployment, plan.names)
+        if any(p.form.records for p in plan.deployment.pipelines):
+            found.append(("ok", _schemas(config, plan.deployment)))
     except HushError as error:
         return _refused(error, found)
     found.extend(("warn", text) for text in advice)
     return 0
+
+
+def _schemas(config: Config, deployment: Deployment) -> str:
+    """Hold the pinned schemas of releases against the registry; no worker needs this."""
+    from ..registry.subjects import look_up  # needs an optional part
+
+    number = look_up(config.registry, deployment)
+    return f"schema registry at {config.registry.url}: {number} subjects as the ledger pinned them"
 
 
 def _refused(error: HushError, found: list[Finding]) -> int:

@@ -12,9 +12,13 @@ from ...topics.config.secret import noise_key
 from ...topics.names import OWNERS, Names, genesis_id
 from ...topics.schedule import Schedule
 from ..clock.genesis import begin, read_ledger
+from ..clock.ledger import Ledger
 from ..deployment.compile import compile_config
+from ..deployment.forms import pinned_forms, subjects, verify_pinned
+from ..deployment.model import Deployment
 from ..deployment.topic_specs import TopicSpec, internal_topics, public_topics
 from ..kafka.cluster import Cluster
+from ..registry.announced import announce
 from .options import config_options, emit, json_option, read_config
 
 
@@ -36,8 +40,11 @@ def topics(
     deployment = compile_config(config, {i.topic: existing.get(i.topic, 0) for i in config.input})
     replication = config.engine.replication_factor
     now, secret = int(time.time() * 1e6), noise_key(config)
+    deployment = _registered(config, deployment)
     created = begin(cluster, deployment, replication, now, secret)
-    genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
+    ledger = read_ledger(cluster, deployment.name)
+    _announce(cluster, deployment, ledger)
+    genesis = ledger.genesis["genesis"]
     names = Names(deployment.name, genesis)
     changed, refused = cluster.resize(internal_topics(deployment, names))
     if as_json:
@@ -50,6 +57,22 @@ def topics(
         click.echo(f"  {name}: segments and compaction set as they should be")
     for name in refused:
         click.echo(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
+
+
+def _registered(config: Config, deployment: Deployment) -> Deployment:
+    """Register schemas of releases first: without them nothing is declared."""
+    if not any(subjects(p) for p in deployment.pipelines):
+        return deployment
+    from ..registry.subjects import register  # needs an optional part
+
+    return register(config.registry, deployment)
+
+
+def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
+    """Hold the registry's answers against what was pinned, and tell readers."""
+    pinned = pinned_forms(deployment, ledger.pipelines)
+    verify_pinned(deployment, pinned)
+    announce(cluster, pinned)
 
 
 def _show(config: Config, as_json: bool) -> None:

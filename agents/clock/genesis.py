@@ -15,6 +15,7 @@ from confluent_kafka import (
 from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.names import Names, genesis_id, ledger_topic
+from ..deployment.forms import pins
 from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import internal_topics, layout, public_topics
 from ..kafka.cluster import Cluster
@@ -233,6 +234,7 @@ def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dic
         "placement": placement(source, p),
         "topic_ids": cluster.ids(own),
         "partitions": own,
+        **pins(p),
     }
 
 

@@ -14,6 +14,7 @@ import logging
 import msgspec
 
 from ...errors import EngineError
+from ...topics.forms.form import Announced
 from ...topics.names import OWNERS
 from ...topics.records import encode
 from ..deployment.model import Deployment
@@ -90,6 +91,15 @@ def claimants(cluster: Cluster) -> set[str]:
     return set(_owners(cluster).values())
 
 
+def _announces(value: bytes) -> bool:
+    """Whether a record is for readers: the schema of what a topic holds."""
+    try:
+        msgspec.json.decode(value, type=Announced)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
 def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
     """(topic, its id) -> the deployment that claimed it first."""
     owners: dict[tuple[str, str], str] = {}
@@ -98,7 +108,7 @@ def _owners(cluster: Cluster) -> dict[tuple[str, str], str]:
         try:
             one = msgspec.json.decode(message.value() or b"", type=Claim)
         except msgspec.MsgspecError:
-            strange += 1
+            strange += not _announces(message.value() or b"")
             continue
         # The first claim counts. Two that claim at once both write, and both read the same order.
         owners.setdefault((one.topic, one.topic_id), one.deployment)

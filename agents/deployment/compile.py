@@ -128,6 +128,7 @@ def _pipeline(
         aggregates=p.aggregate,
         public_keys=keys,
         key_names=p.key,
+        encoding=release.encoding,
     )
 
 

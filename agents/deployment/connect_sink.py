@@ -76,10 +76,16 @@ def sink_properties(p: Pipeline, url: str, table: str, integers: Collection[str]
         integers: key columns that hold whole numbers.
 
     Raises:
-        ConfigError: there is no latest topic, or ``integers`` names an unknown column.
+        ConfigError: there is no latest topic, its records are not JSON, or ``integers`` names an
+            unknown column.
     """
     if p.latest_topic is None:
         raise ConfigError(f"pipeline {p.name!r} has no latest topic: release.latest is false")
+    if p.encoding != "json":
+        raise ConfigError(
+            f"pipeline {p.name!r} releases {p.encoding} (release.encoding), and these properties "
+            "are for JSON: take the registry's own converter as value.converter instead"
+        )
     schema = json.dumps(value_schema(p, integers), separators=(",", ":"))
     flat = "org.apache.kafka.connect.transforms.Flatten$Value"
     lines = {

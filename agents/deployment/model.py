@@ -12,6 +12,7 @@ from ...mechanisms.contract import Mechanism
 from ...topics.config.aggregates import AnyAggregate
 from ...topics.events.decode import Decoder
 from ...topics.events.fields import InputFields, PipelineFields
+from ...topics.forms.form import JSON, Encoding, Form
 from ...topics.schedule import Schedule
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
@@ -53,6 +54,8 @@ class Pipeline:
     aggregates: tuple[AnyAggregate, ...]  # made of released columns, where keys are of the record
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
+    encoding: Encoding = "json"  # of released records, as configured
+    form: Form = JSON  # of released records, as they are written: needs the ledger
 
     @property
     def kind(self) -> str:

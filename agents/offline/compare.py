@@ -15,6 +15,7 @@ import msgspec
 
 from ...mechanisms.keys import Keys
 from ...topics.events.decode import RawRecord, utc
+from ...topics.forms.form import JSON, Form
 from ...topics.records import Trigger
 from ..deployment.model import Pipeline
 from ..kafka.logs import PartitionLog
@@ -104,6 +105,7 @@ class ReleaseCheck:
         first: int | None = None,
     ) -> None:
         self._mine = pipeline.name.encode() + b"|"
+        self._form = pipeline.form
         self._chosen = _Chosen(pipeline, triggers, windows, first)
         self._expected: dict[Name, bytes] = {}
         self._seen: dict[Name, Tally] = {}
@@ -113,7 +115,7 @@ class ReleaseCheck:
     def expect(self, out: Out) -> None:
         """Take a recomputed record of the release topic."""
         if self.takes(out.key):
-            self._expected[name(out.key, out.value)] = digest(of_out(out))
+            self._expected[name(out.key, out.value, self._form)] = digest(of_out(out))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
         """Take a record of the release topic; `expect` has been given all records before.
@@ -124,7 +126,7 @@ class ReleaseCheck:
             committed: False for a copy that only a reader of uncommitted data sees.
         """
         if self.takes(record.key):
-            one = name(record.key, record.value)
+            one = name(record.key, record.value, self._form)
             wrong = digest(of_raw(partition, record)) != self._expected.get(one)
             tallies = self._seen if committed else self._copies
             before = tallies.get(one, NONE)
@@ -228,17 +230,18 @@ class _Chosen:
         return int(route(Keys.of([key]), self._pipeline.cells_partitions)[0])
 
 
-def name(key: bytes | None, value: bytes | None) -> Name:
+def name(key: bytes | None, value: bytes | None, form: Form = JSON) -> Name:
     """Identify a release record, which must occur exactly once.
 
     A foreign record that is not a release gets a name that nothing expects.
 
     Args:
         key: of the record.
-        value: of the record, JSON.
+        value: of the record.
+        form: in which the pipeline writes.
     """
     try:
-        body = json.loads(value or b"{}")
+        body = json.loads(form.to_json(value) or b"{}")
         schema = sys.intern(str(body.get("schema", "")))
         return (key or b"", schema, int(body.get("trigger", 0)))
     except (ValueError, TypeError, AttributeError):

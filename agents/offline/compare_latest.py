@@ -10,6 +10,7 @@ import json
 from collections import defaultdict
 
 from ...topics.events.decode import RawRecord
+from ...topics.forms.form import Form
 from ...topics.releases import GONE
 from ..deployment.model import Pipeline
 from ..stages.step import Out
@@ -26,6 +27,7 @@ class LatestCheck:
 
     def __init__(self, pipeline: Pipeline, releases: ReleaseCheck) -> None:
         self._topic = pipeline.latest_topic
+        self._form = pipeline.form
         self._releases = releases
         self._expected: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
         self._reached: dict[bytes, int] = {}
@@ -36,7 +38,7 @@ class LatestCheck:
         """Take a recomputed record of the latest topic."""
         key = out.key or b""
         if self._releases.takes(key):
-            ordinal = self._releases.ordinal(key, _trigger(out))
+            ordinal = self._releases.ordinal(key, _trigger(out, self._form))
             self._expected[key].append((ordinal, digest(of_out(out))))
 
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
@@ -68,8 +70,8 @@ class LatestCheck:
             outcome.compared += reached > 0
 
 
-def _trigger(out: Out) -> int:
+def _trigger(out: Out, form: Form) -> int:
     """The trigger of a row, or of a tombstone."""
     if out.value is None:
         return int(dict(out.headers)[GONE])
-    return int(json.loads(out.value)["trigger"])
+    return int(json.loads(form.to_json(out.value))["trigger"])

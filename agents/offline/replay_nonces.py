@@ -9,6 +9,7 @@ import msgspec
 from ...mechanisms.noise import NONCE
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord, utc
+from ...topics.forms.form import JSON
 from ...topics.records import Trigger
 from ..deployment.model import Deployment
 from ..stages.aggregate.nonces import Nonce
@@ -35,6 +36,7 @@ class PublishedNonces:
 
     def __init__(self, deployment: Deployment) -> None:
         self._windows = {p.name: p.windows for p in deployment.pipelines}
+        self._forms = {p.name: p.form for p in deployment.pipelines}
         self._known: dict[tuple[bytes, int], bytes] = {}
 
     def take(self, record: RawRecord) -> None:
@@ -43,7 +45,8 @@ class PublishedNonces:
         if _MANIFEST not in key:
             return
         try:
-            found = msgspec.json.decode(record.value or b"", type=_Manifest)
+            form = self._forms.get(key.partition(b"|")[0].decode(), JSON)
+            found = msgspec.json.decode(form.to_json(record.value), type=_Manifest)
             nonce = bytes.fromhex(found.nonce)
         except (msgspec.DecodeError, ValueError):
             return  # the comparison will show that this record differs

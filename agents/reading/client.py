@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from ...errors import EngineError, ParameterError
 from ...topics.config.model import Kafka
 from ...topics.names import releases_topic
-from ...topics.releases import decode_public
 from ..kafka.cluster import Cluster
 from ..kafka.logs import consumer, raw
 from .assembly import Assembly, Released
+from .schemas import Schemas
 from .tables import table_of
 
 Which = Literal["all", "final", "latest"]
@@ -167,9 +167,9 @@ def releases(
         follow: whether to go on at the end of the topic.
         patience: with ``follow``, seconds without a record after which to end; None: never.
     """
-    assembly = Assembly(source.pipeline)
+    assembly, schemas = Assembly(source.pipeline), Schemas(source.kafka, source.topic)
     for record in _records(source, wanted.since, follow, patience):
-        release = assembly.take(decode_public(record.headers, record.value))
+        release = assembly.take(schemas.decode(record))
         if release is not None and wanted.takes(release):
             yield release
 

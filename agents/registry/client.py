@@ -41,6 +41,11 @@ class RegistryClient:
                 f"registry: certificates or key cannot be used ({type(error).__name__})"
             ) from error
 
+    @property
+    def asked(self) -> SchemaRegistryClient:
+        """The client underneath, for what is asked of subjects."""
+        return self._client
+
     def fetch(self, number: int) -> Schema | Verdict:
         """Ask for a schema by its id.
 

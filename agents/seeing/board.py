@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,15 +16,18 @@ from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
 from ...topics.names import ledger_topic
-from ...topics.releases import decode_public
+from ...topics.releases import Manifest, Row, decode_public
 from ..clock.ledger import Ledger
 from ..reading.assembly import Assembly
+from ..reading.schemas import Schemas
 from .budget import spent
 from .declared import MILLI, Declared, declared
 from .health import Evidence, health
 from .history import History
 from .tail import Tail
 from .views import Wish, view
+
+Decode = Callable[[RawRecord], Row | Manifest | None]
 
 PULSE_SECONDS = 2.0
 ANSWER_SECONDS = 4.0
@@ -40,6 +43,7 @@ class Watched:
         history: its releases.
         assembly: records of releases that are not complete.
         damaged: records that could not be decoded.
+        decode: turns a record into a row or a manifest.
         tail: the thread that reads its topic.
     """
 
@@ -49,6 +53,7 @@ class Watched:
     assembly: Assembly = field(default_factory=lambda: Assembly(""))
     damaged: int = 0
     tail: Tail | None = None
+    decode: Decode = lambda record: decode_public(record.headers, record.value)
 
     def begin(self) -> None:
         """Take records from the start of the topic; what is known already stays."""
@@ -61,7 +66,7 @@ class Watched:
         with self.lock:
             for record in records:
                 try:
-                    release = self.assembly.take(decode_public(record.headers, record.value))
+                    release = self.assembly.take(self.decode(record))
                 except EngineError:
                     self.damaged += 1
                     continue
@@ -185,7 +190,8 @@ class Board:
         self._say()
 
     def _open(self, pipeline: Declared) -> None:
-        panel = Watched(pipeline)
+        schemas = Schemas(self._kafka, pipeline.topic)
+        panel = Watched(pipeline, decode=schemas.decode)
 
         def take(records: list[RawRecord]) -> None:
             if panel.take(records) or not records:

@@ -21,6 +21,7 @@ from ..clock.pinned import verify, verify_key
 from ..clock.start import check_clock_log
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
+from ..deployment.forms import pinned_forms
 from ..deployment.model import Deployment
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.cluster import Cluster
@@ -97,6 +98,7 @@ def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSe
     told(f"input topics: {', '.join(f'{t} ({n} partitions)' for t, n in partitions.items())}")
     deployment = compile_config(config, partitions, numbers if known else None)
     names = verify(cluster, deployment, ledger)
+    deployment = pinned_forms(deployment, ledger.pipelines)
     verify_owned(cluster, deployment)
     _check_settings(cluster, deployment, names)
     told("topics: those that the ledger pinned, set and owned as they must be")

@@ -163,6 +163,19 @@ def cases() -> list[str]:
     return [*SETTINGS, "histogram-direct", "histogram-arrival", "topl"]
 
 
+def text_of(case: str) -> str:
+    """The configuration of a case."""
+    if case == "topl":
+        text = SURVEY
+    else:
+        base = {"histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain"}
+        window = f"{ARRIVAL}\n{EVERY}" if case == "histogram-arrival" else WINDOW
+        partitioner = "crc32" if case == "histogram-direct" else "none"
+        text = HEAD.format(partitioner=partitioner)
+        text += COMMON.format(name=case, window=window) + SETTINGS[base.get(case, case)]
+    return text
+
+
 def outs(case: str, more: str = "") -> tuple[list[Out], list[Out]]:
     """Every record that a case publishes to its release topic and to its latest topic.
 
@@ -170,16 +183,9 @@ def outs(case: str, more: str = "") -> tuple[list[Out], list[Out]]:
         case: its name.
         more: further lines of the pipeline's configuration.
     """
-    if case == "topl":
-        text, data = SURVEY, values()
-    else:
-        base = {"histogram-direct": "histogram-debiased", "histogram-arrival": "histogram-plain"}
-        window = f"{ARRIVAL}\n{EVERY}" if case == "histogram-arrival" else WINDOW
-        partitioner = "crc32" if case == "histogram-direct" else "none"
-        text = HEAD.format(partitioner=partitioner)
-        text += COMMON.format(name=case, window=window) + SETTINGS[base.get(case, case)]
-        data = rows()
-    _, engine = simulate(loads(text + more, environ={}), data, "trips", SECRET)
+    config = loads(text_of(case) + more, environ={})
+    data = values() if case == "topl" else rows()
+    _, engine = simulate(config, data, "trips", SECRET)
     releases, latest = (engine.outs[topic.format(case)] for topic in TOPICS)
     return releases, latest
 

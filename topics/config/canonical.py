@@ -45,6 +45,8 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     settings["epoch"] = pipeline.epoch_length
     settings["release"]["topic"] = pipeline.release_topic
     del settings["release"]["latest"]  # it repeats what is released
+    if pipeline.release.encoding == "json":
+        del settings["release"]["encoding"]  # as before there were others
     for limit in ("limit_epsilon", "limit_delta"):
         del settings["budget"][limit]
     settings["input"] = _input(_input_of(config, pipeline))

@@ -68,6 +68,11 @@ def _registry(config: Config) -> Iterator[Problem]:
     for place, source in enumerate(config.input):
         if source.format != "json" and registry.url is None:
             yield Problem(("input", place, "format"), f'"{source.format}" needs registry.url')
+    for place, pipeline in enumerate(config.pipeline):
+        encoding = pipeline.release.encoding
+        if encoding != "json" and registry.url is None:
+            where = ("pipeline", place, "release", "encoding")
+            yield Problem(where, f'"{encoding}" needs registry.url')
     addresses = (registry.url or "").split(",")
     if registry.url is not None and not all(map(_is_address, addresses)):
         rule = "must be http:// or https:// addresses, separated by commas, without credentials"

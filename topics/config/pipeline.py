@@ -152,6 +152,8 @@ class Release:
         latest: whether the newest value of each window and key is also kept in a compacted topic,
             `hush.<pipeline>.latest.v1`, or `<topic>.latest` if `topic` is set.
         format: `rows` and one manifest, or `full` rows that repeat the manifest.
+        encoding: bytes of the records: `json`, or what a schema registry's deserialisers read:
+            `avro`, `protobuf` or `json_schema`, with the schema's id before the value.
         display: `non-negative` adds a field with negative values shown as 0.
         confidence_level: confidence level of the error bars, which cover only the noise.
     """
@@ -159,6 +161,7 @@ class Release:
     topic: TopicName | None = None
     latest: bool = True
     format: Literal["rows", "full"] = "rows"
+    encoding: Literal["json", "avro", "protobuf", "json_schema"] = "json"
     display: Literal["raw", "non-negative"] = "raw"
     confidence_level: Annotated[Fraction, within(0.5, 0.9999)] = Fraction(95, 100)
 

@@ -25,7 +25,7 @@ from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
 from ....topics.events.decode import utc
 from ....topics.events.keys import decode_key
-from ....topics.records import Trigger, encode
+from ....topics.records import Trigger
 from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
 from ...deployment import statement
 from ...deployment.model import Pipeline
@@ -60,7 +60,8 @@ class Writer:
         values, variances = releases.value.tolist(), releases.variance.tolist()
         for row, (key, place) in enumerate(self._places(releases.key)):
             record = self._row(key, place, values[row], variances[row])
-            yield self._out(self._text(key), encode(record), homes[row], ROW, ROW_SCHEMA)
+            value = self._pipeline.form.encode(ROW, record)
+            yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA)
 
     def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
         """Yield records of the latest topic: the same rows, and a tombstone per key that is gone.
@@ -100,7 +101,9 @@ class Writer:
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
         space = m.geometry()
-        return self.kept_manifest(encode(body | {"space": space} if space else body))
+        return self.kept_manifest(
+            p.form.encode(MANIFEST, body | {"space": space} if space else body)
+        )
 
     def kept_manifest(self, value: bytes) -> Out:
         """Make the record of a manifest whose bytes were made earlier."""

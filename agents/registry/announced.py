@@ -1,0 +1,58 @@
+"""Schemas of releases as readers find them: beside the owners of topics, without a registry."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...errors import EngineError
+from ...topics.forms.form import Announced, Described
+from ...topics.names import OWNERS
+from ...topics.records import encode
+from ..deployment.model import Deployment
+from ..kafka.cluster import Cluster
+
+
+def announce(cluster: Cluster, deployment: Deployment) -> None:
+    """Write what readers must know of a deployment's schemas; safe to repeat.
+
+    Args:
+        cluster: where `hush.owners.v1` exists.
+        deployment: with the forms of its pipelines.
+
+    Raises:
+        EngineError: it cannot be written.
+    """
+    wanted = [
+        Announced(p.release_topic, header, one.encoding, one.number, one.shape)
+        for p in deployment.pipelines
+        for header, one in p.form.records.items()
+    ]
+    if not wanted:
+        return
+    known = {topic: announced(cluster, topic) for topic in {one.topic for one in wanted}}
+    fresh = [one for one in wanted if known[one.topic].get(one.number) != one.described]
+    producer = cluster.producer(acks="all")
+    for one in fresh:
+        producer.produce(OWNERS, encode(one), key=one.topic.encode(), partition=0)
+    if producer.flush(30):
+        raise EngineError(f"{OWNERS} could not be written: run `hush topics` again")
+
+
+def announced(cluster: Cluster, topic: str) -> dict[int, Described]:
+    """Read what is known of the schemas of a release topic, by their numbers; the last one counts.
+
+    Args:
+        cluster: where `hush.owners.v1` may be.
+        topic: release topic.
+    """
+    found: dict[int, Described] = {}
+    if OWNERS not in cluster.topics():
+        return found
+    for message in cluster.read(OWNERS):
+        try:
+            one = msgspec.json.decode(message.value() or b"", type=Announced)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue  # an owner, or nothing of ours
+        if one.topic == topic:
+            found[one.number] = one.described
+    return found

@@ -1,0 +1,120 @@
+"""Schemas of releases in the registry: registered by an administrator, looked up by `hush check`.
+
+A worker does neither: what it writes is pinned in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...errors import EngineError, needs
+from ...topics.config.model import RegistrySettings
+from ...topics.forms.form import KINDS, MOST_ID
+from ..deployment.forms import Subject, form_of, subjects, verify_pinned, with_pipelines
+from ..deployment.model import Deployment, Pipeline
+from .client import RegistryClient
+
+with needs("registry"):
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+CONFLICT = 409
+REFUSED = (401, 403)
+MISSING = 404
+
+Ask = Callable[[SchemaRegistryClient, str, Schema], int]
+
+
+def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
+    """Register the schemas of every pipeline that releases them; safe to repeat.
+
+    Args:
+        settings: of the registry.
+        deployment: compiled pipelines.
+
+    Returns:
+        The deployment, with the numbers of its schemas.
+
+    Raises:
+        ConfigError: a certificate, a key or the password cannot be read.
+        EngineError: the registry gives no clear answer, refuses, or knows another schema.
+    """
+    client = RegistryClient(settings).asked
+
+    def registered(p: Pipeline) -> Pipeline:
+        return replace(p, form=form_of(p, _numbers(client, p, _register)))
+
+    return with_pipelines(deployment, registered)
+
+
+def look_up(settings: RegistrySettings, deployment: Deployment) -> int:
+    """Check that the registry knows every pinned schema, under its subject and its number.
+
+    Args:
+        settings: of the registry.
+        deployment: with the forms that the ledger has pinned.
+
+    Returns:
+        Number of subjects.
+
+    Raises:
+        ConfigError: a certificate, a key or the password cannot be read.
+        EngineError: the registry gives no clear answer, refuses, or knows something else.
+    """
+    client = RegistryClient(settings).asked
+
+    def known(p: Pipeline) -> Pipeline:
+        return replace(p, form=form_of(p, _numbers(client, p, _known)))
+
+    verify_pinned(with_pipelines(deployment, known), deployment)
+    return sum(len(subjects(p)) for p in deployment.pipelines)
+
+
+def _register(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:
+    return int(client.register_schema(subject, schema))
+
+
+def _known(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:
+    return int(client.lookup_schema(subject, schema).schema_id or -1)
+
+
+def _numbers(client: SchemaRegistryClient, p: Pipeline, ask: Ask) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    for one in subjects(p):
+        number = _asked(client, one, ask)
+        if not 0 <= number <= MOST_ID:
+            raise EngineError(f"subject {one.name!r}: the schema registry names no usable id")
+        if numbers.setdefault(one.header, number) != number:
+            raise EngineError(
+                f"subject {one.name!r}: the schema registry has two ids for one schema, "
+                f"{numbers[one.header]} and {number}; a row has the same bytes in both topics, so "
+                "set release.latest = false, or let the registry give ids by content"
+            )
+    return numbers
+
+
+def _asked(client: SchemaRegistryClient, one: Subject, ask: Ask) -> int:
+    where = f"pipeline {one.pipeline!r}, subject {one.name!r}"
+    try:
+        return ask(client, one.name, Schema(one.text, KINDS[one.encoding]))
+    except SchemaRegistryError as error:
+        status = error.http_status_code
+        # The registry's own words may quote anything; what it was asked about is public.
+        if status == CONFLICT:
+            why = (
+                "the registry knows another schema under this subject, with which ours is not "
+                "compatible: give the pipeline a new name or another release.topic"
+            )
+        elif status in REFUSED:
+            why = f"the registry refuses (HTTP {status}): check registry.username and its rights"
+        elif status == MISSING:
+            why = "the registry does not know our schema under this subject: run `hush topics`"
+        else:
+            why = f"the registry gives no clear answer (HTTP {status}, code {error.error_code})"
+        raise EngineError(f"{where}: {why}") from None
+    except Exception as error:  # whatever the connection raises
+        raise EngineError(
+            f"{where}: the schema registry gives no clear answer ({type(error).__name__}); "
+            "release.encoding needs registry.url"
+        ) from None

@@ -1,0 +1,1 @@
+"""Released records as a schema registry's deserialisers read them: shapes, schemas, bytes."""

@@ -1,0 +1,107 @@
+"""Bytes that are read from front to back; what does not fit is refused, whoever wrote it."""
+
+from __future__ import annotations
+
+import struct
+
+_DOUBLE = struct.Struct("<d")
+EXACT = 1 << 53  # doubles up to here hold every integer
+MOST_DIGITS = 1_100  # of an integer in a key
+
+
+class BrokenBytes(ValueError):
+    """The bytes are not what their schema says."""
+
+
+class Bytes:
+    """A reader of some bytes.
+
+    Args:
+        data: all of them.
+        at: the first place.
+        end: the place after the last.
+    """
+
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self.data = data
+        self.at = at
+        self.end = end
+
+    @property
+    def left(self) -> int:
+        """Number of bytes that have not been read."""
+        return self.end - self.at
+
+    def take(self, size: int) -> bytes:
+        """The next bytes.
+
+        Raises:
+            BrokenBytes: there are not so many.
+        """
+        if not 0 <= size <= self.left:
+            raise BrokenBytes
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def text(self, size: int) -> str:
+        """The next bytes as text.
+
+        Raises:
+            BrokenBytes: there are not so many, or they are not UTF-8.
+        """
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError:
+            raise BrokenBytes from None
+
+    def varint(self) -> int:
+        """The next number of 64 bits.
+
+        Raises:
+            BrokenBytes: there is none.
+        """
+        value = shift = 0
+        while self.at < self.end and shift < 70:
+            byte = self.data[self.at]
+            value |= (byte & 0x7F) << shift
+            self.at, shift = self.at + 1, shift + 7
+            if byte < 0x80:
+                return value & (1 << 64) - 1
+        raise BrokenBytes
+
+    def zigzag(self) -> int:
+        """The next number of 64 bits with a sign, as Avro writes it."""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def double(self) -> float:
+        """The next eight bytes as a number."""
+        found: float = _DOUBLE.unpack(self.take(8))[0]
+        return found
+
+    def number(self) -> int | float:
+        """The same; an integer where it is one."""
+        return whole(self.double())
+
+
+def whole(value: float) -> int | float:
+    """An integer for a double that holds one exactly.
+
+    >>> whole(3.0), whole(0.5)
+    (3, 0.5)
+    """
+    return int(value) if -EXACT <= value <= EXACT and value.is_integer() else value
+
+
+def number_of(digits: bytes) -> int:
+    """The integer that decimal digits write.
+
+    Raises:
+        BrokenBytes: they write none.
+    """
+    try:
+        if len(digits) > MOST_DIGITS or not digits.removeprefix(b"-").isdigit():
+            raise BrokenBytes
+        return int(digits)
+    except ValueError:
+        raise BrokenBytes from None
