@@ -23,10 +23,12 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
 from hushstream.topics.config.load import Config, load
 from hushstream.topics.config.secret import noise_key
 from hushstream.topics.events.decode import utc
+from hushstream.topics.forms.form import number_in, to_json
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 
@@ -209,7 +211,10 @@ class Local:
         """Bodies of all releases of a pipeline, committed ones, rows and manifests."""
         topic = next(p for p in self.deployment.pipelines if p.name == pipeline)
         logs = read_topic(self.config().kafka, topic.release_topic, topic.release_partitions)
-        return [json.loads(r.value or b"{}") for log in logs for r in log.records]
+        values = [r.value for log in logs for r in log.records]
+        coded = any(number_in(value) is not None for value in values)
+        known = announced(self.cluster, topic.release_topic) if coded else {}
+        return [json.loads(to_json(value, known) or b"{}") for value in values]
 
     def manifests(self) -> set[tuple[str, str, int, int]]:
         """(pipeline, window, trigger, shard) of everything released completely."""

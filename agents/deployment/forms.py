@@ -6,7 +6,7 @@ the pipeline's declaration. A worker asks no registry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -64,8 +64,14 @@ def form_of(p: Pipeline, numbers: Numbers) -> Form:
 
 
 def pins(p: Pipeline) -> dict[str, Any]:
-    """Collect what a declaration pins of a pipeline's schemas; {} if it releases JSON."""
+    """Collect what a declaration pins of a pipeline's schemas; {} if it releases JSON.
+
+    Raises:
+        EngineError: the schemas have not been registered.
+    """
     texts = {one.header: one.text for one in subjects(p)}
+    if texts.keys() != p.form.records.keys():
+        raise EngineError(f"pipeline {p.name!r} was compiled without the ids of its schemas")
     pinned = {
         header: {"id": p.form.records[header].number, "sha256": digest(text)}
         for header, text in texts.items()
@@ -112,9 +118,9 @@ def verify_pinned(asked: Deployment, pinned: Deployment) -> None:
                 )
 
 
-def with_pipelines(deployment: Deployment, made: Any) -> Deployment:
+def with_pipelines(deployment: Deployment, change: Callable[[Pipeline], Pipeline]) -> Deployment:
     """Make the same deployment with each pipeline changed by a function."""
-    inputs = (replace(i, pipelines=tuple(map(made, i.pipelines))) for i in deployment.inputs)
+    inputs = (replace(i, pipelines=tuple(map(change, i.pipelines))) for i in deployment.inputs)
     return replace(deployment, inputs=tuple(inputs))
 
 
@@ -124,14 +130,14 @@ def _numbers(p: Pipeline, pinned: Any) -> Numbers:
     numbers = {}
     for one in subjects(p):
         entry = pinned.get(one.header) if isinstance(pinned, dict) else None
-        number = entry.get("id") if isinstance(entry, dict) else None
+        number, known = (entry.get("id"), entry.get("sha256")) if entry else (None, "")
         if not isinstance(number, int) or not 0 <= number <= MOST_ID:
             raise EngineError(
                 f"pipeline {p.name!r}: the ledger does not say which schemas its releases have "
                 f"(release.encoding = {p.encoding!r}): run `hush topics` of this version on a new "
                 "pipeline name"
             )
-        if entry["sha256"] != digest(one.text):
+        if known != digest(one.text):
             raise EngineError(
                 f"pipeline {p.name!r}: this version of Hushstream describes its releases by other "
                 f"schemas than the ledger pinned (release.encoding = {p.encoding!r}): go on with "

@@ -40,12 +40,7 @@ def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
         ConfigError: a certificate, a key or the password cannot be read.
         EngineError: the registry gives no clear answer, refuses, or knows another schema.
     """
-    client = RegistryClient(settings).asked
-
-    def registered(p: Pipeline) -> Pipeline:
-        return replace(p, form=form_of(p, _numbers(client, p, _register)))
-
-    return with_pipelines(deployment, registered)
+    return _with_numbers(settings, deployment, _register)
 
 
 def look_up(settings: RegistrySettings, deployment: Deployment) -> int:
@@ -62,13 +57,17 @@ def look_up(settings: RegistrySettings, deployment: Deployment) -> int:
         ConfigError: a certificate, a key or the password cannot be read.
         EngineError: the registry gives no clear answer, refuses, or knows something else.
     """
-    client = RegistryClient(settings).asked
-
-    def known(p: Pipeline) -> Pipeline:
-        return replace(p, form=form_of(p, _numbers(client, p, _known)))
-
-    verify_pinned(with_pipelines(deployment, known), deployment)
+    verify_pinned(_with_numbers(settings, deployment, _known), deployment)
     return sum(len(subjects(p)) for p in deployment.pipelines)
+
+
+def _with_numbers(settings: RegistrySettings, deployment: Deployment, ask: Ask) -> Deployment:
+    with RegistryClient(settings).asked as client:
+
+        def numbered(p: Pipeline) -> Pipeline:
+            return replace(p, form=form_of(p, _numbers(client, p, ask)))
+
+        return with_pipelines(deployment, numbered)
 
 
 def _register(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:

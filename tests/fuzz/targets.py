@@ -38,6 +38,8 @@ from hushstream.topics.config.public import read_regions
 from hushstream.topics.events.decode import Decoder, RawRecord
 from hushstream.topics.events.fields import InputFields, PipelineFields
 from hushstream.topics.events.reasons import REASONS
+from hushstream.topics.forms.bytes_in import BrokenBytes
+from hushstream.topics.forms.form import Announced, Described
 from hushstream.topics.records import (
     Marker,
     Selected,
@@ -62,6 +64,7 @@ from hushstream.topics.schemas.protobuf import Message
 from hushstream.topics.schemas.schema import FORMATS, Pinned, Schema, UnusableSchema
 
 from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, engine, event, start, trigger
+from ..topics.forms.records import bodies, described
 from .mutate import mutant
 
 Mutate = Callable[[random.Random, list[bytes]], bytes]
@@ -332,6 +335,35 @@ def releases() -> Target:
     return Target([out.value or b"" for out in found], run)
 
 
+def coded() -> Target:
+    """Released records in the wire format of a registry, and what readers are told of them."""
+    known: dict[int, Described] = {}
+    corpus: list[bytes] = []
+    for number, (encoding, kinds) in enumerate(
+        (encoding, case)
+        for encoding in ("avro", "protobuf", "json_schema")
+        for case in (("histogram-sums", "full"), ("phdstream", "region"))
+    ):
+        for place, (header, shape) in enumerate(described(*kinds).items()):
+            one = Described(encoding, 2 * number + place, shape)
+            known[one.number] = one
+            mine = [body for kind, body in bodies(*kinds) if kind == header]
+            corpus += [one.encode(body) for body in (*mine[:6], *mine[-6:])]
+            corpus.append(encode(Announced("t", header, encoding, one.number, shape)))
+    headers = (((ROW, ROW_SCHEMA.encode()),), ((MANIFEST, MANIFEST_SCHEMA.encode()),))
+
+    def run(value: bytes) -> None:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            told = msgspec.json.decode(value, type=Announced)
+            with suppress(BrokenBytes):
+                told.described.to_json(corpus[0])
+        for header in headers:
+            with suppress(EngineError):
+                decode_public(header, value, known)
+
+    return Target(corpus, run)
+
+
 def markers() -> Target:
     """The row that says what a shard has applied."""
     corpus = [encode(Marker("ab", 7, 3, {"p": [1, 2]}, {"p": 4}, "key"))]
@@ -485,6 +517,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "clock": clock,
     "selected": selected,
     "releases": releases,
+    "coded": coded,
     "markers": markers,
     "units": units,
     "damaged frames": damaged_frames,

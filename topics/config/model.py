@@ -77,8 +77,7 @@ class Kafka:
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Connection to a schema registry, for inputs and releases in `avro`, `protobuf` or
-    `json_schema`.
+    """Connection to a schema registry, for inputs and releases that have its schemas.
 
     Attributes:
         url: of the registry's Confluent-compatible API; several, separated by commas, are tried
