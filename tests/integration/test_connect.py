@@ -1,10 +1,13 @@
 """Kafka Connect writes the latest topic into PostgreSQL, with the properties of the example.
 
+The blocks of properties and of PostgreSQL's SQL in the page on reading are run here.
+
 Covers: agents/deployment/connect_sink.py
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,12 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is installed"),
 ]
+PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
+FILE = """name=file
+connector.class=org.apache.kafka.connect.file.FileStreamSinkConnector
+tasks.max=1
+file={file}
+"""
 PUBLIC = 'key = ["page"]\npublic_keys = [["a"], ["b"], ["c"]]\n'
 
 
@@ -58,9 +67,57 @@ def test_the_table_is_the_latest_topic_and_tombstones_delete(tmp_path: Path) -> 
                 assert row[0] == one["page"] and row[4] == ("t" if one["final"] else "f")
                 assert float(row[1]) == one["count"] and float(row[2]) == one["count_low"]
                 assert row[5] == f"{one['window_start']:%Y-%m-%dT%H:%M:%SZ}"
+            (statement,) = blocks("sql", "SELECT")
+            asked = statement.replace("product", "page").replace("purchases", "pages")
+            shown = database.ask(asked)
+            assert [int(row[2]) for row in shown] == sorted(
+                (int(one["count"]) for one in expected), reverse=True
+            )
+            assert {row[1] for row in shown} == {"a", "b", "c"}
             producer = run.producer()
             (identity,) = database.ask("select id from pages where key_page = 'b'")
             producer.produce(p.latest_topic, None, key=identity[0].encode(), partition=0)
             producer.flush(30)
             wait_for(lambda: [r[0] for r in table()] == ["a", "c"], "the deletion", connect.tail)
         assert run.stop("w") == 0
+
+
+def blocks(language: str, word: str) -> list[str]:
+    """Blocks of the page on reading that begin with a word."""
+    found = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    return [one for one in found if one.startswith(word)]
+
+
+def test_the_pages_properties_read_both_topics(tmp_path: Path) -> None:
+    (plain,), (rows,) = blocks("properties", "topics="), blocks("properties", "transforms=")
+    plain = plain.replace("hush.purchases.", "hush.p.")
+    worker = (EXAMPLE / "worker.properties").read_text()
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path / "hush", broker.bootstrap, TOML, {"events": 1}) as run,
+    ):
+        worker = worker.replace("localhost:9092", broker.bootstrap)
+        publish(run, 0)
+        run.start("w")
+        run.trigger(ORIGIN + DAY)
+        run.wait_released(run.wait_triggers(2))
+        assert run.stop("w") == 0
+        bodies = run.releases("p")
+        number = sum(body["schema"] == "hush.release/2" for body in bodies)
+        assert 0 < number < len(bodies)
+        both = plain.replace("hush.p.latest.v1", "hush.p.releases.v1")
+        for name, sink, wanted in (
+            ("latest", plain, number),  # nothing has been compacted yet
+            ("all", both, len(bodies)),
+            ("rows", both + rows, number),
+        ):
+            file = tmp_path / f"{name}.txt"
+            sink += FILE.format(file=file)
+            with Connect(tmp_path / name, worker, sink) as connect:
+
+                def lines(file: Path = file) -> list[str]:
+                    return file.read_text().splitlines() if file.exists() else []
+
+                wait_for(lambda: len(lines()) >= wanted, name, connect.tail)  # noqa: B023
+                assert len(lines()) == wanted
+                assert any("nonce=" in line for line in lines()) == (name == "all")

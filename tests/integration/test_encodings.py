@@ -91,27 +91,32 @@ def run_hush(run: Local, *words: str) -> Result:
 
 
 def deserialisers(client: SchemaRegistryClient, p: Pipeline) -> Read:
-    """What a consumer would use: confluent-kafka's own deserialisers."""
+    """What a consumer would use: confluent-kafka's own deserialisers.
+
+    That of Protobuf gets no client: it would ask for a form of the file that this registry gives
+    in other letters. Its class tells it all.
+    """
     texts = {one.header: one.text for one in subjects(p)}
+    context = SerializationContext(p.release_topic, MessageField.VALUE)
     conf = {"subject.name.strategy": topic_record_subject_name_strategy}
-
-    def read(header: str, value: bytes) -> Any:
-        context = SerializationContext(p.release_topic, MessageField.VALUE)
+    made: dict[str, Any] = {}
+    for header, text in texts.items():
         if p.encoding == "avro":
-            return AvroDeserializer(client, conf=conf)(value, context)
-        if p.encoding == "json_schema":
-            return JSONDeserializer(texts[header], schema_registry_client=client)(value, context)
-        more = {"use.deprecated.format": False} | conf
-        return ProtobufDeserializer(message_class(texts[header]), more, client)(value, context)
-
-    return read
+            made[header] = AvroDeserializer(client, conf=conf)
+        elif p.encoding == "json_schema":
+            made[header] = JSONDeserializer(text, conf=conf, schema_registry_client=client)
+        else:
+            made[header] = ProtobufDeserializer(
+                message_class(text), {"use.deprecated.format": False} | conf
+            )
+    return lambda header, value: made[header](value, context)
 
 
 def figures(found: Any) -> list[float]:
     """The values of a row, whoever read it."""
     if isinstance(found, dict):
-        return [one["value"] for one in found["values"].values() if one is not None]
-    return [one.value for _, one in found.values.ListFields()]
+        return sorted(one["value"] for one in found["values"].values() if one is not None)
+    return sorted(one.value for _, one in found.values.ListFields())
 
 
 def released(p: Pipeline, run: Local, topic: str) -> list[Any]:
@@ -241,7 +246,7 @@ def test_deserialisers_read_every_record_of_every_recorded_pipeline(
         for case in cases():
             p = registered(settings, case, encoding)
             read = deserialisers(client, p)
-            for header, body in bodies(case)[:60] + bodies(case)[-20:]:
+            for header, body in bodies(case)[:40] + bodies(case)[-10:]:
                 theirs = read(header, p.form.encode(header, body))
                 if header == ROW:
                     assert figures(theirs) == figures(body)

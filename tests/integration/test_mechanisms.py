@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -154,18 +155,82 @@ def at_trigger(rows: list[dict[str, Any]], t: int) -> tuple[np.ndarray, dict[str
     return codes, columns
 
 
-def check_space(domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray) -> None:
-    """Leaves tile the domain; totals and the busy corner are as noise allows."""
+BOXES = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[2.0, 1.0], [0.5, -0.5]])
+"""The whole map, and its busy corner: a cell of the tree, two halvings of each axis deep."""
+
+ALARM = 1e-6
+"""Chance that noise alone fails one comparison of a space with the truth."""
+
+
+def reach(scale: float, draws: float, alarm: float) -> float:
+    """A bound on the sum of independent discrete Laplace draws that fails with chance ``alarm``.
+
+    Chernoff: P(|S| ≥ x) ≤ 2·exp(-λx)·M(λ)^n for every λ below 1/scale, where M(λ) is the moment
+    generating function (1-a)²/((1-a·e^λ)(1-a·e^-λ)) with a = e^(-1/scale).
+
+    Args:
+        scale: of one draw.
+        draws: how many; weighted sums count as the sum of squared weights, at most 1 each.
+        alarm: chance of a larger sum.
+    """
+    a = math.exp(-1 / scale)
+    slopes = np.linspace(0.001, 0.999, 999) / scale
+    moments = (1 - a) ** 2 / ((1 - a * np.exp(slopes)) * (1 - a * np.exp(-slopes)))
+    return float(((math.log(2 / alarm) + draws * np.log(moments)) / slopes).min())
+
+
+def check_space(
+    domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray, column: str = "count"
+) -> np.ndarray:
+    """Leaves tile the domain; return the errors of the whole map and of its busy corner."""
     codes, columns = at_trigger(rows, t)
     low, high = domain.fractions(codes)
     assert (high - low).prod(axis=1).sum() == pytest.approx(1)
-    boxes = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[2.0, 1.0], [0.5, -0.5]])
-    said = range_counts(domain, codes, columns["count.value"], *boxes)
     corner = ((live[:, 0] < 0.5) & (live[:, 1] < -0.5)).sum()
-    # Errors of inherited shares are stated as well, and cancel in a sum over a cell's children.
-    noise = min(8 * np.sqrt((columns["count.stddev"] ** 2).sum()), len(live) / 8)
-    assert abs(said[0] - len(live)) < noise
-    assert abs(said[1] - corner) < noise
+    said = range_counts(domain, codes, columns[f"{column}.value"], *BOXES)
+    return np.abs(said - [len(live), corner])
+
+
+def check_tree(
+    domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray, scale: float
+) -> None:
+    """The whole map errs by the draws of all leaves so far, its corner by those within.
+
+    The corner's node exists from the first trigger on (``floor``), so it inherits no share of what
+    nodes above it counted, and its unbiased sum errs by its own draws alone.
+    """
+    held = []
+    for trigger in range(1, t + 1):
+        codes, _ = at_trigger(rows, trigger)
+        held.append(range_counts(domain, codes, np.ones(len(codes)), *BOXES))
+    whole, corner = np.sum(held, axis=0)
+    assert check_space(domain, rows, t, live)[0] < reach(scale, whole, ALARM)
+    errors = check_space(domain, rows, t, live, "unbiased")
+    assert errors[0] < reach(scale, whole, ALARM)
+    assert errors[1] < reach(scale, corner, ALARM)
+    assert reach(scale, whole, ALARM) < len(live) / 20  # else it would say nothing
+
+
+def check_grown(
+    domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray, scales: list[float]
+) -> None:
+    """A cell of PrivHP errs by its own sum and those above it, level after level.
+
+    Sums that are pooled with those below have less variance than one sum of their level. A child
+    takes half of what the two exceed their parent by, and is cut to lie between 0 and the parent.
+    So its error is at most that of the parent, or half of the parent's and both own ones together;
+    one more for rounding.
+    """
+    largest, levels = max(scales), 4
+    own = [
+        reach(largest, t.bit_count() * (scale / largest) ** 2, ALARM / (2 * levels + 1))
+        for scale in scales
+    ]
+    errors, most = check_space(domain, rows, t, live), own[0]
+    assert errors[0] < most
+    for level in range(1, levels + 1):
+        most = max(most, most / 2 + own[level]) + 1
+    assert errors[1] < most < len(live) / 8
 
 
 def check_values(run: Local, pipeline: str, sent: list[dict[str, Any]]) -> None:
@@ -219,13 +284,16 @@ def test_spatial_and_value_pipelines_survive_a_killed_worker(quick_broker, uniqu
 
 def check(run: Local, name: str, early: list[dict[str, Any]], late: list[dict[str, Any]]) -> None:
     places = [np.array([[*row["at"].values()] for row in rows]) for rows in (early, late)]
+    built = {p.kind: p.mechanism for p in run.deployment.pipelines}
     tree = Domain(AXES, 3, "all")
     rows = rows_of(run, f"{name}-phdstream")
-    check_space(tree, rows, 2, places[0])
+    scale = float(built["phdstream"].counter.scale)  # type: ignore[attr-defined]
+    check_tree(tree, rows, 2, places[0], scale)
     stayed = np.delete(places[0], np.s_[::4], axis=0)
-    check_space(tree, rows, 4, np.concatenate([stayed, places[1]]))
+    check_tree(tree, rows, 4, np.concatenate([stayed, places[1]]), scale)
     rows = rows_of(run, f"{name}-privhp")
-    check_space(Domain(AXES, 8), rows, 4, np.concatenate(places))
+    scales = [float(one) for one in built["privhp"].counter.scales]  # type: ignore[attr-defined]
+    check_grown(Domain(AXES, 8), rows, 4, np.concatenate(places), scales)
     for kind in ("pak", "tops"):
         check_values(run, f"{name}-{kind}", early + late)
     agrees(run, 4)
