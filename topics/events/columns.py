@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from ...mechanisms.columns import I64, compact
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys, concat
+from ..schemas.schema import Known
 from .compiled import possible
 from .fields import InputFields, PipelineFields
+from .framed import Framing
 from .keys import MAX_KEY
-from .raw import RawBatch, RawRecord, timestamps_of
+from .raw import RawBatch, RawRecord, offsets_of, timestamps_of
 from .reasons import Unread
 from .times import FACTORS, LATEST
 from .types import ROLES
@@ -30,7 +33,7 @@ LEAST = 64  # records; for fewer, arrays cost more than objects
 _KIND = {"str": (2,), "int": (3,), "bool": (5, 6), "number": (3, 4)}  # of `json_scan`
 _TEXT, _INTEGER, _REAL = 2, 3, 4
 Rows = NDArray[np.intp]
-Each = Callable[[Sequence[RawRecord]], Decoded]
+Each = Callable[[Sequence[RawRecord], Known], Decoded]
 Flags = NDArray[np.bool_]
 
 
@@ -107,6 +110,8 @@ class ColumnDecoder:
         self._fields = fields
         self._pipelines, self._mechanisms = pipelines, mechanisms
         self._each = each
+        framed = fields.format == "json_schema"
+        self._framing = Framing(fields.format, fields.max_record_bytes) if framed else None
         paths = sorted(kinds)
         self._place = {path: n for n, path in enumerate(paths)}
         # As a producer without escapes writes a name; one that escapes goes the other way.
@@ -127,6 +132,7 @@ class ColumnDecoder:
         """Make one, where loops can be compiled and it knows all that is asked; else None."""
         known = (
             possible()
+            and fields.format in ("json", "json_schema")
             and len(fields.unit) == 1
             and fields.time_format in FACTORS
             and not any("." in path for path in kinds)
@@ -135,9 +141,16 @@ class ColumnDecoder:
         )
         return cls(fields, pipelines, mechanisms, kinds, each) if known else None
 
-    def decode(self, records: Sequence[RawRecord]) -> Decoded:
-        """Decode a list of records, as `Decoder.decode` does."""
-        found = self._scan(records)
+    def decode(
+        self, records: Sequence[RawRecord], known_ids: Known = MappingProxyType({})
+    ) -> Decoded:
+        """Decode a list of records, as `Decoder.decode` does.
+
+        Args:
+            records: of one partition.
+            known_ids: what ids of schemas stand for, where values begin with one.
+        """
+        found = self._scan(records, known_ids)
         known = found.known
         time = self._times(found, records, known)
         unit, integer = self._units(found, known)
@@ -149,17 +162,20 @@ class ColumnDecoder:
         views = [part.view(known) for part in parts]
         if len(rows) == 0:
             return Decoded(time, units, tuple(views), {})
-        rest = self._each([records[row] for row in rows.tolist()])
+        rest = self._each([records[row] for row in rows.tolist()], known_ids)
         time[rows] = rest.time
         units.rest.update(zip(rows.tolist(), rest.unit, strict=True))
         bad = {int(rows[row]): reason for row, reason in rest.bad.items()}
         merged = [_merged(one, other, rows) for one, other in zip(views, rest.views, strict=True)]
         return Decoded(time, units, tuple(merged), bad)
 
-    def _scan(self, records: Sequence[RawRecord]) -> Scanned:
+    def _scan(self, records: Sequence[RawRecord], known_ids: Known) -> Scanned:
         from .json_scan import scan
 
         data, begin, end = _values(records)
+        if self._framing is not None:
+            offsets = offsets_of(records)
+            begin = self._framing.begins(data, begin, end, offsets, known_ids)
         shape = (len(begin), len(self._ends))
         kind = np.zeros(shape, np.uint8)
         low, high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)

@@ -69,12 +69,8 @@ class Decoder:
         self._framing = Framing(fields.format, fields.max_record_bytes) if fields.framed else None
         self._framed = self._framed_reader(fields, pipelines)
         kinds = paths_of(fields, pipelines)
-        self._columns = (
-            None
-            if fields.framed
-            else ColumnDecoder.of(
-                fields, self._pipelines, self._mechanisms, kinds, self.decode_each
-            )
+        self._columns = ColumnDecoder.of(
+            fields, self._pipelines, self._mechanisms, kinds, self.decode_each
         )
 
     @staticmethod
@@ -95,7 +91,7 @@ class Decoder:
                 its record bad.
         """
         if self._columns is not None and len(records) >= LEAST:
-            return self._columns.decode(records)
+            return self._columns.decode(records, known or {})
         return self.decode_each(records, known)
 
     def decode_each(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..schemas.avro import compile_avro
 from ..schemas.avro_types import parse_avro
@@ -23,6 +24,7 @@ from .types import types_of
 
 HEAD = 5  # bytes: zero, and the id
 _KEPT = 1_000  # compiled schemas
+_NEVER = np.iinfo(np.int64).max  # above every offset
 
 
 def schema_id(value: bytes | None) -> int | None:
@@ -75,6 +77,35 @@ class Framing:
         if reason == "null" or value is None:
             return None
         return Unread.of(reason, offset) if reason else value[HEAD:]
+
+    def begins(
+        self,
+        data: NDArray[np.uint8],
+        begin: NDArray[np.int64],
+        end: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        known: Known,
+    ) -> NDArray[np.int64]:
+        """The place behind the frame of each value; -1 where `refusal` has a reason, or may have.
+
+        Args:
+            data: a buffer with all values.
+            begin, end: (n,) where each stands in it; -1 where there is none.
+            offsets: (n,) of the records.
+            known: what ids stand for.
+        """
+        size = end - begin
+        good = (begin >= 0) & (size >= HEAD) & (size <= self._largest)
+        places = np.where(good, begin, 0)[:, None] + np.arange(HEAD)
+        heads = data[np.minimum(places, max(len(data) - 1, 0))] if len(data) else places * 0 + 1
+        good &= heads[:, 0] == 0
+        numbers = heads[:, 1:].astype(np.int64) @ (1 << np.array([24, 16, 8, 0], np.int64))
+        since = np.full(len(begin), _NEVER)
+        for number in np.unique(numbers[good]).tolist():
+            pinned = known.get(number)
+            if pinned is not None and pinned.schema.kind == self._kind:
+                since[numbers == number] = pinned.since
+        return np.where(good & (since <= offsets), begin + HEAD, -1)
 
 
 class Columns(NamedTuple):

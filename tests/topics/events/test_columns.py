@@ -21,6 +21,7 @@ from hushstream.topics.events import columns as columns_module
 from hushstream.topics.events.columns import LEAST, UnitTexts
 from hushstream.topics.events.decode import Decoded, Decoder, RawRecord
 from hushstream.topics.events.fields import InputFields, NumericField, PipelineFields
+from hushstream.topics.schemas.schema import Pinned, Schema
 
 pytest.importorskip("numba")
 from hushstream.topics.events.json_scan import decimals
@@ -298,3 +299,50 @@ def test_units_read_like_a_list():
     assert len(units) == 3 and units[1] == 17
     with pytest.raises(IndexError):
         units[3]
+
+
+IDS = {
+    1: Pinned(Schema("JSON", "{}"), 0),
+    2: Pinned(Schema("JSON", "{ }"), 150),  # records before offset 150 came when it was unknown
+    3: Pinned(Schema("AVRO", "{}"), 0),
+    1 << 31: Pinned(Schema("JSON", "{}"), 0),
+}
+HEADS = [
+    *[bytes([0]) + number.to_bytes(4, "big") for number in (1, 1, 1, 2, 3, 9, 1 << 31)],
+    b"", b"\0", b"\0\0\0\0", b"\1\0\0\0\1",
+]  # fmt: skip
+
+
+def registered(limit: int = 5_000) -> Decoder:
+    fields = InputFields("t", "epoch_ms", "UTC", ("user",), limit, "json_schema")
+    one = PipelineFields(("page",), (FARE,))
+    two = PipelineFields(("page", "kind"), ())
+    return Decoder(fields, [one, two], [Plain(), Plain()])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("limit", [5_000, 120])
+def test_values_behind_the_id_of_a_schema_are_read_as_one_by_one(limit: int) -> None:
+    random, decoder = Random(11), registered(limit)
+    assert decoder._columns is not None
+    for _ in range(max(ROUNDS // 10, 5)):
+        values: list[bytes | None] = [
+            random.choice(HEADS[:4] if random.random() < 0.8 else HEADS) + event(random)
+            for _ in range(300)
+        ]
+        values[17], values[40], values[41] = None, b"", HEADS[0]
+        values[60] = HEADS[0] + b"x" * (limit - 5)
+        values[61] = HEADS[0] + b" " * (limit - 4)
+        records = raw(values)
+        fast, slow = decoder.decode(records, IDS), decoder.decode_each(records, IDS)
+        assert told(fast) == told(slow)
+        assert told(decoder.decode(records)) == told(decoder.decode_each(records))
+
+
+def test_all_plain_values_behind_an_id_are_read_by_columns() -> None:
+    decoder = registered()
+    body = b'{"user":"u","page":"a","kind":"x","t":1,"fare":2}'
+    records = raw([HEADS[0] + body] * LEAST)
+    by_column = decoder._columns
+    assert by_column is not None
+    by_column._each = lambda records, known: pytest.fail("one by one")
+    assert len(decoder.decode(records, IDS).views[0].rows) == LEAST
