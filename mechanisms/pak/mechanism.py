@@ -8,9 +8,11 @@ the prefix sums: post-processing, see `views`.
 
 *Guarantee.* Add/remove of one record (or replacement of its value within its slot). A record lies
 in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the
-threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter. With the rank rule and a tree or
-hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A unit's k records may
-lie in both parts: `settings` checks every division of them before it accepts a configuration.
+threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter, of which ``watch`` takes a share
+for the number of records above τ that each trigger then releases with DLap(1/share). With the rank
+rule and a tree or hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A
+unit's k records may lie in both parts: `settings` checks every division of them before it accepts a
+configuration.
 
 *No draw covers two contents.* Threshold and warm-up sum are drawn once, at the warm-up's trigger,
 when its slots are closed; for the others see `pak.counter`.
@@ -78,12 +80,14 @@ class Pak(SlotStream):
         counter: noise of the prefix sums after the warm-up.
         sum_epsilon: ε2 of one record for the warm-up's sum; None keeps that sum back.
         loss: the result of `cost`.
+        watch: ε of one record after the warm-up for the number of records above τ, or None.
     """
 
     chooser: SmoothQuantile | RankQuantile | None
     counter: PrefixCounter
     sum_epsilon: Fraction | None
     loss: Cost
+    watch: Fraction | None = None
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -135,8 +139,9 @@ class Pak(SlotStream):
         exact = total + np.cumsum(self.slots.per_slot(entries, tau, t))
         restarted = replace(self, counter=counter)
         value, variance = restarted._values(self._timed(noise), tau, base, first, total, exact)
+        public = self._watched(self.watch, entries, tau, t, noise)
         return self._store(rows, tau, base, int(exact[-1])), self._released(
-            t, first, value, variance, {}
+            t, first, value, variance, public
         )
 
     def _values(
@@ -178,6 +183,8 @@ class Pak(SlotStream):
             made.append(laplace("value", self.slots.top / self.sum_epsilon, steps))
         if isinstance(self.chooser, RankQuantile):
             made.append(laplace("value", 2 / self.chooser.epsilon))
+        if self.watch:
+            made.append(laplace("value", 1 / self.watch))
         return tuple(made)
 
     def error(self, t: int) -> F64:

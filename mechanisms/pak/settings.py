@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -12,7 +12,14 @@ from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
 from ..parts.hierarchy import Chunks, choose_height
 from ..parts.smooth_quantile import SmoothQuantile
-from ..slots.settings import SlotParameters, check_delta, check_sums, sampler_delta, slots_of
+from ..slots.settings import (
+    SlotParameters,
+    check_delta,
+    check_sums,
+    sampler_delta,
+    slots_of,
+    watch_of,
+)
 from ..slots.slots import Slots
 from ..validate import non_negative, one_of, positive
 from .counter import HierarchyPrefix, MatrixPrefix, PrefixCounter, TreePrefix
@@ -78,7 +85,8 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
     if spent:
         check_delta(setting, sampling / _SPARE)
     loss = Cost(epsilon=setting.epsilon, delta=setting.delta if spent else sampling)
-    return Pak(slots, chooser, counter, rest, loss)
+    watch = epsilon * watch_of(parameters)
+    return Pak(slots, chooser, counter, rest, loss, watch or None)
 
 
 def draws(slots: Slots) -> int:
@@ -136,8 +144,13 @@ def _beta(parameters: PakParameters) -> Fraction:
 def counter_of(
     parameters: PakParameters, setting: Setting, slots: Slots, delta: Fraction
 ) -> PrefixCounter:
-    """The configured counter, or the one of least mean error among those that are possible."""
+    """The configured counter, or the one of least mean error among those that are possible.
+
+    It has what ``watch`` leaves of ε: a unit's records pay that share of their part of ε besides,
+    however many of them come after the warm-up.
+    """
     one_of("counter", parameters.counter, ("auto", "tree", "hierarchy", "matrix"))
+    setting = replace(setting, epsilon=setting.epsilon * (1 - watch_of(parameters)))
     steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
     if parameters.counter != "auto":
         return _counter(parameters.counter, steps, epsilon, setting, slots.bound, delta)

@@ -33,6 +33,8 @@ class SlotParameters:
             both from its schedule.
         resolution: thresholds grow by a factor of about 1 + 1/resolution.
         expected: records expected per slot; public, shapes accuracy alone.
+        watch: share of ε, after the warm-up, for the number of records above the threshold, which
+            every trigger releases then; 0 releases none.
     """
 
     bound: int = 1
@@ -42,6 +44,7 @@ class SlotParameters:
     origin: int = 0
     resolution: int = 16
     expected: int = 1
+    watch: float = 0.0
 
 
 P = TypeVar("P", bound="SlotParameters")
@@ -84,6 +87,18 @@ def slots_of(parameters: SlotParameters, setting: Setting) -> Slots:
         setting.grids[0] if setting.grids else Fraction(1),
         parameters.bound,
     )
+
+
+def watch_of(parameters: SlotParameters) -> Fraction:
+    """Share of ε that counts what the threshold cuts.
+
+    Raises:
+        ParameterError: it would leave nothing to the sums.
+    """
+    share = Fraction(parameters.watch).limit_denominator(1000)
+    if not 0 <= share < 1:
+        raise ParameterError("watch", parameters.watch, "must lie in [0, 1)")
+    return share
 
 
 def check_sums(slots: Slots, steps: int, expected: int) -> None:

@@ -225,6 +225,12 @@ class Slots:
         below = np.asarray(self.thresholds)[entries.bucket] <= theta
         return np.where(below, entries.sum, entries.records * theta)
 
+    def above(self, entries: Entries, theta: int) -> int:
+        """Number of records above θ, exactly; θ must be one of the thresholds."""
+        if theta not in self.thresholds:
+            raise ContractError("the threshold is not on the public grid")
+        return int(entries.records[np.asarray(self.thresholds)[entries.bucket] > theta].sum())
+
     def per_slot(self, entries: Entries, theta: int, t: int) -> I64:
         """(slots closed by t,) clipped sum of every slot, empty ones included."""
         first, end = self.range_of(t)

@@ -95,6 +95,19 @@ class SlotStream(ABC):
         """Noise of blocks of ``width`` slots after the warm-up."""
         return InSteps(noise, self.slots.warmup, self.slots.per_trigger, width)
 
+    def _watched(
+        self, share: Fraction | None, entries: Entries, theta: int, t: int, noise: Noise
+    ) -> dict[str, I64]:
+        """Noisy number of a trigger's records above θ: one record moves it by at most 1.
+
+        ``share`` is ε of one record for it. The slots are closed at t, when it is drawn.
+        """
+        if share is None:
+            return {}
+        label, now = Keys.of_codes(np.array([t], np.uint64)), np.full(1, t, np.int64)
+        drawn = noise.laplace("clipped", label, np.zeros(1, np.int64), 1 / share, now)
+        return {"clipped": self.slots.above(entries, theta) + drawn[0]}
+
     def _released(
         self, t: int, first: int, value: I64, variance: F64, public: dict[str, I64]
     ) -> Releases:

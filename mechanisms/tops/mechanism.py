@@ -7,11 +7,13 @@ its slots: their sums and the prefix sum, of values clipped to [0, θ].
 
 *Guarantee.* Add/remove of one record: ε-DP. A record lies in one slot, fixed by its own time and
 micro-batch. In the warm-up it pays ε to the threshold (with ``publish`` a share of ε to the
-threshold and the rest to the warm-up's own hierarchy); later ε to the hierarchy; so the parts of
-the window compose in parallel. A unit contributes at most k records, whatever windows and slots
-they are in: kε. Replacing one value within a slot costs no more than adding one: the scores of the
-threshold stay monotone, a node moves by at most θ. Smoothing, consistency and rounding are
-post-processing of noise that is drawn whether there are data or not.
+threshold and the rest to the warm-up's own hierarchy); later ε to the hierarchy (with ``watch`` a
+share of ε to the number of records above θ that its trigger releases with DLap(1/share), and the
+rest to the hierarchy); so the parts of the window compose in parallel. A unit contributes at most
+k records, whatever windows and slots they are in: kε. Replacing one value within a slot costs no
+more than adding one: the scores of the threshold stay monotone, a node moves by at most θ, the
+number above θ by at most 1. Smoothing, consistency and rounding are post-processing of noise that
+is drawn whether there are data or not.
 
 *No draw covers two contents.* The threshold and the warm-up's hierarchy are drawn once, at the
 warm-up's trigger, when its slots are closed; for the other blocks see `parts.hierarchy`.
@@ -70,6 +72,7 @@ class Tops(SlotStream):
         warmup: how to publish the warm-up as well, or None.
         expected: records expected per slot; only shapes the first prediction.
         sampling: δ that the distance of drawn from exact noise adds.
+        watch: ε of one record after the warm-up for the number of records above θ, or None.
     """
 
     distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
@@ -83,9 +86,12 @@ class Tops(SlotStream):
     warmup: Warmup | None = None
     expected: int = 1
     sampling: Fraction = Fraction(0)
+    watch: Fraction | None = None
 
     def __post_init__(self) -> None:
         positive("threshold_epsilon", self.threshold_epsilon)
+        if self.watch is not None:
+            positive("watch", self.watch)
         if len(self.penalty) != len(self.slots.thresholds):
             raise ParameterError("penalty", len(self.penalty), "one per threshold")
         widths = [self.width, *([self.warmup.width] if self.warmup else [])]
@@ -134,7 +140,8 @@ class Tops(SlotStream):
         memory, out = blocks.run(timed, theta, unpack(state[2:]), at, sums)
         out.value[:, 1] += base
         out.variance[:, 1] += self._base_variance(theta)
-        released = self._released(t, first, out.value, out.variance, {})
+        public = self._watched(self.watch, entries, theta, t, noise)
+        released = self._released(t, first, out.value, out.variance, public)
         return self._store(rows, theta, base, memory), released
 
     def _blocks(self, origins: tuple[int, ...] = (0,)) -> Blocks:
@@ -157,7 +164,8 @@ class Tops(SlotStream):
     def cost(self) -> Cost:
         """ε of k records, wherever they lie; δ of the sampler alone (below 2^-90)."""
         warm = self.threshold_epsilon + (self.warmup.chunks.epsilon if self.warmup else 0)
-        return Cost(epsilon=self.slots.bound * max(warm, self.tree.epsilon), delta=self.sampling)
+        late = self.tree.epsilon + (self.watch or 0)
+        return Cost(epsilon=self.slots.bound * max(warm, late), delta=self.sampling)
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of tree, warm-up and choice, each at the largest threshold."""
@@ -166,6 +174,8 @@ class Tops(SlotStream):
         made.append(self.tree.draws("value", top, -(-late // self.width)))
         if self.warmup:
             made.append(self.warmup.chunks.draws("value", top, self.slots.warmup_slots))
+        if self.watch:
+            made.append(laplace("value", 1 / self.watch))
         return tuple(made)
 
     def error(self, t: int) -> F64:

@@ -12,7 +12,14 @@ from ..parts.clip_threshold import noise_penalty, scale_free_penalty
 from ..parts.hierarchy import Chunks, InfiniteTree, choose_height
 from ..parts.shape import choose_shape, endless, mean_variance
 from ..parts.smoothing import Smoother
-from ..slots.settings import SlotParameters, check_delta, check_sums, sampler_delta, slots_of
+from ..slots.settings import (
+    SlotParameters,
+    check_delta,
+    check_sums,
+    sampler_delta,
+    slots_of,
+    watch_of,
+)
 from ..slots.slots import Slots
 from ..validate import at_least, non_negative, one_of
 from .mechanism import Tops, Warmup
@@ -61,7 +68,8 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     late = slots.slots - slots.warmup_slots
     epsilon = setting.epsilon / slots.bound
     one_of("stream", parameters.stream, ("chunks", "infinite"))
-    tree, width = tree_of(parameters, late, epsilon)
+    watch = epsilon * watch_of(parameters)
+    tree, width = tree_of(parameters, late, epsilon - watch)
     warmup, first = _warmup(parameters, slots, epsilon)
     penalty = penalty_of(parameters, slots, tree, width)
     smoother = Smoother(
@@ -71,7 +79,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     made = Tops(
         slots, first, tree, width, tuple(penalty.tolist()), smoother,
         widest * _fineness(slots.top * widest), warmup, parameters.expected,
-        sampler_delta(setting.epsilon, draws(slots, 64, warmup)),
+        sampler_delta(setting.epsilon, draws(slots, 65, warmup)), watch or None,
     )  # fmt: skip
     check_delta(setting, made.sampling)
     check_sums(slots, made.steps, parameters.expected)

@@ -17,6 +17,7 @@ from .recorder import Label, Recorder, View, seen
 
 UNIT = 10**6
 CHOICE = "threshold"
+COUNTS = 1 << 14
 REACH = 128  # no two scores are further apart here
 
 
@@ -50,7 +51,9 @@ def choosing(place: int) -> Callable[[Label], int]:
 
 def look_of(mechanism: Pak | Tops) -> Callable[[Trace, Recorder], View]:
     def look(trace: Trace, noise: Recorder) -> View:
-        return seen(mechanism, trace, noise)
+        """Counts in fine steps: they are exact, and no slack for rounding may hide one."""
+        view = seen(mechanism, trace, noise)
+        return {at: v * COUNTS if at[1] == "clipped" else v for at, v in view.items()}
 
     return look
 

@@ -16,6 +16,7 @@ from hushstream.mechanisms.pak.counter import MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
 from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.slots.stream import SlotStream
 from hushstream.mechanisms.tops import settings as tops_settings
 from hushstream.mechanisms.tops.mechanism import Tops
 
@@ -37,11 +38,19 @@ PAK: dict[str, dict[str, Any]] = {
     },
     "matrix": {"counter": "matrix", "bound": 2},
     "no threshold": {"threshold": "top", "counter": "tree"},
+    "watched": {
+        "counter": "tree",
+        "tail": 0.5,
+        "safety": 1.0,
+        "expected": 10,
+        "watch": 0.25,
+    },
 }
 TOPS: dict[str, dict[str, Any]] = {
     "chunks": {"fanout": 2, "height": 2, "skip": 0},
     "warm-up": {"fanout": 2, "height": 2, "skip": 1, "publish_warmup": True, "bound": 2},
     "infinite": {"fanout": 2, "height": 2, "stream": "infinite", "skip": 0},
+    "watched": {"fanout": 2, "height": 2, "skip": 0, "watch": 0.25, "bound": 2},
 }
 
 
@@ -94,6 +103,15 @@ MISTAKES = {
     ),
     "warm-up and threshold for the price of one": (
         "tops", "warm-up", tops_settings, "_warmup", "epsilon * (1 - share)", "epsilon"
+    ),
+    "a watch for nothing": (
+        "tops", "watched", tops_settings, "build", "epsilon - watch", "epsilon"
+    ),
+    "half the noise of a watch": (
+        "tops", "watched", SlotStream, "_watched", "1 / share", "1 / (2 * share)"
+    ),
+    "a watch of running totals for nothing": (
+        "pak", "watched", pak_settings, "counter_of", "(1 - watch_of(parameters))", "1"
     ),
     "half the noise of a noisy maximum": (
         "tops", "chunks", Tops, "_open", "1 / self.threshold_epsilon",

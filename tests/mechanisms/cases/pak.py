@@ -104,6 +104,7 @@ def case(name: str, parameters: PakParameters) -> Case:
 CASES = [
     case("pak-auto", BASE),
     case("pak-tree", replace(BASE, counter="tree", publish_warmup=False)),
+    case("pak-watched", replace(BASE, watch=0.1)),
     case("pak-hierarchy", replace(BASE, counter="hierarchy", tail=0.1)),
     case("pak-smooth", replace(BASE, threshold="smooth", counter="matrix", resolution=4, tail=0.2)),
     case("pak-top", replace(BASE, threshold="top", counter="matrix", bound=1)),

@@ -129,5 +129,6 @@ CASES = [
     case("tops-blocks", BASE),
     case("tops-slots", replace(BASE, skip=0, publish_warmup=True)),
     case("tops-infinite", replace(BASE, stream="infinite", smoother="mean", expected=3)),
+    case("tops-watched", replace(BASE, watch=0.1)),
     case("tops-smooth", replace(BASE, smoother="exponential", publish_warmup=True, height=2)),
 ]

@@ -198,6 +198,27 @@ def test_cost_counts_records_wherever_they_lie() -> None:
     assert Cost() != cost
 
 
+def test_a_watch_counts_what_the_threshold_cuts() -> None:
+    """Exact without noise, at every trigger after the warm-up; with a share of ε of its own."""
+    mechanism = fixed(build(replace(SMALL, watch=0.2), SETTING), 10)
+    assert mechanism.watch == Fraction(1, 5) and mechanism.tree.epsilon == Fraction(4, 5)
+    assert mechanism.cost().epsilon == 1
+    values = [9.0] * 12 + [40.0] * 8
+    trace = stream(mechanism, list(range(20)), values)
+    out = list(run(Memory(mechanism, zero), trace))
+    assert [one.public.get("clipped", [None])[0] for one in out[4:]] == [0] * 8 + [1] * 8
+    drawn = []
+    for i in range(60):
+        made = list(run(Memory(mechanism, keyed(f"watch {i}")), trace))
+        drawn += [int(one.public["clipped"][0]) - (t >= 8) for t, one in enumerate(made[4:])]
+    assert np.mean(np.square(drawn)) == pytest.approx(2 * 5**2, rel=0.25)
+    assert len(set(drawn[:16])) > 3  # each trigger has a draw of its own
+    plain = build(SMALL, SETTING)
+    assert plain.watch is None and plain.tree.epsilon == 1
+    with pytest.raises(ParameterError, match="watch"):
+        build(replace(SMALL, watch=1.0), SETTING)
+
+
 def test_settings_that_clash_are_named() -> None:
     for parameters, setting, name in (
         (replace(SMALL, skip=3), SETTING, "skip"),
