@@ -9,6 +9,7 @@ names are public.
 from __future__ import annotations
 
 import asyncio
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -22,18 +23,26 @@ from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 
 from ...errors import EngineError
+from ...topics.events.compiled import possible
 from .intervals import Gone, Interval, Most, Positions, Taken, since
+from .record_columns import Content, RecordColumns
 
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
 
-Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, bytes]]]
-"""Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
+HEADER = 61  # bytes of a batch before its records; places in it:
+_LENGTH, _LENGTH_AT = struct.Struct(">i"), 8  # of all that follows it
+_CRC, _CRC_AT = struct.Struct(">I"), 17
+_ATTRIBUTES_AT = 21
+_RECORDS, _RECORDS_AT = struct.Struct(">iqq"), 23  # last offset, first and latest time
+_PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43  # id, epoch, sequence number
+_COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("faust-streaming", faust.App, ("_on_agent_error",)),
@@ -63,7 +72,11 @@ NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("aiokafka", FetchResult, ("_assignment", "_partition_records", "_update_position")),
     ("aiokafka", PartitionRecords, ("_consumer_record", "_records")),
     ("aiokafka", GroupCoordinator, ("_coordination_task", "member_id")),
-    ("aiokafka", BatchBuilder, ("_builder", "_relative_offset")),
+    (
+        "aiokafka",
+        BatchBuilder,
+        ("_build", "_buffer", "_builder", "_closed", "_relative_offset", "_set_producer_state"),
+    ),
     (
         "aiokafka",
         _DefaultRecordBatchPy,
@@ -399,6 +412,46 @@ def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
         place = len(records) - begun
     batch._relative_offset = place
     return begun + place
+
+
+class PackedBatch(BatchBuilder):
+    """A batch whose records were written in one go, and not by the builder."""
+
+    def _set_producer_state(self, producer_id: int, producer_epoch: int, sequence: int) -> None:
+        _PRODUCER.pack_into(self._buffer, _PRODUCER_AT, producer_id, producer_epoch, sequence)
+
+    def _build(self) -> bytearray:
+        data = self._buffer
+        _CRC.pack_into(data, _CRC_AT, calc_crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
+        return data
+
+
+def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
+    """Write records into a batch until it is full; where loops can be compiled, all at once.
+
+    Args:
+        batch: an empty one.
+        rows: of one partition.
+        begun: index of the first one to write.
+        most: bytes of a batch.
+
+    Returns:
+        Index of the first record that did not fit; ``len(rows.gone)`` if all did.
+    """
+    if type(batch) is not BatchBuilder or not possible():
+        return begun + fill(batch, rows.contents(begun), 0)
+    from .batch_pack import packed
+
+    data, end = packed(rows, begun, most)
+    # An empty batch of the builder's own: its attributes say what the producer is.
+    data[:HEADER] = batch._builder.build()
+    now = int(time.time() * 1000)
+    _LENGTH.pack_into(data, _LENGTH_AT, len(data) - _LENGTH_AT - _LENGTH.size)
+    _RECORDS.pack_into(data, _RECORDS_AT, end - begun - 1, now, now)
+    _COUNT.pack_into(data, _COUNT_AT, end - begun)
+    batch.__class__ = PackedBatch
+    batch._buffer, batch._relative_offset, batch._closed = data, end - begun, True
+    return end
 
 
 def opened(data: memoryview) -> tuple[Any, bytearray, int, int]:

@@ -113,7 +113,7 @@ class VirtualShard:
             return self.stage.position > before
         for key, value in step.rows.items():
             step.local.update(index_entries(key, value))
-        self._store.write({**step.rows, **step.local})
+        self._store.write({**step.rows, **step.local}, step.units.columns())
         self._marker = step.marker
         take(step)
         return True

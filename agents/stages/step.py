@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...errors import RewoundError
 from ...topics.records import Marker
+from ..state.changed_units import ChangedUnits
 from ..state.store import Changes, StateReader
 
 
@@ -41,6 +42,7 @@ class Step:
         marker: what has been applied after this step.
         out: records of the transaction, in order.
         rows: changed rows, sent to the changelog and written to the store.
+        units: changed rows of units, likewise; before those of ``rows``.
         local: changed rows that are derived and stay local.
         counts: operator-only figures, by (pipeline, outcome).
         more: whether the stage has more to do without new input.
@@ -51,6 +53,7 @@ class Step:
     marker: Marker
     out: list[Out] = field(default_factory=list)
     rows: Changes = field(default_factory=dict)
+    units: ChangedUnits = field(default_factory=ChangedUnits)
     local: Changes = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     more: bool = False

@@ -5,6 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...mechanisms.keys import Keys
+from .columns import NO_ROWS, RowColumns
+
 
 class MemoryStore:
     """State in a dictionary; implements `StateReader`."""
@@ -18,6 +21,10 @@ class MemoryStore:
         rows = self._rows
         return [rows.get(key[:1], {}).get(key) for key in keys]
 
+    def get_columns(self, keys: Keys) -> Keys:
+        """Read the rows of units, in the order of their keys; an empty one stands for none."""
+        return Keys.of(row or b"" for row in self.get_many(keys.tolist()))
+
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield rows with start ≤ key < end, in key order; both share their tag."""
         tag = start[:1]
@@ -30,9 +37,9 @@ class MemoryStore:
             if value is not None:
                 yield key, value
 
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Apply a batch of changes."""
-        for key, value in changes.items():
+    def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
+        """Apply a batch of changes, ``units`` first."""
+        for key, value in (*units.changes().items(), *changes.items()):
             tag = key[:1]
             rows = self._rows.setdefault(tag, {})
             if value is not None and key not in rows:

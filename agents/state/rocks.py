@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -23,8 +24,13 @@ from rocksdict import (
 )
 
 from ...errors import DamagedError, EngineError, HushError
+from ...mechanisms.keys import Keys
+from .columns import NO_ROWS, Found, RowColumns, pick, put_in
+from .layout import UNIT, UNIT_WIDTH
+from .row_table import row_table
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
+HELD_BYTES = 16 << 20  # of values of units in memory, above which they go to disk
 _ASK: Any = object()  # not in memory
 IN_USE = ("lock hold by current process", "While lock file")
 REASONS = (
@@ -44,7 +50,9 @@ class RocksStore:
     With ``hold``, written rows stay in memory until there are that many, and a row that changes
     again meanwhile is written once. They go to disk in one batch, with the marker and the position
     that came with the last of them: what is on disk is always the state of some earlier step,
-    and a restart reads the changelog from there.
+    and a restart reads the changelog from there. What went to disk last is still read from memory.
+
+    Rows of units are held in columns, all others in dictionaries.
 
     Args:
         path: the folder; made if it does not exist.
@@ -63,6 +71,8 @@ class RocksStore:
         self._hold = hold
         self._held: dict[bytes, bytes | None] = {}  # not on disk yet
         self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
+        self._units = row_table(UNIT_WIDTH)  # not on disk yet
+        self._units_before = row_table(UNIT_WIDTH)  # what went to disk last
         path.mkdir(parents=True, exist_ok=True)
         with _explained(path, "opened"):
             self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
@@ -71,14 +81,33 @@ class RocksStore:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
-        if not self._recent:
+        if not self._hold:
             return self._read(keys)
         recent = self._recent.get
         found: list[Any] = [recent(key, _ASK) for key in keys]
-        places = [place for place, row in enumerate(found) if row is _ASK]
+        places = [p for p, row in enumerate(found) if row is _ASK and not _of_unit(keys[p])]
         for place, row in zip(places, self._read([keys[p] for p in places]), strict=True):
             found[place] = row
+        places = [p for p, row in enumerate(found) if row is _ASK]
+        units = self.get_columns(Keys.of(keys[p] for p in places))
+        for place, value in zip(places, units.tolist(), strict=True):
+            found[place] = value or None
         return found
+
+    def get_columns(self, keys: Keys) -> Keys:
+        """Read the rows of units, in the order of their keys; an empty one stands for none."""
+        values, known = self._units.look(keys)
+        for further in (self._units_before.look, self._on_disk):
+            rows = np.flatnonzero(~known)
+            if len(rows) == 0:
+                break
+            found = further(pick(keys, rows))
+            values, known[rows] = put_in(values, rows, found.values), found.known
+        return values
+
+    def _on_disk(self, keys: Keys) -> Found:
+        rows = self._read(keys.tolist())
+        return Found(Keys.of(row or b"" for row in rows), np.ones(len(rows), np.bool_))
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -116,25 +145,39 @@ class RocksStore:
             # so its folder locked, after the table has been closed.
             del again
 
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Apply a batch of changes atomically; None deletes a row."""
+    def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
+        """Apply a batch of changes atomically, ``units`` first; None deletes a row."""
         if not self._hold:
-            self._put(changes)
+            self._put(changes, units)
             return
-        self._held.update(changes)
-        self._recent.update(changes)
-        if len(self._held) > self._hold:
+        # Each row is held in one of the two places only, or an old value could hide a newer one.
+        single = {key: value for key, value in changes.items() if _of_unit(key)}
+        for columns in (units, RowColumns.of(single)):
+            if len(columns.keys):
+                self._units.put(columns)
+        others = {k: v for k, v in changes.items() if k not in single} if single else changes
+        self._held.update(others)
+        self._recent.update(others)
+        held = len(self._held) + len(self._units)
+        if held > self._hold or self._units.size > HELD_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Hand the held rows to RocksDB."""
-        if self._held:
-            self._put(self._held)
+        if self._held or len(self._units):
+            self._put(self._held, self._units.rows())
             self._recent, self._held = self._held, {}
+            self._units_before, self._units = self._units, self._units_before
+            self._units.clear()
 
-    def _put(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def _put(self, changes: Mapping[bytes, bytes | None], units: RowColumns) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
+        for key, unit in zip(units.keys.tolist(), units.values.tolist(), strict=True):
+            if unit:
+                put(key, unit)
+            else:
+                delete(key)
         for key, value in changes.items():
             if value is None:
                 delete(key)
@@ -165,8 +208,13 @@ class RocksStore:
     def abandon(self) -> None:
         """Release the folder of a damaged table; what is held is lost."""
         self._held.clear()
+        self._units.clear()
         with contextlib.suppress(Exception):  # it is damaged: whatever this says is known
             self._db.close()
+
+
+def _of_unit(key: bytes) -> bool:
+    return len(key) == UNIT_WIDTH and key[:1] == UNIT
 
 
 @contextlib.contextmanager

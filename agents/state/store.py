@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from ...mechanisms.keys import Keys
 from .layout import after
 
 Changes = dict[bytes, bytes | None]  # None deletes
@@ -19,6 +20,9 @@ class StateReader(Protocol):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
+
+    def get_columns(self, keys: Keys) -> Keys:
+        """Read the rows of units, in the order of their keys; an empty one stands for none."""
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield rows with start ≤ key < end, in key order."""

@@ -20,6 +20,7 @@ from ..clock.wall_time import WallClock
 from ..kafka.backlog import Room
 from ..kafka.clients import check_reached, read_to_end
 from ..kafka.markers import last_marker
+from ..state.columns import NO_ROWS, RowColumns
 from ..state.layout import MARKER, POSITION, index_entries
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
@@ -165,14 +166,15 @@ class LocalState:
         await check_reached(kafka, topic, number, known.position)
         check_forward(self.name, known.marker, await last_marker(kafka, topic, number))
 
-    def write(self, changes: Changes, reached: int) -> None:
+    def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
         """Write the rows of a committed step in one batch.
 
         Args:
             changes: rows of the step, and its marker.
             reached: changelog offset at which the step's rows end.
+            units: rows of units of the step.
         """
-        self.table.write({**changes, POSITION: _position(reached)})
+        self.table.write({**changes, POSITION: _position(reached)}, units)
 
     def size(self) -> int:
         """Measure the bytes on disk, with everything that was held in memory; 0 unless open."""

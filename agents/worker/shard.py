@@ -303,7 +303,8 @@ class Shard:
         changes = {**step.rows, **step.local}
         changes[MARKER] = encode(step.marker)
         with self._shared.metrics.step.labels(stage="store").time():
-            await self._in_thread(lambda: self._state.write(changes, self._reached))
+            units = step.units.columns()
+            await self._in_thread(lambda: self._state.write(changes, self._reached, units))
         self.marker = step.marker
         self._report(step)
 

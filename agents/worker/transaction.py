@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...errors import EngineError
 from ...topics.records import encode
-from ..kafka.private import Content, fill
+from ..kafka.clients import BATCH_BYTES
+from ..kafka.private import fill, fill_columns
+from ..kafka.record_columns import Content, RecordColumns
 from ..stages.step import Out, Step
 from ..state.layout import MARKER
 
@@ -31,12 +35,28 @@ async def transact(producer: Any, step: Step, changelog: str, partition: int) ->
     await producer.begin_transaction()
     for (topic, number), outs in _grouped(step.out).items():
         await _send(producer, topic, number, [out[2:] for out in outs])
-    rows: list[Content] = [(key, value, None, ()) for key, value in step.rows.items()]
     # Last, so that a changelog that ends with a marker holds every row before it.
-    rows.append((MARKER, encode(step.marker), None, ()))
-    last = await _send(producer, changelog, partition, rows)
+    rows = _unit_records(step).then(RecordColumns.of({**step.rows, MARKER: encode(step.marker)}))
+    last = await _send_columns(producer, changelog, partition, rows)
     await producer.commit_transaction()
     return int((await last).offset)  # reading the rows of a batch again is harmless
+
+
+def _unit_records(step: Step) -> RecordColumns:
+    keys, values = step.units.columns()
+    return RecordColumns(keys, values, np.diff(values.offsets) == 0)
+
+
+async def _send_columns(producer: Any, topic: str, partition: int, rows: RecordColumns) -> Any:
+    """Send records in batches; returns the future of the last one."""
+    future, sent = None, 0
+    while sent < len(rows.gone):
+        batch = producer.create_batch()
+        begun, sent = sent, fill_columns(batch, rows, sent, BATCH_BYTES)
+        if sent == begun:
+            raise EngineError(f"a record for {topic} is too large for one batch")
+        future = await producer.send_batch(batch, topic, partition=partition)
+    return future
 
 
 async def _send(producer: Any, topic: str, partition: int, records: Sequence[Content]) -> Any:

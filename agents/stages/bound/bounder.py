@@ -13,6 +13,7 @@ from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells,
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
+from ...state.columns import RowColumns
 from ...state.layout import below, bound_total, sortable, totals_of, units_of
 from ...state.store import Changes, Overlay, StateReader
 from ..feedback import Statuses
@@ -53,17 +54,17 @@ class Bounder:
             step: takes frames of partial sums, changed unit rows and counts.
         """
         for one in events:
-            part = self._absorb(reader, one, step.rows)
+            part = self._absorb(reader, one, step)
             self._send(one.window, one.batch, part, step)
             step.counts[self.pipeline.name, "seen"] += len(one.unit)
             if self._counted:
                 step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
 
-    def _absorb(self, reader: StateReader, one: EventSlice, changes: Changes) -> Part:
+    def _absorb(self, reader: StateReader, one: EventSlice, step: Step) -> Part:
         epoch = sortable(self.pipeline.windows.epoch(one.window))
         keys, unit = distinct(one.unit, self._prefix + epoch)
-        # Through the overlay: an earlier slice of this step may have used up a part of the bound.
-        units = self._codec.decode(Overlay(reader, changes).get_many(keys))
+        # With this step's changes: an earlier slice may have used up a part of the bound.
+        units = self._codec.decode(step.units.read(reader, keys))
         batch = Batch(
             one.keys,
             one.key,
@@ -74,9 +75,9 @@ class Bounder:
             self.pipeline.windows.ordinal(one.window),
         )
         units, part = self.pipeline.mechanism.absorb(units, batch)
-        changes.update(zip(keys, self._codec.encode(units), strict=True))
+        step.units.put(RowColumns(keys, self._codec.encode(units)))
         if self.pipeline.mechanism.totals:
-            self._count(reader, one, part, changes)
+            self._count(reader, one, part, step.rows)
         return part
 
     def _status(self, one: EventSlice) -> NDArray[np.int32]:

@@ -118,7 +118,8 @@ class IngestStage:
         self._skip = step.marker.clock
         self._slicer.sweep(reader, step)
         self.position = step.marker.applied
-        moved = step.marker.applied != marker.applied or step.out or step.rows
+        changed = step.rows or len(step.units) > 0
+        moved = step.marker.applied != marker.applied or step.out or changed
         # Most beats move other partitions only. A transaction for each of them would be most of
         # a quiet cluster's load, so they are kept in memory and committed with the next step, or
         # now and then: the clock log is kept for a shard that does not say how far it is.

@@ -1,0 +1,117 @@
+"""A compiled writer of record batches, from columns of keys and values.
+
+Importing this module needs numba: see `topics.events.compiled.possible`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.keys import Keys
+from ...topics.events.compiled import compiled
+from .record_columns import RecordColumns
+
+HEADER = 61  # bytes of a batch before its records
+_OVERHEAD = 26  # bytes of a record beside key and value, at most
+
+Bytes = NDArray[np.uint8]
+I64 = NDArray[np.int64]
+
+
+@compiled
+def _width(number: int) -> int:
+    """Bytes of a number that is not negative, as a zigzag varint."""
+    width, rest = 1, number >> 6
+    while rest > 0:
+        width += 1
+        rest >>= 7
+    return width
+
+
+@compiled
+def _varint(out: Bytes, at: int, number: int) -> int:
+    """Write a number that is not negative as a zigzag varint; the place behind it."""
+    rest = number << 1
+    while rest >= 0x80:
+        out[at] = np.uint8((rest & 0x7F) | 0x80)
+        at += 1
+        rest >>= 7
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@compiled
+def _pack(
+    keys: Bytes, key_ends: I64, values: Bytes, value_ends: I64, gone: NDArray[np.bool_],
+    begun: int, out: Bytes, most: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Write records of one time and without headers behind the header of a batch.
+
+    Args:
+        keys, key_ends: of the records.
+        values, value_ends: likewise.
+        gone: which records have no value.
+        begun: the first record to write.
+        out: the batch; it has room for ``most`` bytes, and for the first record.
+        most: bytes of a batch; only its first record may be larger.
+
+    Returns:
+        The first record that did not fit, and the end of the batch.
+    """
+    at = HEADER
+    for n in range(begun, len(gone)):
+        key = key_ends[n + 1] - key_ends[n]
+        value = value_ends[n + 1] - value_ends[n]
+        size = 3 + _width(n - begun) + _width(key) + key  # attributes, time, no headers
+        size += 1 if gone[n] else _width(value) + value
+        if n > begun and at + _width(size) + size > most:
+            return n, at
+        at = _varint(out, at, size)
+        out[at] = 0
+        out[at + 1] = 0
+        at = _varint(out, at + 2, n - begun)
+        at = _varint(out, at, key)
+        for b in range(key_ends[n], key_ends[n + 1]):
+            out[at] = keys[b]
+            at += 1
+        if gone[n]:
+            out[at] = 1
+            at += 1
+        else:
+            at = _varint(out, at, value)
+            for b in range(value_ends[n], value_ends[n + 1]):
+                out[at] = values[b]
+                at += 1
+        out[at] = 0
+        at += 1
+    return len(gone), at
+
+
+def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
+    """Write a batch, all but its header.
+
+    Args:
+        rows: the records.
+        begun: index of the first one to write.
+        most: bytes of a batch; only its first record may be larger.
+
+    Returns:
+        The batch, and the index of the first record that did not fit.
+    """
+    first = _size(rows.keys, begun) + _size(rows.values, begun)
+    data = np.empty(max(most, HEADER + _OVERHEAD + first), np.uint8)
+    end, size = _pack(
+        _writeable(rows.keys.data), rows.keys.offsets, _writeable(rows.values.data),
+        rows.values.offsets, rows.gone, begun, data, most,
+    )  # fmt: skip
+    return bytearray(data[:size].data), end
+
+
+def _size(column: Keys, row: int) -> int:
+    return int(column.offsets[row + 1] - column.offsets[row])
+
+
+def _writeable(data: Bytes) -> Bytes:
+    """The same bytes such that one compiled version of the loop serves all arrays."""
+    return data if data.flags.writeable else data.copy()

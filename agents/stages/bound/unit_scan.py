@@ -1,0 +1,131 @@
+"""Compiled loops over rows of units: their distinct digests, and rows to numbers and back.
+
+Importing this module needs numba: see `topics.events.compiled.possible`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....topics.events.compiled import compiled
+
+Bytes = NDArray[np.uint8]
+I64 = NDArray[np.int64]
+_HASH = 4  # bytes of a pair's hash
+
+
+@compiled
+def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> int:
+    """Number digests in the order in which they first come.
+
+    Args:
+        words: (n, 2) digests.
+        slots: zeros, a power of two of them, at least 2n.
+        place: (n,), taken: the number of each digest.
+        first: (n,), taken: the row where each number first comes.
+
+    Returns:
+        How many distinct ones there are.
+    """
+    mask, count = np.uint64(len(slots) - 1), np.int64(0)
+    for n in range(len(words)):
+        head, tail = words[n, 0], words[n, 1]
+        slot = (head ^ (tail >> np.uint64(7))) & mask  # keyed digests: any of their bits will do
+        while True:
+            number = slots[slot] - 1
+            if number < 0:
+                number = count
+                first[count] = n
+                count += 1
+                slots[slot] = count
+                break
+            if words[first[number], 0] == head and words[first[number], 1] == tail:
+                break
+            slot = (slot + np.uint64(1)) & mask
+        place[n] = number
+    return count
+
+
+@compiled
+def _read(data: Bytes, at: int, size: int) -> np.int64:
+    word = np.uint64(0)
+    for n in range(size):
+        word |= np.uint64(data[at + n]) << np.uint64(8 * n)
+    return np.int64(word)
+
+
+@compiled
+def _write(data: Bytes, at: int, size: int, number: np.int64) -> None:
+    word = np.uint64(number)
+    for n in range(size):
+        data[at + n] = np.uint8(word >> np.uint64(8 * n))
+
+
+@compiled
+def counts(ends: I64, head: int, step: int, blank: int, start: I64) -> bool:
+    """Find how many pairs the rows hold; False if one has a length that no row has.
+
+    Args:
+        ends: (u+1,) of the rows; an empty one stands for a new unit.
+        head, step: bytes of a row before its pairs, and of a pair.
+        blank: bytes of a new unit's row.
+        start: (u+1,), taken.
+    """
+    start[0] = 0
+    for n in range(len(ends) - 1):
+        size = ends[n + 1] - ends[n]
+        size = blank if size == 0 else size
+        if size < head or (size - head) % step:
+            return False
+        start[n + 1] = start[n] + (size - head) // step
+    return True
+
+
+@compiled
+def decode(
+    data: Bytes, ends: I64, blank: Bytes, head: int, width: int,
+    start: I64, left: I64, pair: NDArray[np.uint32], used: NDArray[np.uint16],
+) -> None:  # fmt: skip
+    """Read rows.
+
+    Args:
+        data, ends: of the rows.
+        blank: a new unit's row.
+        head: bytes of what is left of the bound.
+        width: bytes of a count.
+        start: from `counts`.
+        left, pair, used: taken.
+    """
+    for n in range(len(left)):
+        fresh = ends[n + 1] == ends[n]
+        source = blank if fresh else data
+        at = np.int64(0) if fresh else ends[n]
+        left[n] = _read(source, at, head)
+        at += head
+        for p in range(start[n], start[n + 1]):
+            pair[p] = np.uint32(_read(source, at, _HASH))
+            at += _HASH
+            for lane in range(used.shape[1]):
+                used[p, lane] = np.uint16(_read(source, at, width))
+                at += width
+
+
+@compiled
+def encode(
+    left: I64, start: I64, pair: NDArray[np.uint32], used: NDArray[np.uint16],
+    head: int, width: int, out: Bytes, ends: I64,
+) -> None:  # fmt: skip
+    """Write rows; arguments as for `decode`, ``out`` and ``ends`` are taken."""
+    at = np.int64(0)
+    ends[0] = 0
+    for n in range(len(left)):
+        _write(out, at, head, left[n])
+        at += head
+        for p in range(start[n], start[n + 1]):
+            _write(out, at, _HASH, np.int64(pair[p]))
+            at += _HASH
+            for lane in range(used.shape[1]):
+                _write(out, at, width, np.int64(used[p, lane]))
+                at += width
+        ends[n + 1] = at

@@ -1,0 +1,97 @@
+"""Rows as two columns: for the rows of units, which a step changes by the thousand.
+
+An object for each row, in dictionaries and lists, would cost more than all that is done with it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.keys import Keys, concat
+from ...topics.events.compiled import possible
+from .store import Changes
+
+
+class RowColumns(NamedTuple):
+    """n rows, each key once.
+
+    Attributes:
+        keys: of the rows.
+        values: likewise; an empty one stands for no row: it was deleted, or never written.
+    """
+
+    keys: Keys
+    values: Keys
+
+    @classmethod
+    def of(cls, changes: Changes) -> RowColumns:
+        """Make columns of single rows; none of them may be empty."""
+        return cls(Keys.of(changes), Keys.of(value or b"" for value in changes.values()))
+
+    def changes(self) -> Changes:
+        """Make single rows of the columns."""
+        pairs = zip(self.keys.tolist(), self.values.tolist(), strict=True)
+        return {key: value or None for key, value in pairs}
+
+
+NO_ROWS = RowColumns(Keys.of([]), Keys.of([]))
+
+
+class Found(NamedTuple):
+    """What a table knows of keys that were asked for.
+
+    Attributes:
+        values: (n,) empty where there is no row, and where the table does not know.
+        known: (n,) whether it knows.
+    """
+
+    values: Keys
+    known: NDArray[np.bool_]
+
+
+def pick(keys: Keys, rows: NDArray[np.intp]) -> Keys:
+    """Take some of a column of keys of one width."""
+    if len(rows) == len(keys):
+        return keys
+    return Keys.fixed(keys.packed().reshape(len(keys), -1)[rows])
+
+
+def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:
+    """Put values into the empty places of a column.
+
+    Args:
+        values: (n,) of them.
+        rows: which ones are empty, in increasing order.
+        found: the new values, in the order of ``rows``.
+
+    Returns:
+        (n,) values.
+    """
+    if len(rows) == len(values):
+        return found
+    if not possible():
+        place = np.arange(len(values))
+        place[rows] = len(values) + np.arange(len(rows))
+        return concat([values, found]).take(place)
+    from .row_scan import merge
+
+    size = int(values.offsets[-1] - values.offsets[0] + found.offsets[-1] - found.offsets[0])
+    out, ends = np.empty(size, np.uint8), np.empty(len(values) + 1, np.int64)
+    merge(
+        writeable(values.data),
+        values.offsets,
+        rows,
+        writeable(found.data),
+        found.offsets,
+        out,
+        ends,
+    )
+    return Keys(out, ends)
+
+
+def writeable(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Give the same bytes such that one compiled version of each loop serves all arrays."""
+    return data if data.flags.writeable else data.copy()

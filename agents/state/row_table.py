@@ -1,0 +1,160 @@
+"""Tables of rows in memory, all keys of one width: compiled, or a dictionary; both answer alike."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.keys import Keys
+from ...topics.events.compiled import possible
+from .columns import Found, RowColumns, writeable
+
+_LEAST = 4096  # slots, and words of rows, of a new table
+
+
+class RowTable(Protocol):
+    """Rows by key; the newest value of a key counts, and an empty one stands for no row."""
+
+    def __len__(self) -> int:
+        """Rows that it knows, deleted ones among them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the values, those that were replaced among them."""
+
+    def put(self, rows: RowColumns) -> None:
+        """Write rows."""
+
+    def look(self, keys: Keys) -> Found:
+        """Read rows."""
+
+    def rows(self) -> RowColumns:
+        """All that it knows, each key once."""
+
+    def clear(self) -> None:
+        """Forget everything; the memory is used again."""
+
+
+def row_table(width: int) -> RowTable:
+    """Make an empty table.
+
+    Args:
+        width: bytes of every key.
+    """
+    return ArrayTable(width) if possible() else DictTable()
+
+
+class DictTable:
+    """A table in a dictionary."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, bytes] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def put(self, rows: RowColumns) -> None:
+        """Write rows."""
+        self._rows.update(zip(rows.keys.tolist(), rows.values.tolist(), strict=True))
+        self.size += len(rows.values.data)
+
+    def look(self, keys: Keys) -> Found:
+        """Read rows."""
+        get, none = self._rows.get, None
+        found = [get(key, none) for key in keys.tolist()]
+        known = np.fromiter((row is not None for row in found), np.bool_, len(found))
+        return Found(Keys.of(row or b"" for row in found), known)
+
+    def rows(self) -> RowColumns:
+        """All that it knows, each key once."""
+        return RowColumns(Keys.of(self._rows), Keys.of(self._rows.values()))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._rows = {}
+        self.size = 0
+
+
+class ArrayTable:
+    """A table in arrays: some seventy bytes for a row beside its value, and no object.
+
+    Args:
+        width: bytes of every key.
+    """
+
+    def __init__(self, width: int) -> None:
+        from . import row_scan
+
+        self._loops: Any = row_scan
+        self._width, self._wide = width, -(-width // 8)
+        self._count = self._used = 0
+        self._slots = np.zeros(_LEAST, np.uint64)
+        self._arena = np.empty(_LEAST, np.uint64)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        """Bytes of the rows, those that were replaced among them."""
+        return 8 * self._used
+
+    def put(self, rows: RowColumns) -> None:
+        """Write rows."""
+        keys, values = self._words(rows.keys), rows.values
+        n, size = len(keys), int(values.offsets[-1] - values.offsets[0])
+        self._reserve(self._count + n, size // 8 + n * (self._wide + 3 + self._loops.SPARE // 8))
+        self._count, self._used = self._loops.put(
+            self._slots, self._arena, self._arena.view(np.uint8), self._count, self._used,
+            keys, writeable(values.data), values.offsets, *_space(n),
+        )  # fmt: skip
+
+    def look(self, keys: Keys) -> Found:
+        """Read rows."""
+        n = len(keys)
+        begins, ends = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+        self._loops.look(self._slots, self._arena, self._words(keys), *_space(n), begins, ends)
+        return Found(self._values(begins, ends), begins >= 0)
+
+    def rows(self) -> RowColumns:
+        """All that it knows, each key once."""
+        n = self._count
+        keys = np.empty((n, self._wide), np.uint64)
+        begins, ends = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+        self._loops.listed(self._arena, self._used, keys, begins, ends)
+        matrix = keys.view(np.uint8).reshape(n, 8 * self._wide)[:, : self._width]
+        return RowColumns(Keys.fixed(matrix), self._values(begins, ends))
+
+    def clear(self) -> None:
+        """Forget everything; the memory is used again."""
+        self._count = self._used = 0
+        self._slots[:] = 0
+
+    def _values(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> Keys:
+        out = np.empty(int(ends[-1]), np.uint8)
+        self._loops.gather(self._arena.view(np.uint8), begins, ends, out)
+        return Keys(out, ends)
+
+    def _words(self, keys: Keys) -> NDArray[np.uint64]:
+        """(n, w) keys as words, which are compared faster than bytes."""
+        if len(keys) and keys.width() != self._width:
+            raise ValueError("a key of another width")
+        padded = np.zeros((len(keys), 8 * self._wide), np.uint8)
+        padded[:, : self._width] = keys.packed().reshape(len(keys), self._width)
+        return padded.view(np.uint64)
+
+    def _reserve(self, rows: int, words: int) -> None:
+        if self._used + words > len(self._arena):
+            arena = np.empty(max(self._used + words, 2 * len(self._arena)), np.uint64)
+            arena[: self._used] = self._arena[: self._used]
+            self._arena = arena
+        if 2 * rows > len(self._slots):
+            self._slots = np.zeros(1 << (4 * rows - 1).bit_length(), np.uint64)
+            self._loops.rebuild(self._slots, self._arena, self._used, self._wide)
+
+
+def _space(n: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    return np.empty(n, np.uint64), np.empty(n, np.uint64)
