@@ -29,8 +29,9 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from hushstream.agents.stages.aggregate.key_rows import KeyRows
-from hushstream.agents.stages.bound.codec import UnitCodec
+from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.stages.step import Step
+from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.mechanisms.columns import Rows, Units
@@ -71,13 +72,13 @@ def units(kind: Mechanism, users: int, pairs: int, tick: Tick) -> tuple[float, f
         table = store(folder)
         for begun in range(0, users, STEP):
             n = min(STEP, users - begun)
-            digests = rng.bytes(16 * n)
+            digests = rng.integers(0, 256, (n, 16), np.uint8)
             left = rng.integers(0, int(kind.init_units(1).left[0]) + 1, n)
             start = np.arange(n + 1, dtype=np.int64) * pairs
             pair = rng.integers(0, 1 << 32, n * pairs).astype(np.uint32)
             used = rng.integers(0, 4, (n * pairs, kind.lanes)).astype(np.uint16)
-            rows = codec.encode(Units(left, start, pair, used))
-            table.write({prefix + digests[16 * i : 16 * i + 16]: r for i, r in enumerate(rows)})
+            keys, _ = distinct(digests, prefix)
+            table.write({}, RowColumns(keys, codec.encode(Units(left, start, pair, used))))
             tick(n)
         written, compacted = _size(table)
         return written / users, compacted / users

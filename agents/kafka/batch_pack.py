@@ -65,7 +65,7 @@ def _pack(
         value = value_ends[n + 1] - value_ends[n]
         size = 3 + _width(n - begun) + _width(key) + key  # attributes, time, no headers
         size += 1 if gone[n] else _width(value) + value
-        if n > begun and at + _width(size) + size > most:
+        if n > begun and at + _width(size) + size >= most:
             return n, at
         at = _varint(out, at, size)
         out[at] = 0

@@ -421,7 +421,7 @@ class PackedBatch(BatchBuilder):
         _PRODUCER.pack_into(self._buffer, _PRODUCER_AT, producer_id, producer_epoch, sequence)
 
     def _build(self) -> bytearray:
-        data = self._buffer
+        data: bytearray = self._buffer
         _CRC.pack_into(data, _CRC_AT, calc_crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
         return data
 
@@ -439,7 +439,7 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
         Index of the first record that did not fit; ``len(rows.gone)`` if all did.
     """
     if type(batch) is not BatchBuilder or not possible():
-        return begun + fill(batch, rows.contents(begun), 0)
+        return fill(batch, rows.contents, begun)
     from .batch_pack import packed
 
     data, end = packed(rows, begun, most)

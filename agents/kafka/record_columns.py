@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ Content = tuple[bytes | None, bytes | None, int | None, Sequence[tuple[str, byte
 """Key, value, timestamp in milliseconds (None: now) and headers of a record to be produced."""
 
 
-class RecordColumns(NamedTuple):
+@dataclass(frozen=True)
+class RecordColumns:
     """n records of the time at which they are sent, without headers.
 
     Attributes:
@@ -32,7 +34,9 @@ class RecordColumns(NamedTuple):
         """Make columns of single rows, in their order."""
         values = list(rows.values())
         gone = np.fromiter((value is None for value in values), np.bool_, len(values))
-        return cls(Keys.of(rows), Keys.of(value or b"" for value in values), gone)
+        keys, texts = Keys.of(rows), Keys.of(value or b"" for value in values)
+        # Copied, since a compiled loop would be compiled once more for bytes that are read-only.
+        return cls(concat([keys]), concat([texts]), gone)
 
     def then(self, other: RecordColumns) -> RecordColumns:
         """Put other records behind these."""
@@ -42,7 +46,8 @@ class RecordColumns(NamedTuple):
             np.concatenate([self.gone, other.gone]),
         )
 
-    def contents(self, begun: int) -> list[Content]:
-        """List the records from ``begun`` on."""
+    @cached_property
+    def contents(self) -> Sequence[Content]:
+        """The same records one at a time."""
         rows = zip(self.keys.tolist(), self.values.tolist(), self.gone.tolist(), strict=True)
-        return [(key, None if gone else value, None, ()) for key, value, gone in rows][begun:]
+        return [(key, None if gone else value, None, ()) for key, value, gone in rows]

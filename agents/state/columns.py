@@ -5,11 +5,13 @@ An object for each row, in dictionaries and lists, would cost more than all that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import EngineError
 from ...mechanisms.keys import Keys, concat
 from ...topics.events.compiled import possible
 from .store import Changes
@@ -28,8 +30,12 @@ class RowColumns(NamedTuple):
 
     @classmethod
     def of(cls, changes: Changes) -> RowColumns:
-        """Make columns of single rows; none of them may be empty."""
-        return cls(Keys.of(changes), Keys.of(value or b"" for value in changes.values()))
+        """Make columns of single rows.
+
+        Raises:
+            EngineError: a row is empty.
+        """
+        return cls(Keys.of(changes), column_of(list(changes.values())))
 
     def changes(self) -> Changes:
         """Make single rows of the columns."""
@@ -38,6 +44,17 @@ class RowColumns(NamedTuple):
 
 
 NO_ROWS = RowColumns(Keys.of([]), Keys.of([]))
+
+
+def column_of(rows: Sequence[bytes | None]) -> Keys:
+    """Make a column of rows, where None stands for no row.
+
+    Raises:
+        EngineError: a row is empty; it would be taken for none, and its unit for a new one.
+    """
+    if b"" in rows:
+        raise EngineError("a unit's stored row is damaged: it is empty")
+    return Keys.of(row or b"" for row in rows)
 
 
 class Found(NamedTuple):

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...mechanisms.keys import Keys
-from .columns import NO_ROWS, RowColumns
+from .columns import NO_ROWS, RowColumns, column_of
 
 
 class MemoryStore:
@@ -23,7 +23,7 @@ class MemoryStore:
 
     def get_columns(self, keys: Keys) -> Keys:
         """Read the rows of units, in the order of their keys; an empty one stands for none."""
-        return Keys.of(row or b"" for row in self.get_many(keys.tolist()))
+        return column_of(self.get_many(keys.tolist()))
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield rows with start ≤ key < end, in key order; both share their tag."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from rocksdict import (
 
 from ...errors import DamagedError, EngineError, HushError
 from ...mechanisms.keys import Keys
-from .columns import NO_ROWS, Found, RowColumns, pick, put_in
+from .columns import NO_ROWS, Found, RowColumns, column_of, pick, put_in
 from .layout import UNIT, UNIT_WIDTH
 from .row_table import row_table
 
@@ -106,8 +107,7 @@ class RocksStore:
         return values
 
     def _on_disk(self, keys: Keys) -> Found:
-        rows = self._read(keys.tolist())
-        return Found(Keys.of(row or b"" for row in rows), np.ones(len(rows), np.bool_))
+        return Found(column_of(self._read(keys.tolist())), np.ones(len(keys), np.bool_))
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -152,9 +152,9 @@ class RocksStore:
             return
         # Each row is held in one of the two places only, or an old value could hide a newer one.
         single = {key: value for key, value in changes.items() if _of_unit(key)}
-        for columns in (units, RowColumns.of(single)):
-            if len(columns.keys):
-                self._units.put(columns)
+        columns = [one for one in (units, RowColumns.of(single)) if len(one.keys)]
+        for one in columns:
+            self._units.put(one)
         others = {k: v for k, v in changes.items() if k not in single} if single else changes
         self._held.update(others)
         self._recent.update(others)
@@ -173,12 +173,7 @@ class RocksStore:
     def _put(self, changes: Mapping[bytes, bytes | None], units: RowColumns) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
-        for key, unit in zip(units.keys.tolist(), units.values.tolist(), strict=True):
-            if unit:
-                put(key, unit)
-            else:
-                delete(key)
-        for key, value in changes.items():
+        for key, value in chain(units.changes().items(), changes.items()):
             if value is None:
                 delete(key)
             else:

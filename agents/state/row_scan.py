@@ -55,14 +55,14 @@ def _seek(slots: Words, arena: Words, keys: Words, n: int, state: np.uint64) -> 
     while True:
         held = slots[slot]
         if held == 0:
-            return np.int64(slot), np.int64(-1)
+            return int(slot), -1
         if (held >> _HALF) == (state >> _HALF):
             at = np.int64(held & _LOW) - 1
             same = True
             for word in range(keys.shape[1]):
                 same &= arena[at + word] == keys[n, word]
             if same:
-                return np.int64(slot), at
+                return int(slot), int(at)
         slot = (slot + np.uint64(1)) & mask
 
 

@@ -14,13 +14,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from ...errors import EngineError
+from ...mechanisms.contract import Mechanism
+from ...mechanisms.keys import Keys
 from ...topics.config.load import Config
 from ...topics.events import compiled
 from ...topics.events.columns import LEAST
 from ...topics.events.raw import RawRecord
 from ..deployment.model import Deployment
+from ..kafka.record_columns import RecordColumns
+from ..stages.bound.codec import UnitCodec, distinct
 from ..stages.ingest.unit_digests import UnitDigests
+from ..state.columns import RowColumns, pick, put_in
+from ..state.layout import UNIT_WIDTH, sortable, units_of
+from ..state.row_table import row_table
 from .admission import prepare
 from .health.http import health_page, metrics_page, serve
 from .health.systemd import Notifier
@@ -156,8 +165,26 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     for source in deployment.inputs:
         units = source.decoder.decode(blank).unit
         UnitDigests(bytes(32), source.partitioner, source.partitions, 0).look(units)
+    from ..kafka.batch_pack import packed
     from ..kafka.batch_scan import scan
 
     scan(memoryview(bytes(61)))
+    packed(RecordColumns.of({b"": None}), 0, 100)
+    _warm_units(deployment.pipelines[0].mechanism)
     if (took := time.monotonic() - begun) > SLOW_SECONDS:
         log.info("compiled the loops of this version in %.0f s; the next start finds them", took)
+
+
+def _warm_units(mechanism: Mechanism) -> None:
+    """Compile the loops over rows of units, for more of them than a new table has room for."""
+    digests = np.zeros((5_000, 16), np.uint8)
+    digests.view(np.uint64)[:, 0] = np.arange(len(digests))
+    keys, _ = distinct(digests, units_of(0) + sortable(0))
+    codec = UnitCodec(mechanism)
+    rows = codec.encode(codec.decode(Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))))
+    table = row_table(UNIT_WIDTH)
+    table.put(RowColumns(pick(keys, np.arange(1)), pick(rows, np.arange(1))))
+    table.put(RowColumns(keys, rows))
+    found = table.look(keys).values
+    put_in(found, np.arange(1), pick(found, np.arange(1)))
+    table.rows()

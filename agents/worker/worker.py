@@ -46,7 +46,7 @@ from .upkeep import ClockTrim, Upkeep
 
 log = logging.getLogger("hushstream.worker")
 
-HELD = 60_000  # unit rows that a shard keeps in memory before it writes them: some 15 MB
+HELD = 60_000  # rows of units that a shard keeps in memory before it writes them: some 8 MB
 STOP_SECONDS = 20.0
 ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
 

@@ -27,6 +27,7 @@ from hushstream.agents.reading.tables import table_of
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.stages.step import LogFrame
+from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import EngineError, HushError
 from hushstream.mechanisms.columns import Part, Units
@@ -384,7 +385,7 @@ def units() -> Target:
     def run(row: bytes) -> None:
         fits = len(row) >= whole and (len(row) - whole) % step == 0
         try:
-            codec.decode([row, None])
+            codec.decode(column_of([row, None]))
         except EngineError:
             assert not fits
         else:

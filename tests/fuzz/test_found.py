@@ -11,6 +11,7 @@ from hushstream.agents.clock.ledger import Ledger, number, totals
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.feedback import Feedback
+from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.config.load import loads
@@ -95,7 +96,7 @@ def test_a_units_row_of_another_length_is_an_engine_error(change):
     (row,) = codec.encode(mechanism.init_units(1))
     hurt = row[:change] if change < 0 else row + b"\0"
     with pytest.raises(EngineError, match="damaged"):
-        codec.decode([row, hurt])
+        codec.decode(column_of([row, hurt]))
 
 
 @pytest.mark.parametrize(

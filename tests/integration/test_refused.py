@@ -258,7 +258,7 @@ class OneShard:
             if faults is None or faults.random() < 0.6:
                 for key, value in step.rows.items():
                     step.local.update(index_entries(key, value))
-                self.store.write({**step.rows, **step.local})
+                self.store.write({**step.rows, **step.local}, step.units.columns())
                 self.marker = step.marker
                 outs += step.out
                 if faults is None or faults.random() < 0.6:
@@ -327,7 +327,7 @@ def test_bound_drops_frames_of_a_refused_window():
     sent: list[Any] = []
     for place in range(len(frames)):
         while step := stage.step(store, marker, frames[stage.position : place + 1], place + 1):
-            store.write(step.rows)
+            store.write(step.rows, step.units.columns())
             marker, sent = step.marker, sent + [decode(out.value) for out in step.out]
     assert {f.window for f in sent if isinstance(f, CellsFrame)} == {0}
     assert marker.applied == len(frames) and not list(_all(store, b"u"))

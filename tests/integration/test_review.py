@@ -51,8 +51,8 @@ def test_what_is_kept_beside_the_bound_survives_its_row(parameters, used):
     """Cut off at 256, records counted or the last round would start anew for the unit."""
     mechanism = build(parameters, SETTING)
     codec = UnitCodec(mechanism)
-    (row,) = codec.encode(unit_row(mechanism, used))
-    assert codec.decode([row]).used.tolist() == [used]
+    row = codec.encode(unit_row(mechanism, used))
+    assert codec.decode(row).used.tolist() == [used]
 
 
 def test_a_count_that_does_not_fit_is_never_cut_off():

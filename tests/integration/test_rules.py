@@ -57,7 +57,7 @@ def commit(store, step):
     """What a shard does after its transaction."""
     for key, value in step.rows.items():
         step.local.update(index_entries(key, value))
-    store.write({**step.rows, **step.local})
+    store.write({**step.rows, **step.local}, step.units.columns())
     return step.marker
 
 

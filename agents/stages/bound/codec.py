@@ -70,7 +70,9 @@ class UnitCodec:
         u, width = len(units.left), self._used.itemsize
         out = np.empty(u * self._left.itemsize + len(units.pair) * self._pair.itemsize, np.uint8)
         ends = np.empty(u + 1, np.int64)
-        self._loops.encode(*map(_plain, units), self._left.itemsize, width, out, ends)
+        self._loops.encode(
+            *(_plain(column) for column in units), self._left.itemsize, width, out, ends
+        )
         return Keys(out, ends)
 
     def _decoded(self, rows: Keys) -> Units:

@@ -44,11 +44,11 @@ def distinct(words: NDArray[np.uint64], slots: I64, place: I64, first: I64) -> i
                 break
             slot = (slot + np.uint64(1)) & mask
         place[n] = number
-    return count
+    return int(count)
 
 
 @compiled
-def _read(data: Bytes, at: int, size: int) -> np.int64:
+def _read(data: Bytes, at: np.int64, size: int) -> np.int64:
     word = np.uint64(0)
     for n in range(size):
         word |= np.uint64(data[at + n]) << np.uint64(8 * n)
@@ -56,7 +56,7 @@ def _read(data: Bytes, at: int, size: int) -> np.int64:
 
 
 @compiled
-def _write(data: Bytes, at: int, size: int, number: np.int64) -> None:
+def _write(data: Bytes, at: np.int64, size: int, number: np.int64) -> None:
     word = np.uint64(number)
     for n in range(size):
         data[at + n] = np.uint8(word >> np.uint64(8 * n))

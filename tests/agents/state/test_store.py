@@ -12,12 +12,16 @@ from os import urandom
 from pathlib import Path
 
 import pytest
+from hushstream.agents.state import rocks as rocks_module
+from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import MARKER, after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, _error, discard, set_aside
+from hushstream.agents.state.row_table import DictTable
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import DamagedError, EngineError
-from hypothesis import given, settings
+from hushstream.mechanisms.keys import Keys
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 KEY = st.lists(st.sampled_from([b"\0", b"k", b"\xff"]), max_size=4).map(
@@ -81,6 +85,75 @@ def test_held_rows_are_read_and_reach_the_disk_by_whole_steps(tmp_path_factory, 
         step = 0 if marker is None else int(marker) + 1
         assert rows == past[step] and step == (step if known is None else known)
         left.close()
+
+
+UNITS = [b"u" + bytes(25) + bytes([n]) for n in range(6)] + [b"u", b"u" + bytes(27)]
+ROWS = st.dictionaries(st.sampled_from(UNITS[:6]), st.binary(min_size=1, max_size=40), max_size=6)
+SINGLE = st.dictionaries(
+    st.sampled_from(UNITS), st.none() | st.binary(min_size=1, max_size=9), max_size=3
+)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    operations=st.lists(st.tuples(ROWS, SINGLE, st.sampled_from("nnnsfo")), max_size=14),
+    hold=st.sampled_from([0, 1, 4, 8, 1000]),
+)
+def test_rows_of_units_are_read_and_kept_whichever_way_they_are_written(
+    tmp_path_factory, monkeypatch, loops, operations, hold
+):
+    if not loops:
+        monkeypatch.setattr(rocks_module, "row_table", lambda width: DictTable())
+    folder = tmp_path_factory.mktemp("units")
+    rocks, memory = RocksStore(folder / "s", None, 1 << 20, hold), MemoryStore()
+    truth: dict[bytes, bytes] = {}
+    past = [truth]
+    asked = Keys.of(UNITS[:6])
+    for number, (rows, single, then) in enumerate(operations):
+        columns = RowColumns(Keys.of(rows), Keys.of(rows.values()))
+        for store in (rocks, memory):
+            store.write({**single, MARKER: b"%d" % number}, columns)
+        truth = {k: v for k, v in (truth | rows | single).items() if v is not None}
+        past.append(truth)
+        if then == "s":
+            assert dict(rocks.scan(b"u", b"v")) == truth
+        elif then == "f":
+            rocks.flush()
+        elif then == "o":
+            rocks.close()
+            rocks = RocksStore(folder / "s", None, 1 << 20, hold)
+        for store in (rocks, memory):
+            assert store.get_columns(asked).tolist() == [truth.get(k, b"") for k in asked]
+            assert store.get_many([*UNITS, MARKER]) == [*map(truth.get, UNITS), b"%d" % number]
+    shutil.copytree(folder / "s", folder / "killed")
+    rocks.close()
+    # What a kill leaves behind is the state after one step: no unit is ahead of the marker.
+    for name, known in (("killed", None), ("s", len(operations))):
+        left = RocksStore(folder / name, None, 1 << 20)
+        kept, (marker,) = dict(left.scan(b"u", b"v")), left.get_many([MARKER])
+        step = 0 if marker is None else int(marker) + 1
+        assert kept == past[step] and step == (step if known is None else known)
+        left.close()
+
+
+def test_an_empty_row_of_a_unit_is_damage_and_not_a_new_unit(tmp_path: Path):
+    for hold in (0, 5):
+        store = RocksStore(tmp_path / str(hold), None, 1 << 20, hold)
+        store._db.put(UNITS[0], b"")
+        with pytest.raises(EngineError, match="damaged"):
+            store.get_columns(Keys.of(UNITS[:2]))
+        store.close()
+
+
+def test_large_rows_go_to_disk_before_there_are_many(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(rocks_module, "HELD_BYTES", 5_000)
+    store = RocksStore(tmp_path / "s", None, 1 << 20, 1_000_000)
+    for n in range(40):
+        store.write({}, RowColumns(Keys.of([UNITS[0]]), Keys.of([bytes([n]) * 1_000])))
+        assert store._units.size <= 5_000
+    assert store.get_columns(Keys.of(UNITS[:1])).tolist() == [bytes([39]) * 1_000]
+    store.close()
 
 
 @given(st.binary(max_size=4), st.binary(max_size=4))

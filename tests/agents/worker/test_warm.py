@@ -8,11 +8,22 @@ from __future__ import annotations
 import logging
 import os
 
+import numpy as np
 import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
 from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.kafka.private import fill_columns
+from hushstream.agents.kafka.record_columns import RecordColumns
+from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
+from hushstream.agents.stages.step import Step
+from hushstream.agents.state.columns import RowColumns
+from hushstream.agents.state.layout import sortable, units_of
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import startup
+from hushstream.agents.worker.transaction import _unit_records
 from hushstream.topics.config.load import loads
+from hushstream.topics.records import Marker
 
 from tests.judge.test_logs import TEXT
 
@@ -41,6 +52,35 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
     found = made.inputs[0].decoder.decode([RawRecord(n, 5, None, body) for n in range(100)])
     units = UnitDigests(bytes(32), "crc32", 2, 0)
     assert len(set(map(bytes, units.look(found.unit)[0]))) == 1
+    assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
+
+
+def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_path):
+    pytest.importorskip("numba")
+    from hushstream.agents.kafka.batch_pack import _pack
+    from hushstream.agents.stages.bound import unit_scan
+    from hushstream.agents.state import row_scan
+
+    made = compile_config(loads(TEXT, environ={}), {"events": 2})
+    startup.warm(made, tmp_path)
+    loops = [_pack, unit_scan.distinct, unit_scan.counts, unit_scan.decode, unit_scan.encode,
+             row_scan.put, row_scan.look, row_scan.gather, row_scan.listed, row_scan.rebuild,
+             row_scan.merge]  # fmt: skip
+    before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
+    assert all(before)
+    store = RocksStore(tmp_path / "s", None, 1 << 20, 1_000)
+    codec, rng = UnitCodec(made.pipelines[0].mechanism), np.random.default_rng(3)
+    digests = rng.integers(0, 256, (2_000, 16), np.uint8)
+    for _ in range(6):
+        step = Step(Marker("g", 0))
+        for _ in range(2):
+            keys, _ = distinct(digests[rng.integers(0, 2_000, 900)], units_of(0) + sortable(0))
+            units = codec.decode(step.units.read(store, keys))
+            step.units.put(RowColumns(keys, codec.encode(units)))
+        rows = _unit_records(step).then(RecordColumns.of({b"m": b"1"}))
+        assert fill_columns(BatchBuilder(900_000, 0), rows, 0, 900_000) == len(rows.gone)
+        store.write(step.rows, step.units.columns())
+    store.close()
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,9 @@
-"""Unit rows as bytes: every width comes back, and the order of integers is that of their bytes."""
+"""Unit rows as bytes: every width comes back, and the order of integers is that of their bytes.
+
+Compiled loops and NumPy give the same rows and the same units.
+
+Covers: agents/stages/bound/unit_scan.py
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hushstream.agents.stages.bound import codec as codec_module
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
+from hushstream.agents.state.columns import column_of
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Units, empty_units
-from hypothesis import given
+from hushstream.mechanisms.keys import Keys
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 
@@ -63,12 +71,46 @@ def test_units_come_back(state):
 
 
 @given(states(), st.data())
+def test_loops_and_numpy_agree(state, data):
+    """Damaged rows included: both refuse the same."""
+    fake, units = state
+    ways = [UnitCodec(fake), UnitCodec(fake)]  # type: ignore[arg-type]
+    ways[1]._loops = None
+    one, other = (codec.encode(units) for codec in ways)
+    assert one.tolist() == other.tolist()
+    rows: list[bytes | None] = [*one.tolist(), None]
+    if data.draw(st.booleans()):
+        rows.append(data.draw(st.binary(min_size=1, max_size=20)))
+    found = []
+    for codec in ways:
+        try:
+            found.append(codec.decode(column_of(rows)))
+        except EngineError as error:
+            found.append(str(error))
+    if isinstance(found[0], str):
+        assert found[0] == found[1]
+    else:
+        assert same(*found)
+
+
+def test_a_part_of_a_larger_column_is_read_where_it_stands():
+    for loops in (True, False):
+        codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
+        codec._loops = codec._loops if loops else None
+        units = Units(np.array([3, 4]), np.array([0, 1, 2]), np.arange(2, dtype=np.uint32),
+                      np.ones((2, 1), np.uint16))  # fmt: skip
+        rows = codec.encode(units)
+        found = codec.decode(Keys(rows.data, rows.offsets[1:]))
+        assert (found.left.tolist(), found.pair.tolist()) == ([4], [1])
+
+
+@given(states(), st.data())
 def test_any_order_and_unknown_units_between_known_ones(state, data):
     fake, units = state
     codec = UnitCodec(fake)  # type: ignore[arg-type]
     rows: list[bytes | None] = [*codec.encode(units), None, None]
     order = data.draw(st.permutations(range(len(rows))))
-    found = codec.decode([rows[i] for i in order])
+    found = codec.decode(column_of([rows[i] for i in order]))
     for place, row in enumerate(order):
         a, b = found.start[place : place + 2]
         if rows[row] is None:
@@ -93,8 +135,8 @@ def test_rows_are_small(bound, lanes, empty, pair):
 def test_a_count_that_does_not_fit_is_refused_instead_of_cut_off():
     codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
     one = (np.array([1]), np.array([0, 1]), np.zeros(1, np.uint32))
-    (row,) = codec.encode(Units(*one, np.array([[255]], np.uint16)))
-    assert codec.decode([row]).used.tolist() == [[255]]
+    row = codec.encode(Units(*one, np.array([[255]], np.uint16)))
+    assert codec.decode(row).used.tolist() == [[255]]
     with pytest.raises(EngineError, match="does not fit"):
         codec.encode(Units(*one, np.array([[256]], np.uint16)))
 
@@ -105,12 +147,35 @@ def test_sortable_bytes_are_ordered_as_the_integers(numbers):
     assert sorted(numbers) == [unsortable(b) for b in sorted(map(sortable, numbers))]
 
 
+HALF = [b"a" * 8 + b"b" * 8, b"b" * 8 + b"a" * 8, b"b" * 16]  # half of a digest in common
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.sampled_from([bytes(16), b"\xff" * 16, b"a" * 16, b"a" * 15 + b"b"]), max_size=20)
+    digests=st.lists(
+        st.sampled_from([bytes(16), b"\xff" * 16, b"a" * 16, b"a" * 15 + b"b", *HALF]),
+        max_size=20,
+    )
 )
-def test_distinct_units(digests):
+def test_distinct_units(monkeypatch, loops, digests):
+    if not loops:
+        monkeypatch.setattr(codec_module, "possible", lambda: False)
     matrix = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
     keys, place = distinct(matrix, b"p:")
     ids = [key.removeprefix(b"p:") for key in keys]
-    assert ids == sorted(set(digests))
+    assert sorted(ids) == sorted(set(digests))
     assert [ids[i] for i in place] == digests
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_loops_and_numpy_find_the_same_distinct_units(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    known = rng.integers(0, 256, (300, 16), np.uint8)
+    known[:100, 8:], known[100:200, :8] = known[0, 8:], known[0, :8]
+    digests = known[rng.integers(0, 300, 2_000)]
+    one, place = distinct(digests, b"u")
+    monkeypatch.setattr(codec_module, "possible", lambda: False)
+    other, there = distinct(digests, b"u")
+    assert sorted(one) == sorted(other)
+    assert [one[i] for i in place.tolist()] == [other[i] for i in there.tolist()]
