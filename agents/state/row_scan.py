@@ -20,7 +20,6 @@ I64 = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
 SPARE = 16  # bytes behind a value, so that it can grow where it stands
-MOST = 1 << 31  # words of an arena
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _DEAD = np.uint64(0xFFFFFFFF)  # in place of a size: a newer row of this key stands elsewhere
