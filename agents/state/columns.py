@@ -5,7 +5,7 @@ An object for each row, in dictionaries and lists, would cost more than all that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,8 +39,12 @@ class RowColumns(NamedTuple):
 
     def changes(self) -> Changes:
         """Make single rows of the columns."""
-        pairs = zip(self.keys.tolist(), self.values.tolist(), strict=True)
-        return {key: value or None for key, value in pairs}
+        return dict(self.pairs())
+
+    def pairs(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """List keys with their rows; None stands for no row."""
+        for key, value in zip(self.keys.tolist(), self.values.tolist(), strict=True):
+            yield key, value or None
 
 
 NO_ROWS = RowColumns(Keys.of([]), Keys.of([]))

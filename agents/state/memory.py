@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, RowColumns, column_of
@@ -39,7 +40,7 @@ class MemoryStore:
 
     def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
         """Apply a batch of changes, ``units`` first."""
-        for key, value in (*units.changes().items(), *changes.items()):
+        for key, value in chain(units.pairs(), changes.items()):
             tag = key[:1]
             rows = self._rows.setdefault(tag, {})
             if value is not None and key not in rows:

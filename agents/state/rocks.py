@@ -173,7 +173,7 @@ class RocksStore:
     def _put(self, changes: Mapping[bytes, bytes | None], units: RowColumns) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
-        for key, value in chain(units.changes().items(), changes.items()):
+        for key, value in chain(units.pairs(), changes.items()):
             if value is None:
                 delete(key)
             else:
