@@ -62,7 +62,7 @@ def column_of(rows: Sequence[bytes | None]) -> Keys:
 
 
 class Found(NamedTuple):
-    """What a table knows of keys that were asked for.
+    """An answer of a table about keys.
 
     Attributes:
         values: (n,) empty where there is no row, and where the table does not know.

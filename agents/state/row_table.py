@@ -14,7 +14,7 @@ from .columns import Found, RowColumns, writeable
 _LEAST = 4096  # slots, and words of rows, of a new table
 
 
-class RowTable(Protocol):
+class HeldTable(Protocol):
     """Rows by key; the newest value of a key counts, and an empty one stands for no row."""
 
     def __len__(self) -> int:
@@ -37,7 +37,7 @@ class RowTable(Protocol):
         """Forget everything; the memory is used again."""
 
 
-def row_table(width: int) -> RowTable:
+def row_table(width: int) -> HeldTable:
     """Make an empty table.
 
     Args:

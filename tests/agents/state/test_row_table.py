@@ -10,12 +10,12 @@ from random import Random
 import numpy as np
 import pytest
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.row_table import ArrayTable, DictTable, RowTable, row_table
+from hushstream.agents.state.row_table import ArrayTable, DictTable, HeldTable, row_table
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.compiled import possible
 
 
-def tables(width: int) -> list[RowTable]:
+def tables(width: int) -> list[HeldTable]:
     return [DictTable(), ArrayTable(width)] if possible() else [DictTable()]
 
 
