@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -16,6 +17,10 @@ settings.register_profile(
     "found", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate)
 )
 settings.load_profile("suite")
+
+# In the background of a shell a suite ignores interrupts, and so does every process that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BROKER_FIXTURES = {"broker", "own_broker"}
 
