@@ -2,7 +2,7 @@
 
 As in `test_likelihood`: real releases under keyed noise, all triggers and columns together, two
 neighbours in both directions, and mistakes that must show. A whole window is one run where rows
-depend on each other, so there the ε that some hundred runs could exceed is 2 at most.
+depend on each other. So a large ε takes many of them: some hundred could exceed 2 at most.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def sums_bound(epsilon: str, horizon: int, n: int = 200, **given: Any) -> float:
     ("epsilon", "horizon", "given"),
     [
         ("1/2", 1, {}), ("1", 1, {}), ("2", 1, {}), ("1/2", 4, {}), ("1", 4, {}), ("2", 2, {}),
-        ("2", 1, {"bound": 3}),
+        ("2", 1, {"bound": 3}), ("4", 1, {"n": 1400}),
     ],
     ids=str,
 )  # fmt: skip
@@ -167,6 +167,7 @@ def stream_bound(kind: str, epsilon: str, horizon: int, n: int = 160, **given: A
         ("tops", "1/2", 4, {}), ("tops", "1", 4, {}), ("tops", "3/2", 8, {"fanout": 2}),
         ("tops", "3/2", 4, {"fanout": 2, "stream": "infinite", "bound": 2}),
         ("tops", "1", 8, {"smoother": "mean"}), ("tops", "1", 24, {"n": 100}),
+        ("pak", "4", 4, {"n": 1400}), ("tops", "4", 4, {"n": 1400}),
     ],
     ids=str,
 )  # fmt: skip
