@@ -9,6 +9,7 @@ from .rewind import Snapshot, restore, snapshot
 from .world import World
 
 REFUSAL = "RewoundError: "
+LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
 class Faults:

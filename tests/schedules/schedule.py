@@ -17,7 +17,7 @@ from tests.judge.records import home
 
 from .broker import SERVER, START
 from .deployments import EVERY, OUTAGE, RAW, SESSION, VARIANTS, Template, template
-from .faults import REFUSAL, Faults
+from .faults import LATE, REFUSAL, Faults
 from .group import Group
 from .loop import HERE, Stuck
 from .machine import Machine
@@ -121,8 +121,12 @@ class Schedule:
 
     @property
     def _refused(self) -> bool:
-        """Whether a worker has refused a cluster that came back from an earlier moment."""
-        return any(text.startswith(REFUSAL) for _, _, text in self.outcome.exits)
+        """Whether a worker has refused a cluster that came back from an earlier moment.
+
+        One that stops later, at the first gap that it meets, has not noticed it in time.
+        """
+        texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
+        return any(not any(late in text for late in LATE) for text in texts)
 
     def _ended(self, name: str, error: Any) -> None:
         if error is None:
