@@ -44,6 +44,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 PATIENCE = 240.0  # seconds after the last fault, for everything to be released
+AWAY = ("Unable connect", "Unable to update", "Failed fetch", "Group Coordinator Request")
 FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems")
 
 
@@ -181,9 +182,17 @@ def unreleased(
             run.wait_released(triggers, 5)
         except AssertionError as error:
             if time.monotonic() > until:
-                return str(error).splitlines()
+                said = [line for name in run.workers for line in last_words(run, name)]
+                return [str(error).splitlines()[0], *said]
         else:
             return []
+
+
+def last_words(run: Local, member: str, most: int = 15) -> list[str]:
+    """The end of a worker's log, without what every client says while a broker is away."""
+    lines = run.log(member).read_text(errors="replace").splitlines()
+    told = [line[:180] for line in lines if not any(word in line for word in AWAY)]
+    return [f"== {member}, {len(lines)} lines", *told[-most:]]
 
 
 def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
