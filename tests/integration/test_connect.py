@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is installed"),
 ]
 PAGE = Path(__file__).parents[2] / "docs" / "reading.md"
-FILE = """name=file
+FILE = """name={name}
 connector.class=org.apache.kafka.connect.file.FileStreamSinkConnector
 tasks.max=1
 file={file}
@@ -112,7 +112,7 @@ def test_the_pages_properties_read_both_topics(tmp_path: Path) -> None:
             ("rows", both + rows, number),
         ):
             file = tmp_path / f"{name}.txt"
-            sink += FILE.format(file=file)
+            sink += FILE.format(name=name, file=file)  # each name is a group of its own
             with Connect(tmp_path / name, worker, sink) as connect:
 
                 def lines(file: Path = file) -> list[str]:

@@ -61,7 +61,8 @@ class SchemaRegistry:
         settings = {
             "quarkus.http.host": HOST,
             "quarkus.http.port": self._port,
-            "quarkus.management.enabled": "false",
+            "quarkus.management.host": HOST,
+            "quarkus.management.port": free_port(),  # its build does not let it be left out
             "apicurio.datasource.url": f"jdbc:h2:file:{self._folder / 'schemas'}",
         }
         words = [f"-D{name}={value}" for name, value in settings.items()]
