@@ -59,11 +59,11 @@ def look_of(mechanism: Pak | Tops) -> Callable[[Trace, Recorder], View]:
 
 
 class Loss(NamedTuple):
-    """What one record costs: in the warm-up's sums, and after it (ε, or μ for Gaussian noise)."""
+    """Losses of one record: ε of the warm-up's sums; ε of Laplace noise and μ of Gaussian later."""
 
     warm: float
     late: float
-    gaussian: bool
+    mu: float
 
 
 def numbers(mechanism: Pak | Tops, place: int) -> Loss:
@@ -78,15 +78,26 @@ def numbers(mechanism: Pak | Tops, place: int) -> Loss:
     shifts = [(t, probe.shift(stream(mechanism, [Value(t, top)]))) for t in range(1, plain[1] + 1)]
     warm = [shift for t, shift in shifts if t <= plain[0]]
     late = [shift for t, shift in shifts if t > plain[0]]
-    kinds = {one.kind for one in probe.linear.labels}
-    laplace = only(probe.linear, "laplace")
-    if "gauss" in kinds:
-        found = only(probe.linear, "gauss").gaussian(late)
-        after = float(np.sqrt((found**2).sum(axis=1).max()))
-    else:
-        after = max(probe.linear.laplace(shift) for shift in late)
-    before = max(laplace.laplace(shift) for shift in warm)
-    return Loss(before, after, "gauss" in kinds)
+    before = max(only(probe.linear, "laplace").laplace(shift) for shift in warm)
+    if all(one.kind == "laplace" for one in probe.linear.labels):
+        return Loss(before, max(probe.linear.laplace(shift) for shift in late), 0.0)
+    kinds = np.array([one.kind == "gauss" for one in probe.linear.labels])
+    scale = np.array([1 / float(one.parameter) for one in probe.linear.labels])
+    found = whole_shifts(probe.linear, late)
+    gauss = np.sqrt((found[:, kinds] ** 2 * scale[kinds]).sum(axis=1).max())
+    laplace = (np.abs(found[:, ~kinds]) * scale[~kinds]).sum(axis=1).max()
+    return Loss(before, float(laplace), float(gauss))
+
+
+def whole_shifts(linear: Linear, shifts: Sequence[np.ndarray]) -> np.ndarray:
+    """(s, draws) the one shift of the draws that explains each difference; inf where none does.
+
+    Draws of both laws are compared by no common norm, so there must be no choice between them.
+    """
+    fixed = [one._replace(parameter=Fraction(1)) for one in linear.labels]
+    used = np.abs(linear.B).max(axis=0) > 0
+    assert np.linalg.matrix_rank(linear.B[:, used]) == used.sum(), "several shifts explain it"
+    return Linear(fixed, linear.B, linear.rounding).gaussian(shifts)
 
 
 def only(linear: Linear, kind: str) -> Linear:
@@ -154,7 +165,7 @@ def over_budget(mechanism: Pak | Tops, crowds: Sequence[int] = (1, 30)) -> float
         for early in range(k + 1):
             warm = early * loss.warm + choice[early]
             late = (k - early) * loss.late
-            if loss.gaussian and late:
-                late = gdp_epsilon(late**2, float(cost.delta))
+            if loss.mu and early < k:
+                late += gdp_epsilon(((k - early) * loss.mu) ** 2, float(cost.delta))
             worst = max(worst, warm + late)
     return worst / float(cost.epsilon)

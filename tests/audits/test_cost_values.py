@@ -37,6 +37,7 @@ PAK: dict[str, dict[str, Any]] = {
         "expected": 10,
     },
     "matrix": {"counter": "matrix", "bound": 2},
+    "matrix, watched": {"counter": "matrix", "bound": 2, "watch": 0.25},
     "no threshold": {"threshold": "top", "counter": "tree"},
     "watched": {
         "counter": "tree",
@@ -112,6 +113,12 @@ MISTAKES = {
     ),
     "a watch of running totals for nothing": (
         "pak", "watched", pak_settings, "counter_of", "(1 - watch_of(parameters))", "1"
+    ),
+    "a watch beside a matrix for nothing": (
+        "pak", "matrix, watched", pak_settings, "counter_of", "(1 - watch_of(parameters))", "1"
+    ),
+    "half the noise of a watch beside a matrix": (
+        "pak", "matrix, watched", SlotStream, "_watched", "1 / share", "1 / (2 * share)"
     ),
     "half the noise of a noisy maximum": (
         "tops", "chunks", Tops, "_open", "1 / self.threshold_epsilon",
