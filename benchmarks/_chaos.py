@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from _cluster import Local
+from _unwell import STALL, TOLD, Watch
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
@@ -58,6 +59,7 @@ class Monkey:
         counts: faults so far, by kind.
         stopped: workers that ended as the fault wants it, by kind.
         died: workers that ended without being asked to, with the end of their log.
+        unwell: workers that were restarted because they lived no longer, with the reason.
         gap: seconds between two faults, on average.
     """
 
@@ -68,6 +70,7 @@ class Monkey:
     counts: Counter[str] = field(default_factory=Counter)
     stopped: Counter[str] = field(default_factory=Counter)
     died: list[str] = field(default_factory=list)
+    unwell: list[str] = field(default_factory=list)
     gap: float = 1.9
     _later: list[tuple[float, Callable[[], Any]]] = field(default_factory=list)
     _deck: list[str] = field(default_factory=list)
@@ -75,9 +78,12 @@ class Monkey:
     _told: dict[str, Told] = field(default_factory=dict)
     _failed: Counter[str] = field(default_factory=Counter)
     _names: int = 0
+    _watch: Watch = field(default_factory=Watch)
 
     def begin(self, workers: int) -> None:
         """Start the first workers and wait until they serve."""
+        self.local.environ = self._watch.began
+        self.local.settings["engine.stall_timeout"] = f"{STALL:g}s"
         names = [self._fresh() for _ in range(workers)]
         self.local.wait_ready(names, SLOW)
 
@@ -107,7 +113,7 @@ class Monkey:
             self._later = [(at, action) for at, action in self._later if at > now]
             for action in due:
                 action()
-            self._watch()
+            self._look()
             if now >= until:
                 return
             time.sleep(0.05)
@@ -116,12 +122,28 @@ class Monkey:
         """Start again what has ended, and note it."""
         self._pass(0)
 
-    def _watch(self) -> None:
+    def close(self) -> None:
+        """Watch nobody any more; call it when the workers have ended."""
+        self._watch.close()
+
+    def _look(self) -> None:
         for name, child in list(self.local.workers.items()):
-            if child.returncode is not None:
+            if name in self._stopped:
+                self._watch.excuse(name)
+            elif child.returncode is None and self._watch.unwell(name):
+                self._restart(name)
+            elif child.returncode is not None:
                 self._ended(name, child.returncode)
                 del self.local.workers[name]
                 self._start(name)
+
+    def _restart(self, name: str) -> None:
+        """End a worker that lives no longer, and start it again."""
+        lines = self.local.log(name).read_text(errors="replace").splitlines()
+        told = [line for line in lines if TOLD in line][-3:]
+        self.unwell.append(f"worker {name}: {'; '.join(told) or 'it said nothing'}")
+        self.local.kill(name)
+        self._start(name)
 
     def _ended(self, name: str, code: int) -> None:
         """Whether a worker's end is what a fault wants, with a line that says why."""

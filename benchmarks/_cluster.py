@@ -66,6 +66,8 @@ class Local:
         self.raw = dict(raw)
         self.workers: dict[str, Child] = {}
         self.prefix: Callable[[str], list[str]] = lambda member: []
+        self.environ: Callable[[str], dict[str, str]] = lambda member: {}
+        self.settings: dict[str, str] = {}  # of workers, besides their own
         self._replication = replication
         self._requests = 0
 
@@ -122,10 +124,13 @@ class Local:
             "engine.public_port": "0",
             "engine.operator_port": "0",
             "engine.trim_interval": "1s",
+            **self.settings,
         }
         words = [w for name, value in settings.items() for w in ("--set", f"{name}={value}")]
         command = [sys.executable, "-m", "hushstream", "-v", "worker", "-c", str(self.toml)]
         command += ["--bootstrap", self.bootstrap, "--member", member, *words]
+        if given := [f"{name}={value}" for name, value in self.environ(member).items()]:
+            command = ["/usr/bin/env", *given, *command]
         command = [*self.prefix(member), *command]
         self.workers[member] = Child(command, self.log(member))
         return self.workers[member]

@@ -68,7 +68,8 @@ class Harsh(Monkey):
             self._shift(member, 0)
 
     def close(self) -> None:
-        """Take the disks away; call it when the workers have ended."""
+        """Take the disks away, and watch nobody any more."""
+        super().close()
         for place in self.mounts:
             subprocess.run(["umount", "-l", place], check=False)
 

@@ -121,10 +121,10 @@ def chaos(
                 monkey.counts["topic"] += 1
         finally:
             run.close()
-            if isinstance(monkey, Harsh):
-                monkey.close()
+            monkey.close()
     return {"points": points, **found, "faults": dict(monkey.counts),
             "stopped": dict(monkey.stopped), "died": monkey.died,
+            "unwell": len(monkey.unwell), "complaints": monkey.unwell,
             "effects": dict(monkey.effects) if isinstance(monkey, Harsh) else {}}  # fmt: skip
 
 

@@ -25,6 +25,13 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/health/test_systemd.py::"
         "test_ready_once_alive_while_live_and_stopping_at_the_end",
         "agents/worker/health/test_topics.py::test_input_that_grows_and_is_not_fetched_is_a_stall",
+        "agents/kafka/test_transport.py::test_a_flow_that_nobody_resumes_is_no_progress",
+        "agents/worker/test_log_follower.py::"
+        "test_the_ends_of_what_shards_read_are_asked_for_and_forgotten_with_them",
+    ),
+    "a log is not read to its end": (
+        "agents/kafka/test_clients.py::"
+        "test_a_log_of_which_nothing_comes_is_not_waited_for_without_end",
     ),
     "the wall clock of a worker is set back": (
         "agents/worker/test_shard.py::test_a_wall_clock_that_is_set_back_delays_no_release",

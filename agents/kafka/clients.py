@@ -20,6 +20,7 @@ from .progress import Progress
 BATCH_BYTES = 900_000
 STOP_SECONDS = 5.0
 SETTLE_SECONDS = 5.0
+READ_SECONDS = 30.0  # without a record, before the end of a log that is read to its end
 
 log = logging.getLogger("hushstream.kafka")
 
@@ -126,6 +127,7 @@ async def read_to_end(
     Raises:
         EngineError: ``start`` is below what the topic still has.
         RewoundError: ``start`` is above its end.
+        TimeoutError: nothing came for `READ_SECONDS` although the end was not reached.
     """
     client = consumer(kafka)
     await client.start()
@@ -139,11 +141,16 @@ async def read_to_end(
             raise EngineError(f"{topic}-{partition} does not hold the position that is wanted")
         client.seek(tp, position)
         yield [], position, end
+        heard = time.monotonic()
         while position < end:
             found = await client.getmany(tp, timeout_ms=200)
             # Not the offset of the last record: ends of transactions take an offset too, and the
             # last one before the end would be waited for without end.
-            position = await client.position(tp)
+            before, position = position, await client.position(tp)
+            if position > before:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > READ_SECONDS:
+                raise TimeoutError(f"{topic}-{partition} was not read to its end")
             yield found.get(tp, []), position, end
     finally:
         await stop_quietly(client)

@@ -31,6 +31,7 @@ from faust.types import TP, Message
 from ...errors import EngineError
 from ...topics.events.compiled import possible
 from .intervals import Gone, Interval, Most, Positions, Taken, since
+from .progress import Progress
 from .record_columns import Content, RecordColumns
 
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
@@ -132,10 +133,15 @@ class FailingApp(faust.App):
     Attributes:
         on_agent_failure: called with the error that an agent raised.
         outage_timeout: microseconds after which a broker that is away is given up.
+        progress: of the consumer.
     """
 
     on_agent_failure: Callable[[BaseException], None]
     outage_timeout: int
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.progress = Progress("the consumer")
 
     async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
         self.on_agent_failure(exc)

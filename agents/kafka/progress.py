@@ -28,6 +28,11 @@ class Progress:
         """Note that there is nothing to do."""
         self._since = None
 
+    @property
+    def resting(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._since is None
+
     def outage(self, away: bool) -> None:
         """Note whether the broker is away; each attempt to reach it counts as progress."""
         self.away = away

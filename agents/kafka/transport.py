@@ -115,7 +115,7 @@ class Consumer(private.HookedConsumer):
         positions: set by the worker; the position that each open shard wants next.
         doubt: set by the worker; called with a partition whose wanted position is gone.
         most: set by the worker; the most that one interval may hold.
-        progress: of fetching.
+        progress: of joining the group and of fetching.
     """
 
     most: Callable[[], Most] = staticmethod(lambda: Most(MAX_RECORDS))
@@ -126,7 +126,7 @@ class Consumer(private.HookedConsumer):
 
     def make_thread(self) -> ConsumerThread:
         """Make the thread that fetches intervals."""
-        self.progress = Progress("the consumer")
+        self.progress = cast(private.FailingApp, self.app).progress
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
@@ -140,11 +140,10 @@ class Consumer(private.HookedConsumer):
         """
         try:
             while not stopped():
-                if not self.flow_active:
-                    self.progress.rest()
+                self.progress.moved()
+                if not self.flow_active:  # one that nobody resumes counts as no progress
                     await self.wait(self.can_resume_flow)
                     continue
-                self.progress.moved()
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
             # Either would end this service unnoticed, while the worker seems to run. So it is an

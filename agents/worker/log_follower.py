@@ -56,6 +56,8 @@ class LogFollower:
 
     Attributes:
         progress: of the following.
+        others: lists partitions whose ends are asked for as well.
+        ends: of these, as the broker said last.
     """
 
     def __init__(
@@ -81,6 +83,8 @@ class LogFollower:
         self._tasks = Tasks(on_failure)
         self._wall = wall or WallClock()
         self.progress = Progress("following the clock")
+        self.others: Callable[[], Sequence[TP]] = tuple
+        self.ends: dict[TP, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._heard = time.monotonic()  # when the broker last said where the logs end
@@ -236,9 +240,14 @@ class LogFollower:
             TimeoutError: records that were there at the look ``before`` have not been read since.
             RewoundError: a log ends before what was read of it.
         """
-        ends = await reached(client, self._positions)
+        others = {TopicPartition(*tp): 0 for tp in self.others()}
+        found = await reached(client, {**others, **self._positions})
+        ends = {tp: found[tp] for tp in self._positions}
         if any(self._positions[tp] < end for tp, end in before.items()):
             raise TimeoutError
+        for tp in self.ends.keys() - found.keys():
+            del self.ends[TP(*tp)]
+        self.ends.update((TP(*tp), found[tp]) for tp in others)
         self._heard = time.monotonic()
         self.progress.outage(False)
         return ends

@@ -131,12 +131,8 @@ class Upkeep:
                 fail(error)
 
     def _fetching(self) -> dict[TP, int]:
-        """The next offset of each raw partition that should be fetched."""
-        return {
-            tp: shard.wanted
-            for tp, shard in self._shards.items()
-            if self._topology.of(tp.topic).stage == INGEST and not shard.paused
-        }
+        """The next offset of each partition that should be fetched."""
+        return {tp: shard.wanted for tp, shard in self._shards.items() if not shard.paused}
 
     def prune_clock(self) -> None:
         """Drop beats that all ingest shards here have passed."""

@@ -26,7 +26,7 @@ from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
 from ..kafka import transport
 from ..kafka.backlog import Room
-from ..kafka.clients import check_reached
+from ..kafka.clients import asked_to_end, check_reached
 from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
@@ -133,6 +133,8 @@ class Worker:
         self._upkeep = Upkeep(setup, self._topology, self.shards, clock, feedback, self._opening)
         self._upkeep.losses = self._shared.losses
         self._upkeep.inflow.away = lambda: self._follower.progress.away
+        self._upkeep.inflow.ends = self._follower.ends
+        self._follower.others = lambda: list(self.shards)
         self.app = make_app(setup, self.fail)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
@@ -157,7 +159,10 @@ class Worker:
                 await self._match(set(self._consumer.assignment()))
         except BaseException as error:
             self.fail(error)
-            raise
+            if asked_to_end() or not isinstance(error, Exception | asyncio.CancelledError):
+                raise
+            # Faust would crash on it, and then be stopped again. So it waits until we stop it.
+            await asyncio.Event().wait()
 
     async def _match(self, assigned: set[TP]) -> None:
         self._shared.room.among = len(assigned)
@@ -206,13 +211,11 @@ class Worker:
 
     def _watched(self) -> list[Progress]:
         """Progress of all tasks that should make some."""
-        found = [self._upkeep.progress, self._follower.progress]
+        found = [self._upkeep.progress, self._follower.progress, self.app.progress]
         found += list(self._upkeep.inflow.progress.values())
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
         if self._asking is not None:
             found.append(self._asking.progress)
-        if self._loop is not None:
-            found.append(self._consumer.progress)
         return found if self._clock is None else [*found, self._clock.progress]
 
     async def _close_all_but(self, assigned: set[TP]) -> None:
@@ -364,7 +367,7 @@ class Worker:
         await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and (error := starting.exception()) is not None:
             self.fail(error)
-        upkeep = self._tasks.start("upkeep", self._upkeep.run(self._crash, self.fail))
+        upkeep = self._tasks.start("upkeep", self._upkeep.run(self._look, self.fail))
         await ended
         stopping()
         await self._tasks.stop(upkeep)
@@ -380,12 +383,14 @@ class Worker:
         if stopping.done() and not stopping.cancelled() and stopping.exception() is not None:
             log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
 
-    def _crash(self) -> BaseException | None:
-        """The error that stopped Faust's own services, which they report to nobody; or None."""
+    def _look(self) -> BaseException | None:
+        """Find the error that stopped Faust's services, which report it to nobody; or None."""
+        opening = self._clock is not None and self._beating is None
+        if opening or self._restoring or self._follower.progress.away:
+            self.app.progress.moved()  # nothing is fetched meanwhile, and others are watched
+        stopped = EngineError("the consumer stopped") if self.app.should_stop else None
         crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
-        if crash is None and self.app.should_stop:
-            return EngineError("the consumer stopped")
-        return crash
+        return crash or stopped
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.health.serving = False

@@ -11,9 +11,11 @@ if str(BENCHMARKS) not in sys.path:
 
 import _chaos  # noqa: E402
 import _cluster  # noqa: E402
+import _unwell  # noqa: E402
 import chaos  # noqa: E402
 
 BROKER = _chaos.BROKER
+TOLD = _unwell.TOLD
 Local = _cluster.Local
 local = _cluster.local
 Pace = chaos.Pace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hushstream.deploy.broker import Broker
 
-from .local import BROKER, Pace, run_chaos
+from .local import BROKER, TOLD, Pace, run_chaos
 
 POINTS = 30
 
@@ -19,6 +19,8 @@ def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path):
     assert sum(found["faults"].values()) == POINTS
     assert found["stuck"] == 0, "\n".join(found["unreleased"])
     assert (found["lost"], found["doubled"], found["differing"]) == (0, 0, 0), found["problems"]
+    # A worker that stood still was restarted; it must have said what stood.
+    assert all(TOLD in line for line in found["complaints"]), found["complaints"]
     assert found["wrong_charges"] == 0
     assert found["objected"] == 0, found["objections"]
     assert found["died"] == [], "\n".join(found["died"])

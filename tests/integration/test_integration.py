@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,11 +22,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock.genesis import read_ledger
+from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
 from hushstream.agents.worker.admission import prepare
 from hushstream.agents.worker.worker import Worker
 from hushstream.deploy.broker import Broker
+from hushstream.errors import LedgerError
 from hushstream.topics.records import TriggerRequest, encode
 
 from .local import BROKER, Local, local
@@ -298,6 +301,21 @@ def test_a_broker_that_dies_while_a_worker_starts_is_waited_for(own_broker, uniq
             await running
 
         asyncio.run(served())
+
+
+def test_a_clock_that_cannot_be_opened_stops_the_worker_and_leaves_no_other_error(
+    begin, monkeypatch, caplog
+):
+    async def broken(_: object) -> None:
+        raise LedgerError("the ledger is broken")
+
+    monkeypatch.setattr(ClockOwner, "open", broken)
+    run = begin(ASKED, "epoch_us")
+    with pytest.raises(LedgerError, match="the ledger is broken"):
+        asyncio.run(Worker(prepare(run.config())).run())
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == [
+        "the ledger is broken"
+    ]
 
 
 def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch):

@@ -53,17 +53,21 @@ class Notifier:
     def _run(self) -> None:
         while not self._ended.wait(self._every):
             if not self._told and self._ready():
-                self._told = True
-                self._tell("READY=1")
+                self._told = self._tell("READY=1")
             if self._live():
                 self._tell("WATCHDOG=1")
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str) -> bool:
+        """Send a message; returns whether it went out."""
         if not self._address:
-            return
-        # A lost message is harmless: the next one follows, well within the watchdog's time.
+            return False
+        # A lost message is harmless: the next one follows, well within the watchdog's time. To wait
+        # for a listener that does not listen would keep a worker from stopping.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.setblocking(False)
             out.sendto(text.encode(), self._address)
+            return True
+        return False
 
 
 def _watchdog(environ: Mapping[str, str]) -> float:

@@ -69,26 +69,28 @@ class TopicWatch:
 
 
 class Inflow:
-    """Whether what the clock saw of raw topics is fetched.
+    """Whether what topics hold is fetched.
 
     Args:
-        seen: returns where a raw partition ends, as the clock log says.
+        seen: returns where a raw partition ends, as the clock log says; 0 for an internal one.
 
     Attributes:
+        ends: where partitions end, as the broker said last.
         away: returns whether the broker is away, which is no fault of fetching.
     """
 
     def __init__(self, seen: Callable[[TP], int]) -> None:
         self._seen = seen
+        self.ends: Mapping[TP, int] = {}
         self.away: Callable[[], bool] = bool
         self._before: dict[TP, int] = {}
         self.progress: dict[TP, Progress] = {}
 
     def look(self, wanted: Mapping[TP, int]) -> None:
-        """Note how far each raw partition is fetched.
+        """Note how far each partition is fetched.
 
         Args:
-            wanted: the next offset to fetch, by raw partition; those that are paused are left out.
+            wanted: the next offset to fetch, by partition; those that are paused are left out.
         """
         for gone in self.progress.keys() - wanted.keys():
             del self.progress[gone]
@@ -96,8 +98,8 @@ class Inflow:
             one = self.progress.get(tp)
             if one is None:
                 one = self.progress[tp] = Progress(f"fetching {tp.topic}-{tp.partition}")
-            if position >= self._seen(tp):
+            if position >= max(self._seen(tp), self.ends.get(tp, 0)):
                 one.rest()
-            elif self._before.get(tp) != position or self.away():
+            elif one.resting or self._before.get(tp) != position or self.away():
                 one.moved()
         self._before = dict(wanted)

@@ -8,9 +8,11 @@ import time
 import hushstream.agents.kafka.clients as clients
 import pytest
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.structs import TopicPartition
 from hushstream.agents.kafka.clients import asked_to_end, stop_quietly, through_outages
 from hushstream.agents.kafka.progress import Progress
 from hushstream.errors import EngineError
+from hushstream.topics.config.model import Kafka
 
 
 async def nothing() -> None:
@@ -77,6 +79,56 @@ def test_a_cancellation_that_was_asked_for_is_not_an_outage():
 
     asyncio.run(run())
     assert attempts == [1]
+
+
+class Silent:
+    """A client that knows where a log ends, and gets so many of its records."""
+
+    def __init__(self, records: int) -> None:
+        self._left, self._place = records, 0
+
+    async def start(self) -> None:
+        """Connect."""
+
+    async def stop(self) -> None:
+        """Hang up."""
+
+    def assign(self, _: object) -> None:
+        """Read these."""
+
+    def seek(self, _: object, position: int) -> None:
+        """Read from there on."""
+        self._place = position
+
+    async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, 0)
+
+    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(places, 5)
+
+    async def getmany(self, tp: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[int]]:
+        await asyncio.sleep(0.03)
+        if not self._left:
+            return {}
+        self._left -= 1
+        self._place += 1
+        return {tp: [self._place]}
+
+    async def position(self, _: object) -> int:
+        return self._place
+
+
+def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch):
+    monkeypatch.setattr(clients, "READ_SECONDS", 0.05)
+
+    async def read(records: int) -> list[int]:
+        monkeypatch.setattr(clients, "consumer", lambda _: Silent(records))
+        return [r async for found, _, _ in clients.read_to_end(Kafka(), "t", 0) for r in found]
+
+    assert asyncio.run(read(5)) == [1, 2, 3, 4, 5]  # slow, but it gets on
+    with pytest.raises(TimeoutError, match="t-0 was not read to its end"):
+        asyncio.run(read(3))
+    assert issubclass(TimeoutError, clients.OUTAGES)  # so it is tried again, and not for ever
 
 
 def test_an_outage_that_lasts_too_long_is_an_error():

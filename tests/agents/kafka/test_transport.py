@@ -23,6 +23,7 @@ from faust.types import TP
 from hushstream.agents.kafka.clients import consumer
 from hushstream.agents.kafka.intervals import Gone, Interval, Most
 from hushstream.agents.kafka.private import FailingApp, take
+from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.kafka.transport import credentials, register
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
@@ -112,6 +113,30 @@ def test_positions_and_commits_come_from_the_shards_alone():
     made.applied = lambda: {place: 7}
     assert list(made._filter_tps_with_pending_acks()) == [place]
     assert (made._new_offset(place), made._new_offset(TP("t", 1))) == (7, None)
+
+
+class Still(transport.Consumer):
+    """A consumer whose flow was stopped for a rebalance and is resumed by nobody."""
+
+    def __init__(self) -> None:
+        self.flow_active, self.can_resume_flow = False, asyncio.Event()
+        self.progress = Progress("the consumer")
+
+    async def wait(self, *_: object, **__: object) -> None:
+        """Wait as Faust does, without an end."""
+        await self.can_resume_flow.wait()
+
+
+def test_a_flow_that_nobody_resumes_is_no_progress():
+    async def run() -> None:
+        made = Still()
+        task = asyncio.ensure_future(made.deliver(lambda: False))
+        await asyncio.sleep(0.01)
+        assert not task.done() and made.progress.stalled(0.0) and not made.progress.stalled(60)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(run())
 
 
 def test_a_group_that_refuses_a_worker_is_heard():

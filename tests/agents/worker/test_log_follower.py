@@ -68,6 +68,24 @@ def test_what_was_trimmed_while_a_worker_was_away_is_passed_but_never_in_the_clo
         asyncio.run(run._pass_trimmed(_Ends({NAMES.clock: 9})))  # type: ignore[arg-type]
 
 
+class _Far(_Ends):
+    """A client that says where logs end."""
+
+    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {tp: self._begins.get(tp.topic, 7) for tp in places}
+
+
+def test_the_ends_of_what_shards_read_are_asked_for_and_forgotten_with_them():
+    run, shards = following([0]), [TP("cells", 1), TP("raw", 0)]
+    run.others = lambda: shards
+    client = _Far({"cells": 4, SELECTED.topic: 1})
+    ends = asyncio.run(run._look(client, {}))  # type: ignore[arg-type]
+    assert ends == {SELECTED: 1} and run.ends == {shards[0]: 4, shards[1]: 7}
+    del shards[1]
+    asyncio.run(run._look(client, ends))  # type: ignore[arg-type]
+    assert run.ends == {shards[0]: 4}
+
+
 def made(fingerprint: str) -> LogFollower:
     clock = ClockLog({"p": 4})
     return LogFollower(Kafka(), NAMES, clock, {}, fingerprint, lambda: None, lambda error: None)

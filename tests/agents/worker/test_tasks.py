@@ -12,6 +12,7 @@ from faust.types import TP
 from hushstream.agents.cli.group import exit_code
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.owner import ClockOwner
+from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.agents.worker.tasks import Tasks
 from hushstream.agents.worker.worker import Worker
@@ -122,6 +123,41 @@ def test_the_end_of_the_clock_stops_the_worker(body, why):
         check([made.error], "the clock", why)
 
     asyncio.run(run())
+
+
+def test_an_assignment_that_fails_stops_the_worker_and_never_reaches_faust():
+    async def run() -> None:
+        made, error = worker(), LedgerError("the ledger is broken")
+
+        async def match(_: object) -> None:
+            raise error
+
+        made._opening, made._match = asyncio.Lock(), match
+        made.app.consumer.assignment = set
+        held = asyncio.create_task(made._on_assigned())
+        await settle()
+        assert made.stopped.is_set() and made.error is error and not made._opening.locked()
+        assert not held.done()  # Faust would crash on it, before it is stopped
+        held.cancel()  # as it is when the application stops
+        await asyncio.wait([held])
+        assert held.cancelled()
+
+    asyncio.run(run())
+
+
+def test_only_what_is_opened_or_a_broker_that_is_away_excuses_a_consumer_that_stands():
+    made = worker()
+    made.app.progress, follower = Progress("the consumer"), Progress("the follower")
+    made._restoring, made._follower = set(), SimpleNamespace(progress=follower)
+    assert made._look() is None and made.app.progress.resting
+    for excuse in (made._restoring.add, lambda _: follower.outage(True)):
+        excuse(1)
+        assert made._look() is None and not made.app.progress.resting
+        made.app.progress.rest()
+        made._restoring.clear()
+        follower.outage(False)
+    made._clock = clock(returns)  # it opens until it beats
+    assert made._look() is None and not made.app.progress.resting
 
 
 @ENDS

@@ -63,3 +63,15 @@ def test_without_systemd_nothing_is_said():
     made.start()
     made.stop()
     assert not made._told
+
+
+def test_a_listener_that_does_not_listen_holds_up_nobody(heard):
+    address, listen = heard
+    state = {"ready": False}
+    made = Notifier(lambda: state["ready"], lambda: True, {"NOTIFY_SOCKET": address})
+    said = 0
+    while made._tell("WATCHDOG=1"):  # until nothing more fits
+        said += 1
+    assert said > 0
+    made.stop()  # it would wait for ever
+    assert "STOPPING=1" not in listen()

@@ -72,5 +72,13 @@ def test_input_that_grows_and_is_not_fetched_is_a_stall():
     flow.away = lambda: False
     flow.look({tp: 9})
     assert one._since is None
+    flow.ends = {tp: 12}  # the broker has more, which the clock log does not say of cells
+    flow.look({tp: 9})
+    second = one._since
+    assert second is not None  # it has stood since then, although it had rested before
+    flow.look({tp: 9})
+    assert one._since == second
+    flow.look({tp: 12})
+    assert one._since is None
     flow.look({})  # paused, or revoked
     assert flow.progress == {}

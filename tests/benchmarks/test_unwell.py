@@ -1,0 +1,82 @@
+"""The watch of a faulted run: who falls silent is restarted, who was stopped on purpose is not."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+if str(BENCHMARKS) not in sys.path:
+    sys.path.append(str(BENCHMARKS))
+
+from _chaos import Monkey  # noqa: E402
+from _unwell import TOLD, Watch  # noqa: E402
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    made = Watch(silence=0.5, start=600)
+    yield made
+    made.close()
+
+
+def say(address: str, text: str = "WATCHDOG=1") -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(text.encode(), address)
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_worker_that_falls_silent_is_unwell_and_one_that_starts_is_not(watch):
+    told = watch.began("w1")
+    assert told["WATCHDOG_USEC"] == "500000"
+    time.sleep(0.6)
+    assert not watch.unwell("w1") and not watch.unwell("another")  # it has not begun to speak
+    say(told["NOTIFY_SOCKET"])
+    until(lambda: watch.unwell("w1"))
+    watch.excuse("w1")  # as one that was paused
+    assert not watch.unwell("w1")
+    until(lambda: watch.unwell("w1"))
+    again = watch.began("w1")
+    assert again == told and not watch.unwell("w1")
+    say(told["NOTIFY_SOCKET"], "READY=1")
+    time.sleep(0.6)
+    assert not watch.unwell("w1")
+
+
+def test_it_is_ended_and_started_and_its_own_words_are_kept(watch, tmp_path):
+    done: list[str] = []
+    log = tmp_path / "w1.log"
+    log.write_text(f"one\nERROR the clock {TOLD} for 90 s: not live\ntwo\n")
+    child = SimpleNamespace(returncode=None)
+
+    def kill(name: str) -> None:
+        done.append(f"kill {name}")
+        del local.workers[name]
+
+    local = SimpleNamespace(
+        workers={"w1": child, "w2": child}, log=lambda name: log, kill=kill,
+        start=lambda name: done.append(f"start {name}"),
+    )  # fmt: skip
+    monkey = Monkey(local, None, random.Random(1), _watch=watch)  # type: ignore[arg-type]
+    monkey._stopped.add("w2")  # paused by a fault, so its silence is no news
+    for name in local.workers:
+        say(watch.began(name)["NOTIFY_SOCKET"])
+    until(lambda: monkey.look() or bool(done))  # type: ignore[func-returns-value]
+    assert done == ["kill w1", "start w1"]
+    assert monkey.unwell == [f"worker w1: ERROR the clock {TOLD} for 90 s: not live"]
+    time.sleep(0.6)
+    monkey.look()
+    assert len(monkey.unwell) == 1
