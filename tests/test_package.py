@@ -22,6 +22,8 @@ UNPACKED = (
     "client/LICENSE",
     "client/README.md",
     "client/pyproject.toml",
+    "client/typescript/",
+    "client/vectors.json",
     "deploy/Dockerfile",
     "deploy/compose/",
     "deploy/grafana/",

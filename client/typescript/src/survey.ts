@@ -1,0 +1,178 @@
+/** The public parameters that a device and its aggregator share. */
+
+import { hybrid, squareWave, type Hybrid, type Window } from "./channels.ts";
+import { ReportError } from "./errors.ts";
+import {
+  compare, divide, exact, floor, multiply, parseRational, rational, text, type Rational,
+} from "./rational.ts";
+import { below, roundRandomly, type Below } from "./sampling.ts";
+
+export const SLOTS = 2 ** 32;
+/** The group that reports by Square Wave, so that the aggregator learns the range. */
+export const RANGE = 1;
+/** The group that reports by Hybrid within [0, theta]. */
+export const VALUE = 2;
+
+const [LEAST, MOST] = [rational(1n, 1000n), rational(16n)];
+const ZERO = rational(0n);
+const ONE = rational(1n);
+const DEFAULTS = { reports: 1, buckets: 512, levels: 512, period: 0 };
+const NAMES = ["bound", "buckets", "epsilon", "levels", "period", "reports", "salt", "share"];
+const LIMITS: readonly (readonly [string, number, number])[] = [
+  ["reports", 1, SLOTS], ["buckets", 2, 4096], ["levels", 2, 4096], ["period", 0, SLOTS],
+];
+
+type Fields = Record<string, unknown>;
+
+/**
+ * One question asked of every user, and how much each answer may say.
+ *
+ * Each report is epsilon-locally differentially private in its value, a user's reports of one
+ * period together `reports * epsilon`. That somebody reported, and when, is not hidden.
+ */
+export class Survey {
+  readonly epsilon: Rational;
+  readonly bound: Rational;
+  readonly share: Rational;
+  readonly salt: string;
+  readonly reports: number;
+  readonly buckets: number;
+  readonly levels: number;
+  readonly period: number;
+  /** Canonical text: what the digest is taken of. */
+  readonly json: string;
+  /** Sixteen hexadecimal digits that identify every parameter. */
+  readonly digest: string;
+  /** The first 48 bits of the digest: what a report says of its survey, exact in a double. */
+  readonly number: number;
+  readonly squareWave: Window;
+  readonly hybrid: Hybrid;
+
+  private constructor(fields: Fields, json: string, digest: string) {
+    this.epsilon = parseRational("epsilon", fields.epsilon);
+    this.bound = parseRational("bound", fields.bound);
+    this.share = parseRational("share", fields.share);
+    this.salt = fields.salt as string;
+    this.reports = fields.reports as number;
+    this.buckets = fields.buckets as number;
+    this.levels = fields.levels as number;
+    this.period = fields.period as number;
+    this.json = json;
+    this.digest = digest;
+    this.number = Number.parseInt(digest.slice(0, 12), 16);
+    this.squareWave = squareWave(this.epsilon, BigInt(this.buckets));
+    this.hybrid = hybrid(this.epsilon, BigInt(this.levels) + 1n);
+  }
+
+  /** The survey that the aggregator's owner published; throws a `ReportError` if it is none. */
+  static async fromJson(published: string): Promise<Survey> {
+    let plain: unknown;
+    try {
+      plain = JSON.parse(published);
+    } catch {
+      throw new ReportError("survey: is not JSON");
+    }
+    const fields = checked(plain);
+    const json = canonical(fields);
+    const digest = hex(await sha256(json)).slice(0, 16);
+    return new Survey(fields, json, digest);
+  }
+
+  /** `RANGE` or `VALUE`, from the salt and the user alone. */
+  async group(user: string): Promise<number> {
+    wellFormed("user", user);
+    const hash = await sha256(`${[...this.salt].length}:${this.salt}${user}`);
+    const place = new DataView(hash.buffer).getBigUint64(0);
+    return place * this.share.den < this.share.num << 64n ? RANGE : VALUE;
+  }
+
+  /** First slot and end of the period that a slot lies in. */
+  periodOf(slot: number): readonly [number, number] {
+    if (!this.period) return [0, SLOTS];
+    const first = slot - (slot % this.period);
+    return [first, first + this.period];
+  }
+
+  /** The threshold of step theta (1..buckets) in the user's own units. */
+  threshold(theta: number): Rational {
+    if (!Number.isInteger(theta) || theta < 1 || theta > this.buckets) {
+      throw new ReportError(`theta = ${theta}: must be an integer from 1 to ${this.buckets}`);
+    }
+    return multiply(this.bound, rational(BigInt(theta), BigInt(this.buckets)));
+  }
+
+  /** A Square Wave output for one value, clipped to [0, B] first. */
+  perturbRange(value: unknown, uniform: Below = below): number {
+    const share = divide(clipped(value, this.bound), this.bound);
+    const bucket = floor(multiply(share, rational(BigInt(this.buckets))));
+    const last = BigInt(this.buckets) - 1n;
+    return Number(this.squareWave.draw(bucket < last ? bucket : last, uniform));
+  }
+
+  /** A Hybrid output for one value, clipped to [0, theta] first. */
+  perturbValue(value: unknown, theta: number, uniform: Below = below): number {
+    const top = this.threshold(theta);
+    const share = divide(clipped(value, top), top);
+    const level = roundRandomly(multiply(share, rational(BigInt(this.levels))), uniform);
+    return Number(this.hybrid.draw(level, uniform));
+  }
+}
+
+/** A text without half of a character, which has no UTF-8 and so no hash. */
+export function wellFormed(name: string, value: unknown): string {
+  if (typeof value !== "string" || /\p{Surrogate}/u.test(value)) {
+    throw new ReportError(`${name}: must be a text of whole characters`);
+  }
+  return value;
+}
+
+function clipped(value: unknown, top: Rational): Rational {
+  const given = exact(value);
+  if (compare(given, ZERO) < 0n) return ZERO;
+  return compare(given, top) > 0n ? top : given;
+}
+
+function checked(plain: unknown): Fields {
+  if (typeof plain !== "object" || plain === null || Array.isArray(plain)) {
+    throw new ReportError("survey: must be a JSON object");
+  }
+  const fields: Fields = { ...DEFAULTS, ...plain };
+  const unknown = Object.keys(fields).filter((name) => !NAMES.includes(name));
+  if (unknown.length) throw new ReportError(`survey: ${unknown[0]} is unknown`);
+  wellFormed("salt", fields.salt);
+  const [epsilon, bound, share] = ["epsilon", "bound", "share"].map(
+    (name) => parseRational(name, fields[name]),
+  ) as [Rational, Rational, Rational];
+  const inside = compare(epsilon, LEAST) >= 0n && compare(epsilon, MOST) <= 0n;
+  require("epsilon", fields, inside, "between 1/1000 and 16");
+  require("bound", fields, bound.num > 0n, "positive");
+  require("share", fields, share.num > 0n && compare(share, ONE) < 0n, "between 0 and 1");
+  for (const [name, least, most] of LIMITS) {
+    const number = fields[name];
+    const fits = typeof number === "number" && Number.isInteger(number)
+      && number >= least && number <= most;
+    require(name, fields, fits, `an integer between ${least} and ${most}`);
+  }
+  return { ...fields, epsilon: text(epsilon), bound: text(bound), share: text(share) };
+}
+
+function require(name: string, fields: Fields, holds: boolean, rule: string): void {
+  if (!holds) throw new ReportError(`${name} = ${String(fields[name])}: must be ${rule}`);
+}
+
+/** JSON with sorted names and without spaces; everything beyond ASCII is escaped. */
+function canonical(fields: Fields): string {
+  const sorted = Object.fromEntries(NAMES.map((name) => [name, fields[name]]));
+  return JSON.stringify(sorted).replace(
+    /[\u007f-\uffff]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+async function sha256(message: string): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = new TextEncoder().encode(message);
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+}
+
+const hex = (bytes: Uint8Array): string =>
+  [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
