@@ -57,6 +57,7 @@ units_partitions = 2
 cells_partitions = 2
 keep_clock = "1m"
 block_cache_mb = 4
+unit_cache_mb = 4
 write_buffer_mb = 1
 
 [[input]]

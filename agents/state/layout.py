@@ -41,7 +41,8 @@ OPEN, HELD, MANIFEST, NONCE, SHOWN, SCHEMA = b"o", b"h", b"m", b"n", b"l", b"x"
 MARKER, POSITION = b"\x00marker", b"\x00position"
 
 _HEAD = 1 + 8  # tag and window before a key
-UNIT_WIDTH = 1 + 2 + 8 + 16  # bytes of a unit's key: tag, pipeline number, epoch, digest
+DIGEST = 16  # bytes
+UNIT_WIDTH = 1 + 2 + 8 + DIGEST  # bytes of a unit's key: tag, pipeline number, epoch, digest
 Range = tuple[bytes, bytes]  # start ≤ key < end
 
 

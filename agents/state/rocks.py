@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -27,7 +28,8 @@ from rocksdict import (
 from ...errors import DamagedError, EngineError, HushError
 from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, Found, RowColumns, column_of, pick, put_in
-from .layout import UNIT, UNIT_WIDTH
+from .known_units import KnownUnits, UnitRoom
+from .layout import DIGEST, UNIT, UNIT_WIDTH
 from .row_table import row_table
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
@@ -51,7 +53,8 @@ class RocksStore:
     With ``hold``, written rows stay in memory until there are that many, and a row that changes
     again meanwhile is written once. They go to disk in one batch, with the marker and the position
     that came with the last of them: what is on disk is always the state of some earlier step,
-    and a restart reads the changelog from there. What went to disk last is still read from memory.
+    and a restart reads the changelog from there. What went to disk last is still read from memory;
+    of rows of units, as many as there is room for.
 
     Rows of units are held in columns, all others in dictionaries.
 
@@ -60,25 +63,35 @@ class RocksStore:
         cache: of blocks, shared by all tables of a process.
         write_buffer_bytes: of this table.
         hold: rows kept in memory; 0: each write goes to disk at once.
+        room: memory for rows of units that are on disk; None keeps those that went there last.
 
     Raises:
         EngineError: another process has the folder open, or it cannot be opened.
     """
 
     def __init__(
-        self, path: Path, cache: Cache | None, write_buffer_bytes: int, hold: int = 0
+        self,
+        path: Path,
+        cache: Cache | None,
+        write_buffer_bytes: int,
+        hold: int = 0,
+        room: UnitRoom | None = None,
     ) -> None:
         self.path = path
         self._hold = hold
         self._held: dict[bytes, bytes | None] = {}  # not on disk yet
         self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
         self._units = row_table(UNIT_WIDTH)  # not on disk yet
-        self._units_before = row_table(UNIT_WIDTH)  # what went to disk last
+        self._room = room or UnitRoom(0)
+        self._known = KnownUnits(self._room)  # on disk
         path.mkdir(parents=True, exist_ok=True)
         with _explained(path, "opened"):
             self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
         self._quick = WriteOptions()
         self._quick.disable_wal = False
+        self._open = True
+        if hold:
+            self._room.enter()
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
@@ -98,7 +111,7 @@ class RocksStore:
     def get_columns(self, keys: Keys) -> Keys:
         """Read the rows of units, in the order of their keys; an empty one stands for none."""
         values, known = self._units.look(keys)
-        for further in (self._units_before.look, self._on_disk):
+        for further in (self._known.look, self._on_disk):
             rows = np.flatnonzero(~known)
             if len(rows) == 0:
                 break
@@ -107,7 +120,13 @@ class RocksStore:
         return values
 
     def _on_disk(self, keys: Keys) -> Found:
-        return Found(column_of(self._read(keys.tolist())), np.ones(len(keys), np.bool_))
+        """Read them in the order in which they lie there: many of a block, and each block once."""
+        order = _order(keys)
+        found: list[bytes | None] = [None] * len(keys)
+        rows = self._read(Keys.fixed(_matrix(keys)[order]).tolist())
+        for place, row in zip(order.tolist(), rows, strict=True):
+            found[place] = row
+        return Found(column_of(found), np.ones(len(keys), np.bool_))
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -165,21 +184,29 @@ class RocksStore:
     def flush(self) -> None:
         """Hand the held rows to RocksDB."""
         if self._held or len(self._units):
-            self._put(self._held, self._units.rows())
+            units = self._units.rows()
+            self._put(self._held, units)
             self._recent, self._held = self._held, {}
-            self._units_before, self._units = self._units, self._units_before
+            self._known.put(units)
             self._units.clear()
 
     def _put(self, changes: Mapping[bytes, bytes | None], units: RowColumns) -> None:
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
-        for key, value in chain(units.pairs(), changes.items()):
+        keys, values = units.keys.tolist(), units.values.tolist()
+        in_order = ((keys[n], values[n] or None) for n in _order(units.keys).tolist())
+        for key, value in chain(in_order, changes.items()):
             if value is None:
                 delete(key)
             else:
                 put(key, value)
         with _explained(self.path, "written"):
             self._db.write(batch, write_opt=self._quick)
+
+    @property
+    def known_bytes(self) -> int:
+        """Bytes of memory in use, about, for rows of units that are on disk."""
+        return self._known.memory
 
     def size(self) -> int:
         """Measure the bytes on disk; held rows are not among them."""
@@ -198,14 +225,31 @@ class RocksStore:
         try:
             self.flush()
         finally:
+            self._leave()
             self._db.close()
 
     def abandon(self) -> None:
         """Release the folder of a damaged table; what is held is lost."""
         self._held.clear()
         self._units.clear()
+        self._leave()
         with contextlib.suppress(Exception):  # it is damaged: whatever this says is known
             self._db.close()
+
+    def _leave(self) -> None:
+        if self._hold and self._open:
+            self._room.leave()
+        self._open = False
+
+
+def _order(keys: Keys) -> NDArray[np.intp]:
+    """The order of keys of units on disk, where they are of one epoch; else almost."""
+    heads = _matrix(keys)[:, -DIGEST : 8 - DIGEST]
+    return np.argsort(np.ascontiguousarray(heads).view(">u8").reshape(-1))
+
+
+def _matrix(keys: Keys) -> NDArray[np.uint8]:
+    return keys.packed().reshape(len(keys), UNIT_WIDTH)
 
 
 def _of_unit(key: bytes) -> bool:

@@ -73,7 +73,7 @@ def put(
     """Write rows; there must be room for all of them.
 
     Args:
-        slots: a power of two of them, at most half full.
+        slots: a power of two of them, at most three quarters full.
         arena: of the rows.
         space: the same as bytes.
         count: rows in use.

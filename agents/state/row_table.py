@@ -12,6 +12,7 @@ from ...topics.events.compiled import possible
 from .columns import Found, RowColumns, writeable
 
 _LEAST = 4096  # slots, and words of rows, of a new table
+_ENTRY = 230  # bytes of a row in a dictionary, beside its value
 
 
 class HeldTable(Protocol):
@@ -23,6 +24,10 @@ class HeldTable(Protocol):
     @property
     def size(self) -> int:
         """Bytes of the values, those that were replaced among them."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory in use, about."""
 
     def put(self, rows: RowColumns) -> None:
         """Write rows."""
@@ -55,6 +60,11 @@ class DictTable:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory in use, about: of each row two objects and an entry."""
+        return _ENTRY * len(self._rows) + self.size
 
     def put(self, rows: RowColumns) -> None:
         """Write rows."""
@@ -101,6 +111,11 @@ class ArrayTable:
     def size(self) -> int:
         """Bytes of the rows, those that were replaced among them."""
         return 8 * self._used
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory in use, about."""
+        return 8 * (self._used + len(self._slots))
 
     def put(self, rows: RowColumns) -> None:
         """Write rows."""
@@ -151,8 +166,8 @@ class ArrayTable:
             arena = np.empty(max(self._used + words, 2 * len(self._arena)), np.uint64)
             arena[: self._used] = self._arena[: self._used]
             self._arena = arena
-        if 2 * rows > len(self._slots):
-            self._slots = np.zeros(1 << (4 * rows - 1).bit_length(), np.uint64)
+        if 4 * rows > 3 * len(self._slots):
+            self._slots = np.zeros(1 << (2 * rows - 1).bit_length(), np.uint64)
             self._loops.rebuild(self._slots, self._arena, self._used, self._wide)
 
 

@@ -21,6 +21,7 @@ from ..kafka.backlog import Room
 from ..kafka.clients import check_reached, read_to_end
 from ..kafka.markers import last_marker
 from ..state.columns import NO_ROWS, RowColumns
+from ..state.known_units import UnitRoom
 from ..state.layout import MARKER, POSITION, index_entries
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
@@ -48,6 +49,9 @@ class Shared:
         metrics: for the operator.
         transaction_timeout_ms: milliseconds after which the broker aborts an open transaction.
         wall: not behind the clock log.
+        losses: alarms about records that do not count.
+        room: for records that wait for their step.
+        units: memory for rows of units that are on disk.
     """
 
     kafka: Kafka
@@ -61,6 +65,7 @@ class Shared:
     wall: WallClock = field(default_factory=WallClock)
     losses: LossWatch | None = None
     room: Room = field(default_factory=lambda: Room(1 << 28))
+    units: UnitRoom = field(default_factory=lambda: UnitRoom(1 << 24))
 
 
 class Restoring:
@@ -206,7 +211,9 @@ class LocalState:
 
     def _opened(self) -> RocksStore:
         shared = self._shared
-        self._store = RocksStore(self._path, shared.cache, shared.write_buffer_bytes, self._hold)
+        self._store = RocksStore(
+            self._path, shared.cache, shared.write_buffer_bytes, self._hold, shared.units
+        )
         return self._store
 
     def _anew(self) -> RocksStore:

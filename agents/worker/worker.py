@@ -32,6 +32,7 @@ from ..kafka.progress import Progress
 from ..registry.asking import asking_of
 from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
+from ..state.known_units import UnitRoom
 from .agents import declare_agents, make_app
 from .health.losses import LossWatch
 from .health.state import Health
@@ -99,6 +100,7 @@ class Worker:
             data_dir=self.setup.data_dir,
             cache=Cache(engine.block_cache_mb * 1024 * 1024),
             write_buffer_bytes=engine.write_buffer_mb * 1024 * 1024,
+            units=UnitRoom(engine.unit_cache_mb * 1024 * 1024),
             executor=ThreadPoolExecutor(2, thread_name_prefix="shard"),
             metrics=self.operator,
             transaction_timeout_ms=engine.transaction_timeout // 1000,

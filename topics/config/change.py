@@ -52,6 +52,7 @@ SETTINGS: dict[str, Change] = {
     "engine.keep_units": Change(FREE, "what is kept for replays"),
     "engine.block_cache_mb": Change(FREE, "memory"),
     "engine.write_buffer_mb": Change(FREE, "memory"),
+    "engine.unit_cache_mb": Change(FREE, "memory"),
     "engine.public_host": Change(FREE, "an address"),
     "engine.public_port": Change(FREE, "an address"),
     "engine.operator_host": Change(FREE, "an address"),

@@ -12,8 +12,10 @@ from os import urandom
 from pathlib import Path
 
 import pytest
+from hushstream.agents.state import known_units
 from hushstream.agents.state import rocks as rocks_module
 from hushstream.agents.state.columns import RowColumns
+from hushstream.agents.state.known_units import UnitRoom
 from hushstream.agents.state.layout import MARKER, after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, _error, discard, set_aside
@@ -110,14 +112,16 @@ SINGLE = st.dictionaries(
 @given(
     operations=st.lists(st.tuples(ROWS, SINGLE, st.sampled_from("nnnsfo")), max_size=14),
     hold=st.sampled_from([0, 1, 4, 8, 1000]),
+    room=st.sampled_from([0, 1 << 20]),
 )
 def test_rows_of_units_are_read_and_kept_whichever_way_they_are_written(
-    tmp_path_factory, monkeypatch, loops, operations, hold
+    tmp_path_factory, monkeypatch, loops, operations, hold, room
 ):
     if not loops:
-        monkeypatch.setattr(rocks_module, "row_table", lambda width: DictTable())
-    folder = tmp_path_factory.mktemp("units")
-    rocks, memory = RocksStore(folder / "s", None, 1 << 20, hold), MemoryStore()
+        for module in (rocks_module, known_units):
+            monkeypatch.setattr(module, "row_table", lambda width: DictTable())
+    folder, shared = tmp_path_factory.mktemp("units"), UnitRoom(room)
+    rocks, memory = RocksStore(folder / "s", None, 1 << 20, hold, shared), MemoryStore()
     truth: dict[bytes, bytes] = {}
     past = [truth]
     asked = Keys.of(UNITS[:6])
@@ -133,7 +137,7 @@ def test_rows_of_units_are_read_and_kept_whichever_way_they_are_written(
             rocks.flush()
         elif then == "o":
             rocks.close()
-            rocks = RocksStore(folder / "s", None, 1 << 20, hold)
+            rocks = RocksStore(folder / "s", None, 1 << 20, hold, shared)
         for store in (rocks, memory):
             assert store.get_columns(asked).tolist() == [truth.get(k, b"") for k in asked]
             assert store.get_many([*UNITS, MARKER]) == [*map(truth.get, UNITS), b"%d" % number]
@@ -155,6 +159,40 @@ def test_an_empty_row_of_a_unit_is_damage_and_not_a_new_unit(tmp_path: Path):
         with pytest.raises(EngineError, match="damaged"):
             store.get_columns(Keys.of(UNITS[:2]))
         store.close()
+
+
+def test_rows_on_disk_are_found_in_the_order_in_which_they_are_asked_for(tmp_path: Path):
+    keys = [b"u" + bytes(10) + urandom(16) for _ in range(2_500)]
+    rows = {key: key[-5:] for key in keys[:2_000]}
+    store = RocksStore(tmp_path / "s", None, 1 << 20, 100)
+    store.write({}, RowColumns(Keys.of(rows), Keys.of(rows.values())))
+    store.close()
+    store = RocksStore(tmp_path / "s", None, 1 << 20, 100)
+    asked = keys[1_500:] + keys[:1_500]
+    assert store.get_columns(Keys.of(asked)).tolist() == [rows.get(key, b"") for key in asked]
+    store.close()
+
+
+def test_a_table_takes_its_share_of_the_room_once_and_gives_it_back_once(tmp_path: Path):
+    room = UnitRoom(1_000)
+    one, other = (RocksStore(tmp_path / name, None, 1 << 20, 5, room) for name in "ab")
+    plain = RocksStore(tmp_path / "c", None, 1 << 20, 0, room)
+    assert room.share == 500
+    one.close()
+    one.abandon()
+    plain.close()
+    assert room.share == 1_000
+    other.abandon()
+    assert room.share == 1_000 and UnitRoom(7).share == 7
+
+
+def test_a_write_that_fails_leaves_nothing_in_memory_that_is_not_on_disk(tmp_path: Path):
+    store = RocksStore(tmp_path / "s", None, 1 << 20, 2, UnitRoom(1 << 20))
+    rows = dict.fromkeys(UNITS[:5], b"1")
+    store._db.close()
+    with pytest.raises(EngineError):
+        store.write({}, RowColumns(Keys.of(rows), Keys.of(rows.values())))
+    assert not store._known.look(Keys.of(UNITS[:5])).known.any()
 
 
 def test_large_rows_go_to_disk_before_there_are_many(tmp_path: Path, monkeypatch):

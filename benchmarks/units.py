@@ -1,0 +1,149 @@
+"""CPU of rows of units, per event: reading and writing them in a shard's table, as users grow.
+
+    python benchmarks/units.py [--quick] [--json] [--users N] [--rounds N]
+
+One table holds the rows of few users, another those of fifty times as many, each user with three
+keys; a third is as large, but may keep nothing in memory beyond what went to disk last. Each step
+reads the rows of 20,000 events of uniform users, which is the worst case for any cache, and writes
+them changed. The tables take turns, a few steps each, so that load on the machine meets all of
+them; time is that of this process on the processor, the library's own threads among it.
+
+- ``few``, ``many``, ``many_on_disk``: microseconds of CPU per event, the median of the rounds.
+- ``added``: ``many`` less ``few``: what a user base of that size adds to an event.
+- ``gain``: ``many_on_disk`` over ``many``.
+- ``memory_bytes``: bytes of memory for each user's row that is kept.
+- ``exact``: the rows read were those written last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from hushstream.agents.stages.bound.codec import distinct
+from hushstream.agents.state.columns import RowColumns
+from hushstream.agents.state.known_units import UnitRoom
+from hushstream.agents.state.layout import sortable, units_of
+from hushstream.agents.state.rocks import RocksStore
+from hushstream.mechanisms.keys import Keys
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from rocksdict import Cache
+
+STEP, HOLD, WIDTH = 20_000, 60_000, 2 + 3 * 5  # events, rows that wait, bytes of a row
+FEW, MANY = 50_000, 2_500_000  # users of one of four shards: of 200,000 and of 10 million
+console = Console(stderr=True)
+
+
+class Subject:
+    """One table, and the rows that it should hold.
+
+    Args:
+        folder: for its files.
+        users: rows of it.
+        room: bytes of memory for rows that are on disk.
+    """
+
+    def __init__(self, folder: Path, users: int, room: int) -> None:
+        self._random = np.random.default_rng(users)
+        self._digests = self._random.integers(0, 256, (users, 16), np.uint8)
+        self._stamp = np.zeros(users, np.uint32)  # the step that wrote each row last
+        self._step = 0
+        self.table = RocksStore(folder, Cache(64 << 20), 16 << 20, HOLD, UnitRoom(room))
+        self.exact, self.users, self.costs = True, users, list[float]()
+        for begun in range(0, users, STEP):
+            self.step(np.arange(begun, min(begun + STEP, users)))
+
+    def step(self, who: NDArray[np.intp]) -> float:
+        """Read and write the rows of some events' users; seconds of CPU of it."""
+        keys, place = distinct(self._digests[who], units_of(0) + sortable(0))
+        first = np.zeros(len(keys), np.intp)
+        first[place] = who
+        self._step += 1
+        values = np.zeros((len(keys), WIDTH), np.uint8)
+        values[:, :4] = np.full((len(keys), 1), self._step, np.uint32).view(np.uint8)
+        rows = RowColumns(keys, Keys.fixed(values))
+        begun = time.process_time()
+        read = self.table.get_columns(keys)
+        self.table.write({b"\x00marker": b"m" * 200}, rows)
+        spent = time.process_time() - begun
+        self._check(read, self._stamp[first])
+        self._stamp[first] = self._step
+        return spent
+
+    def _check(self, read: Keys, stamps: NDArray[np.uint32]) -> None:
+        known = stamps > 0
+        self.exact &= bool((np.diff(read.offsets) == WIDTH * known).all())
+        found = read.packed().reshape(-1, WIDTH)[:, :4].copy().view(np.uint32).reshape(-1)
+        self.exact &= bool((found == stamps[known]).all())
+
+    def round(self, steps: int) -> None:
+        """A turn of this table."""
+        spent = sum(self.step(self._random.integers(0, self.users, STEP)) for _ in range(steps))
+        self.costs.append(1e6 * spent / (steps * STEP))
+
+
+def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
+    """All figures.
+
+    Args:
+        many: users of the large tables.
+        rounds: turns of each table.
+        folder: for the tables.
+    """
+    room = many * 200  # enough for all rows, in either generation
+    with console.status("filling three tables"):
+        few = Subject(folder / "few", max(many * FEW // MANY, 1_000), room)
+        all_known = Subject(folder / "many", many, room)
+        on_disk = Subject(folder / "disk", many, 0)
+    for number in range(rounds):
+        with console.status(f"round {number + 1} of {rounds}"):
+            for subject in (few, all_known, on_disk):
+                subject.round(5)
+    few_cost, many_cost, disk_cost = (
+        statistics.median(subject.costs) for subject in (few, all_known, on_disk)
+    )
+    made: dict[str, float | bool] = {
+        "few": round(few_cost, 2),
+        "many": round(many_cost, 2),
+        "many_on_disk": round(disk_cost, 2),
+        "added": round(many_cost - few_cost, 2),
+        "gain": round(disk_cost / many_cost, 1),
+        "memory_bytes": round(all_known.table.known_bytes / many, 1),
+        "exact": few.exact and all_known.exact and on_disk.exact,
+    }
+    for subject in (few, all_known, on_disk):
+        subject.table.close()
+    return made
+
+
+def main() -> None:
+    """Run all and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a fifth of the users, two rounds")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--users", type=int, help="of the large tables")
+    parser.add_argument("--rounds", type=int)
+    args = parser.parse_args()
+    many = args.users or (MANY // 5 if args.quick else MANY)
+    rounds = args.rounds or (2 if args.quick else 7)
+    with tempfile.TemporaryDirectory(prefix="hush-units-") as folder:
+        found = measure(many, rounds, Path(folder))
+    table = Table("", "µs of CPU, bytes, or ratio", title=f"{many:,} users, {rounds} rounds")
+    for name, value in found.items():
+        table.add_row(name, str(value))
+    console.print(table)
+    if args.json:
+        print(json.dumps(found))
+    sys.exit(0 if found["exact"] else 1)
+
+
+if __name__ == "__main__":
+    main()
