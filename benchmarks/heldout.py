@@ -4,11 +4,15 @@ Values (`_heldout_values`): mean squared error of random ranges with ToPS's defa
 to 1, against the authors' rules on the same warm-up and against the best threshold and shape that
 exist for the data.
 
+ToPL (`_heldout_topl`): squared error of a mean with the threshold that `topl` learns, at ε from
+0.5 to 2, against the best constant threshold.
+
     python benchmarks/heldout.py [--quick] [--json] [--half tuned]
 
 The last line under ``--json``: ``tops_over_authors_median``, ``tops_over_authors_worst``,
-``tops_over_best`` (the median over sets and ε; ``tops_over_best_worst`` the largest), and every
-row. Below 1 is better. ``--half tuned`` shows the other half, on which constants were chosen.
+``tops_over_best`` (the median over sets and ε; ``tops_over_best_worst`` the largest),
+``topl_over_best`` and ``topl_over_best_worst``, and every row. Below 1 is better. ``--half tuned``
+shows the other half, on which constants were chosen.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 
+import _heldout_topl as topl
 import _heldout_values as values
 from rich.console import Console
 from rich.table import Table
@@ -34,6 +39,18 @@ def show(rows: list[values.Row], console: Console) -> None:
     console.print(table)
 
 
+def show_topl(rows: list[topl.Row], console: Console) -> None:
+    table = Table(title="squared error of a mean under local privacy")
+    for column in ("set", "ε", "theta", "best theta", "over best"):
+        table.add_column(column, justify="left" if column == "set" else "right")
+    for row in rows:
+        table.add_row(
+            row["set"], f"{row['epsilon']:g}", f"{row['topl_threshold']:.4g}",
+            f"{row['best_threshold']:.4g}", f"{row['topl'] / row['best']:.2f}",
+        )  # fmt: skip
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer runs and fewer ε")
@@ -43,10 +60,13 @@ def main() -> None:
     console = Console(stderr=True, width=110)
     with console.status("values") as status:
         rows = values.measure(options.half, options.quick, lambda row: status.update(row["stream"]))
-    totals = values.totals(rows)
+    with console.status("topl") as status:
+        local = topl.measure(options.half, options.quick, lambda row: status.update(row["set"]))
+    totals = values.totals(rows) | topl.totals(local)
     show(rows, console if options.json else Console(width=110))
+    show_topl(local, console if options.json else Console(width=110))
     if options.json:
-        print(json.dumps({**totals, "values": rows}))
+        print(json.dumps({**totals, "values": rows, "topl": local}))
     else:
         Console(width=110).print(totals)
 
