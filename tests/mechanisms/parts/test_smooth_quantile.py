@@ -266,3 +266,26 @@ def test_a_draw_of_one_scale_moves_the_threshold_by_the_scale_of_the_proof(
         assert 0 < moved < 1000
         chosen = every[rule.choose(histogram, Planted(), 1)]
         assert chosen == pytest.approx(float(place + moved), abs=1.01)
+
+
+def _above(epsilon: float, b: float) -> float:
+    """By which δ a density and the same one narrowed by e^b differ beyond ε, on a fine grid."""
+    z, step = np.linspace(0, 200, 4_000_001, retstep=True)
+    plain, narrow = np.exp(-z), np.exp(b - z * math.exp(b))
+    return float(np.maximum(plain - math.exp(epsilon) * narrow, 0).sum() * step)
+
+
+@pytest.mark.parametrize(("epsilon", "waste", "gain"), [(0.1, 735, 1.77), (1, 59, 1.37)])
+def test_the_page_says_what_the_bound_of_a_dilation_wastes(
+    epsilon: float, waste: float, gain: float
+) -> None:
+    """δ = e^-L bounds e^-z (1 - e^-b), z = (ε/2 + b)/(e^b - 1): a larger b would do."""
+    delta = float(DELTA)
+    b = epsilon / 2 / math.log(1 / delta)
+
+    def exact(b: float) -> float:
+        return math.exp(-(epsilon / 2 + b) / math.expm1(b)) * -math.expm1(-b)
+
+    assert _above(epsilon / 2, b) == pytest.approx(exact(b), rel=1e-3)
+    assert delta / exact(b) == pytest.approx(waste, rel=0.01)
+    assert exact(b * (gain - 0.01)) < delta < exact(b * (gain + 0.01))
