@@ -123,15 +123,18 @@ def _reports() -> Iterator[Vector]:
             for value in VALUES:
                 for theta in (survey.buckets // 2 + 1,) if group == VALUE else (None,):
                     seed += 1
-                    yield _report(i, survey, user, value, theta, seed)
+                    yield _report(i, survey, user, value, theta, _numbers(seed))
+    # A value that lies between two multiples of 2^-64 levels: the even one, or the draw differs.
+    user = next(u for u in map(str, range(9999)) if surveys()[3].group(u) == VALUE)
+    yield _report(3, surveys()[3], user, 257 * 9 / 3 * 2.0**-83, 257, iter([4, 0, 0]))
 
 
 def _report(
-    i: int, survey: Survey, user: str, value: float, theta: int | None, seed: int
+    i: int, survey: Survey, user: str, value: float, theta: int | None, numbers: Iterator[int]
 ) -> Vector:
     drawn: list[Vector] = []
     with ReportStore(":memory:", Budget(Fraction(1000))) as store:
-        client = Client(survey, store, _scripted(drawn, seed))
+        client = Client(survey, store, _scripted(drawn, numbers))
         payload = client.report(user, SLOT, value, theta)
     return {
         "survey": i, "user": user, "slot": SLOT, "value": value, "theta": theta,
@@ -139,17 +142,22 @@ def _report(
     }  # fmt: skip
 
 
-def _scripted(drawn: list[Vector], seed: int) -> Callable[[int], int]:
-    """Integers that look random and are written down (a linear congruence, Knuth's constants)."""
+def _numbers(seed: int) -> Iterator[int]:
+    """Words of 128 bits that look random (a linear congruence, Knuth's constants)."""
     state = seed
-
-    def below(n: int) -> int:
-        nonlocal state
+    while True:
         word = 0
         for _ in range(4):
             state = (6364136223846793005 * state + 1442695040888963407) % (1 << 64)
             word = word << 32 | state >> 32
-        made = word % n
+        yield word
+
+
+def _scripted(drawn: list[Vector], numbers: Iterator[int]) -> Callable[[int], int]:
+    """Draws from ``numbers``, written down."""
+
+    def below(n: int) -> int:
+        made = next(numbers) % n
         drawn.append({"below": str(n), "drawn": str(made)})
         return made
 

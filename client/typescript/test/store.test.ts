@@ -58,7 +58,7 @@ test("a user has so many reports in each period and no more", async () => {
   const store = await ReportStore.open(new MemoryKeeper(), { epsilon: "50", days: 0 });
   const one = await survey("s", { reports: 2, period: 7 });
   const [client, user] = [new Client(one, store), await valued(one)];
-  for (const slot of [6, 0, 7, 13]) await client.report(user, slot, 40, 5);
+  for (const slot of [7, 6, 0, 13]) await client.report(user, slot, 40, 5);
   for (const slot of [1, 5, 8, 12]) {
     await assert.rejects(client.report(user, slot, 40, 5), /reports = 2/);
   }
@@ -79,6 +79,18 @@ test("the budget comes back with the days, and a clock set back changes nothing"
   await assert.rejects(client.report(user, 2, 40, 5), /is spent/);
   now += 1;
   await client.report(user, 2, 40, 5);
+});
+
+test("a report made while the clock is back is as old as the newest one", async () => {
+  let now = 1_000_000_000;
+  const store = await ReportStore.open(new MemoryKeeper(), { epsilon: "1", days: 2 }, () => now);
+  const one = await survey("s");
+  const [client, user] = [new Client(one, store), await valued(one)];
+  await client.report(user, 1, 40, 5);
+  now -= 10 * DAY;
+  await client.report(user, 2, 40, 5);
+  now += 11 * DAY;
+  await assert.rejects(client.report(user, 3, 40, 5), /1 is spent/);
 });
 
 test("a store keeps its budget, and is told of it once", async () => {
