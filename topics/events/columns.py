@@ -6,7 +6,6 @@ go through `Decoder` itself, one list of them, and the two results are merged in
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -19,22 +18,20 @@ from ...mechanisms.columns import I64, compact
 from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys, concat
 from ..schemas.schema import Known
+from .binary.scanner import BinaryScanner
 from .compiled import possible
 from .fields import InputFields, PipelineFields
-from .framed import Framing
 from .keys import MAX_KEY
-from .raw import RawBatch, RawRecord, offsets_of, timestamps_of
-from .reasons import Unread
+from .raw import RawRecord, timestamps_of
+from .scanned import Flags, JsonScanner, Scanned, Scanner
 from .times import FACTORS, LATEST
-from .types import ROLES
+from .types import FALSE, INTEGER, REAL, ROLES, TEXT, TRUE
 from .views import MAX_UNIT, Decoded, View
 
 LEAST = 64  # records; for fewer, arrays cost more than objects
-_KIND = {"str": (2,), "int": (3,), "bool": (5, 6), "number": (3, 4)}  # of `json_scan`
-_TEXT, _INTEGER, _REAL = 2, 3, 4
+_KIND = {"str": (TEXT,), "int": (INTEGER,), "bool": (TRUE, FALSE), "number": (INTEGER, REAL)}
 Rows = NDArray[np.intp]
 Each = Callable[[Sequence[RawRecord], Known], Decoded]
-Flags = NDArray[np.bool_]
 
 
 class UnitTexts(Sequence[Any]):
@@ -73,24 +70,8 @@ class UnitTexts(Sequence[Any]):
         return (self[row] for row in range(len(self)))
 
 
-class Scanned(NamedTuple):
-    """Findings of the scanner in n records with f needed fields.
-
-    Attributes:
-        data: the records, one after the other.
-        kind, low, high: (n, f) kind of each value, and where it stands.
-        known: (n,) whether a record was understood.
-    """
-
-    data: NDArray[np.uint8]
-    kind: NDArray[np.uint8]
-    low: I64
-    high: I64
-    known: Flags
-
-
 class ColumnDecoder:
-    """Decodes lists of JSON events by columns.
+    """Decodes lists of events by columns.
 
     Args:
         fields: of the input.
@@ -110,14 +91,12 @@ class ColumnDecoder:
         self._fields = fields
         self._pipelines, self._mechanisms = pipelines, mechanisms
         self._each = each
-        framed = fields.format == "json_schema"
-        self._framing = Framing(fields.format, fields.max_record_bytes) if framed else None
         paths = sorted(kinds)
         self._place = {path: n for n, path in enumerate(paths)}
-        # As a producer without escapes writes a name; one that escapes goes the other way.
-        names = [json.dumps(path, ensure_ascii=False)[1:-1].encode() for path in paths]
-        self._names = np.frombuffer(b"".join(names), np.uint8)
-        self._ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+        binary = fields.format in ("avro", "protobuf")
+        self._scanner: Scanner = (
+            BinaryScanner(fields, kinds) if binary else JsonScanner(fields, paths)
+        )
         self._seed = secrets.randbits(62) | 1
 
     @classmethod
@@ -132,10 +111,10 @@ class ColumnDecoder:
         """Make one, where loops can be compiled and it knows all that is asked; else None."""
         known = (
             possible()
-            and fields.format in ("json", "json_schema")
             and len(fields.unit) == 1
             and fields.time_format in FACTORS
-            and not any("." in path for path in kinds)
+            # Parts of a value are found in Avro alone, where they stand in order.
+            and (fields.format == "avro" or not any("." in path for path in kinds))
             and all(p.sign is None for p in pipelines)
             and not any(UNIT in m.inputs for m in mechanisms)
         )
@@ -150,7 +129,7 @@ class ColumnDecoder:
             records: of one partition.
             known_ids: what ids of schemas stand for, where values begin with one.
         """
-        found = self._scan(records, known_ids)
+        found = self._scanner.scan(records, known_ids)
         known = found.known
         time = self._times(found, records, known)
         unit, integer = self._units(found, known)
@@ -169,21 +148,6 @@ class ColumnDecoder:
         merged = [_merged(one, other, rows) for one, other in zip(views, rest.views, strict=True)]
         return Decoded(time, units, tuple(merged), bad)
 
-    def _scan(self, records: Sequence[RawRecord], known_ids: Known) -> Scanned:
-        from .json_scan import scan
-
-        data, begin, end = _values(records)
-        if self._framing is not None:
-            offsets = offsets_of(records)
-            begin = self._framing.begins(data, begin, end, offsets, known_ids)
-        shape = (len(begin), len(self._ends))
-        kind = np.zeros(shape, np.uint8)
-        low, high = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-        known = np.empty(len(begin), bool)
-        most = self._fields.max_record_bytes
-        scan(data, begin, end, self._names, self._ends, most, kind, low, high, known)
-        return Scanned(data, kind, low, high, known)
-
     def _is(self, found: Scanned, path: str, role: str) -> Flags:
         """Rows in which a field holds a value that its role allows."""
         kinds = [kind for name in ROLES[role] for kind in _KIND[name]]
@@ -194,12 +158,9 @@ class ColumnDecoder:
         if self._fields.time_format == "record":
             out = timestamps_of(records)
         else:
-            from .json_scan import integers
-
             place = self._place[self._fields.time or ""]
-            known &= found.kind[:, place] == _INTEGER
-            out = np.zeros(len(records), np.int64)
-            integers(found.data, found.low[:, place], found.high[:, place], known, out)
+            known &= found.kind[:, place] == INTEGER
+            out = found.integers(place, known)
         known &= (out >= 0) & (out < LATEST // factor)
         return np.where(known, out, 0) * factor
 
@@ -208,7 +169,7 @@ class ColumnDecoder:
         place = self._place[path]
         low, high = found.low[:, place], found.high[:, place]
         known &= self._is(found, path, "unit") & (high - low <= MAX_UNIT)
-        return (low, high), found.kind[:, place] == _INTEGER
+        return (low, high), found.kind[:, place] == INTEGER
 
     def _part(
         self, p: PipelineFields, m: Mechanism, found: Scanned, time: I64, known: Flags
@@ -221,19 +182,8 @@ class ColumnDecoder:
         return _Part(p, m, floats, names, time, keys, self._seed)
 
     def _floats(self, path: str, found: Scanned, known: Flags) -> NDArray[np.float64]:
-        from .json_scan import decimals, integers
-
-        place = self._place[path]
         known &= self._is(found, path, "number")
-        low, high, kind = found.low[:, place], found.high[:, place], found.kind[:, place]
-        whole = np.zeros(len(known), np.int64)
-        integers(found.data, low, high, known & (kind == _INTEGER), whole)
-        out = whole.astype(np.float64)
-        real = known & (kind == _REAL)
-        before = real.copy()
-        decimals(found.data, low, high, real, out)
-        known &= real | ~before
-        return out
+        return found.numbers(self._place[path], known)
 
     def _keys(self, p: PipelineFields, found: Scanned, known: Flags) -> Keys:
         """The canonical key of each row; only those of rows that stay known mean anything."""
@@ -242,7 +192,7 @@ class ColumnDecoder:
         fields = np.array([self._place[path] for path in p.key], np.int64)
         for path in p.key:
             place = self._place[path]
-            empty = (found.kind[:, place] == _TEXT) & (found.high[:, place] == found.low[:, place])
+            empty = (found.kind[:, place] == TEXT) & (found.high[:, place] == found.low[:, place])
             known &= self._is(found, path, "key") & ~empty
         offsets = np.zeros(len(known) + 1, np.int64)
         widths = np.empty(len(known), np.int64)
@@ -304,20 +254,6 @@ class _Part(NamedTuple):
         return View(
             kept, encoded.keys.take(used), key.astype(np.intp), encoded.value[keep], sign, {}
         )
-
-
-def _values(records: Sequence[RawRecord]) -> tuple[NDArray[np.uint8], I64, I64]:
-    """A buffer with all values, and where each stands; -1 where there is none to read."""
-    if isinstance(records, RawBatch):
-        data = records.data.view()
-        data.flags.writeable = False  # as below: a loop is compiled anew for every type
-        return data, records.value, records.value_end
-    values = [r.value for r in records]
-    none = np.fromiter((v is None or isinstance(v, Unread) for v in values), bool, len(values))
-    read = [v or b"" for v in values]
-    end = np.cumsum(np.fromiter(map(len, read), np.int64, len(read)))
-    begin = np.concatenate([np.zeros(1, np.int64), end[:-1]])
-    return np.frombuffer(b"".join(read), np.uint8), np.where(none, -1, begin), end
 
 
 def _path(p: PipelineFields, name: str) -> str | None:

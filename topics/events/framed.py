@@ -85,8 +85,10 @@ class Framing:
         end: NDArray[np.int64],
         offsets: NDArray[np.int64],
         known: Known,
-    ) -> NDArray[np.int64]:
-        """The place behind the frame of each value; -1 where `refusal` has a reason, or may have.
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The place behind the frame of each value, and the id in it.
+
+        Both are -1 where `refusal` has a reason, or may have.
 
         Args:
             data: a buffer with all values.
@@ -105,7 +107,8 @@ class Framing:
             pinned = known.get(number)
             if pinned is not None and pinned.schema.kind == self._kind:
                 since[numbers == number] = pinned.since
-        return np.where(good & (since <= offsets), begin + HEAD, -1)
+        good &= since <= offsets
+        return np.where(good, begin + HEAD, -1), np.where(good, numbers, -1)
 
 
 class Columns(NamedTuple):

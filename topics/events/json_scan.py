@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import compiled
-
-MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
-"""What a field holds: `OTHER` is valid JSON of which no value is taken here."""
+from .types import FALSE, INTEGER, MISSING, NULL, OTHER, REAL, TEXT, TRUE
 
 DIGITS = 18  # of an integer, so that it fits into 64 bits
 EXACT = 15  # digits of a decimal that a double holds exactly, and its power of ten is exact, too

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compiled import compiled
-from .json_scan import TEXT
+from .types import TEXT
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]

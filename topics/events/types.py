@@ -11,6 +11,9 @@ import msgspec
 from ...errors import ConfigError
 from .fields import InputFields, PipelineFields
 
+MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
+"""What a compiled loop finds in a field: `OTHER` is a valid value that no loop takes."""
+
 ROLES = {
     "text": {"str"},
     "number": {"number"},

@@ -23,6 +23,8 @@ from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.transaction import _unit_records
 from hushstream.topics.config.load import loads
+from hushstream.topics.events.columns import UnitTexts
+from hushstream.topics.events.raw import RawRecord
 from hushstream.topics.records import Marker
 
 from tests.judge.test_logs import TEXT
@@ -40,7 +42,6 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
     from hushstream.agents.kafka.batch_scan import _scan
     from hushstream.agents.stages.ingest import digest_scan
     from hushstream.topics.events import json_scan, key_scan
-    from hushstream.topics.events.raw import RawRecord
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
@@ -52,6 +53,26 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
     found = made.inputs[0].decoder.decode([RawRecord(n, 5, None, body) for n in range(100)])
     units = UnitDigests(bytes(32), "crc32", 2, 0)
     assert len(set(map(bytes, units.look(found.unit)[0]))) == 1
+    assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("form", ["avro", "protobuf"])
+def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_known(form, tmp_path):
+    pytest.importorskip("numba")
+    from hushstream.topics.events.binary import scan
+
+    from tests.topics.events.binary.test_scanner import LIST_OF
+
+    where = f'format = "{form}"\ntime = {{ field'
+    text = TEXT.replace("time = { field", where) + '\n[registry]\nurl = "http://localhost:1"\n'
+    made = compile_config(loads(text, environ={}), {"events": 2})
+    startup.warm(made, tmp_path)
+    loops = [scan.scan, scan.spell]
+    before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
+    assert all(before)
+    values, known = LIST_OF[form](0)
+    records = [RawRecord(n, 5, None, value) for n, value in enumerate(values)]
+    assert isinstance(made.inputs[0].decoder.decode(records, known).unit, UnitTexts)
     assert [len(loop.signatures) for loop in loops] == before  # type: ignore[attr-defined]
 
 

@@ -1,0 +1,1 @@
+"""Compiled scans of values in Avro and Protobuf."""

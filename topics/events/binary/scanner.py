@@ -1,0 +1,191 @@
+"""Values in Avro and Protobuf, by a program for each schema that compiled loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....mechanisms.columns import I64
+from ...schemas.avro_types import parse_avro
+from ...schemas.proto_text import parse_protobuf
+from ...schemas.proto_types import message_at
+from ...schemas.protobuf import message_indexes
+from ...schemas.schema import Known, Schema, UnusableSchema
+from ..fields import InputFields
+from ..framed import Framing
+from ..raw import RawRecord, offsets_of
+from ..scanned import Flags, values_of
+from ..types import INTEGER, REAL, tree_of
+from .avro_program import avro_program
+from .program import Maker, NoProgram, Program
+from .proto_program import proto_program
+
+_KEPT = 200  # programs
+_MESSAGES = 4  # message types of one schema that are told apart in one list of records
+_PLACE = 16  # bytes of a message's place in its file; nearly all have one
+
+
+class BinaryScanned:
+    """Findings in values whose numbers are numbers.
+
+    Args:
+        data: a copy of the values, with room behind them.
+        rows, fields: how many.
+    """
+
+    def __init__(self, data: NDArray[np.uint8], rows: int, fields: int) -> None:
+        self.data = data
+        self.kind = np.zeros((rows, fields), np.uint8)
+        self.low = np.zeros((rows, fields), np.int64)
+        self.high = np.zeros((rows, fields), np.int64)
+        self.whole = np.zeros((rows, fields), np.int64)  # integers, and the bits of reals
+        self.known: Flags = np.zeros(rows, bool)
+
+    def integers(self, place: int, wanted: Flags) -> I64:
+        """As `Scanned.integers`."""
+        return np.where(wanted, self.whole[:, place], 0)
+
+    def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
+        """As `Scanned.numbers`; what is no finite number is known no more."""
+        kind, whole = self.kind[:, place], self.whole[:, place].copy()
+        out = np.where(known & (kind == INTEGER), whole, 0).astype(np.float64)
+        real = known & (kind == REAL)
+        out[real] = whole.view(np.float64)[real]
+        finite = np.isfinite(out)
+        known &= finite
+        out[~finite] = 0.0
+        return out
+
+    def widen(self, half: int) -> None:
+        """Make reals of eight bytes of those of four.
+
+        Args:
+            half: kind that marks them.
+        """
+        narrow = self.kind == half
+        if narrow.any():
+            bits = self.whole[narrow].astype(np.uint32).view(np.float32)
+            with np.errstate(invalid="ignore"):
+                self.whole[narrow] = bits.astype(np.float64).view(np.int64)
+            self.kind[narrow] = REAL
+
+
+class BinaryScanner:
+    """Reader of Avro or Protobuf.
+
+    Args:
+        fields: of the input.
+        kinds: every path that is read, with the kinds of values that it may hold.
+    """
+
+    def __init__(self, fields: InputFields, kinds: Mapping[str, set[str]]) -> None:
+        self._avro = fields.format == "avro"
+        self._framing = Framing(fields.format, fields.max_record_bytes)
+        self._tree = _leaves(tree_of(kinds))
+        self._places = {path: n for n, path in enumerate(sorted(kinds))}
+        texts = [n for path, n in self._places.items() if "str" in kinds[path]]
+        self._texts = np.array(texts, np.int64)  # fields whose integers are wanted as text
+        self._programs: dict[tuple[Schema, bytes], Program | None] = {}
+        self._none = Maker(len(kinds)).made()
+
+    def scan(self, records: Sequence[RawRecord], known_ids: Known) -> BinaryScanned:
+        """As `Scanner.scan`."""
+        from .scan import HALF, WIDTH, scan, spell
+
+        data, begin, end = values_of(records)
+        begin, ids = self._framing.begins(data, begin, end, offsets_of(records), known_ids)
+        parts = list(self._parts(data, begin, end, ids, known_ids))
+        # Loops are compiled with the first list, whatever is in it.
+        parts = parts or [(self._none, np.zeros(0, np.int64), 0)]
+        room, texts, by = _room(data, begin, end, [one for one, _, _ in parts],
+                                len(begin) * len(self._texts) * WIDTH)  # fmt: skip
+        seen = room.view()
+        seen.flags.writeable = False
+        out = BinaryScanned(seen, len(begin), len(self._places))
+        for (one, rows, skip), place in zip(parts, texts, strict=False):
+            scan(seen, begin + (skip - by), end - by, rows, self._avro, one.code, one.jumps,
+                 one.symbols, one.begin, place,
+                 out.kind, out.low, out.high, out.whole, out.known)  # fmt: skip
+        out.widen(HALF)
+        spell(room, out.kind, out.low, out.high, out.whole, out.known, self._texts, texts[-1])
+        return out
+
+    def _parts(
+        self, data: NDArray[np.uint8], begin: I64, end: I64, ids: I64, known_ids: Known
+    ) -> Iterator[tuple[Program, I64, int]]:
+        """Each program, the rows that it is for, and the bytes before their values."""
+        for number in np.unique(ids).tolist():
+            if number < 0:
+                continue
+            schema, rows = known_ids[number].schema, np.flatnonzero(ids == number)
+            heads = [(b"", rows)] if self._avro else _messages(data, begin, end, rows)
+            for head, mine in heads:
+                program = self._program(schema, head)
+                if program is not None:
+                    yield program, mine, len(head)
+
+    def _program(self, schema: Schema, head: bytes) -> Program | None:
+        key = schema, head
+        if key not in self._programs:
+            if len(self._programs) >= _KEPT:
+                self._programs.clear()
+            try:
+                self._programs[key] = self._compile(schema, head)
+            except (NoProgram, UnusableSchema, ValueError):
+                self._programs[key] = None
+        return self._programs[key]
+
+    def _compile(self, schema: Schema, head: bytes) -> Program:
+        if self._avro:
+            return avro_program(parse_avro(schema), self._tree, self._places)
+        place, size = message_indexes(head)
+        if size != len(head):
+            raise NoProgram
+        return proto_program(message_at(parse_protobuf(schema), place), self._places)
+
+
+def _messages(
+    data: NDArray[np.uint8], begin: I64, end: I64, rows: I64
+) -> Iterator[tuple[bytes, I64]]:
+    """Rows by the bytes that name their message type, as far as there are few of these."""
+    rows = rows[end[rows] > begin[rows]]
+    for _ in range(_MESSAGES):
+        if not len(rows):
+            return
+        at = int(begin[rows[0]])
+        whole = data[at : min(at + _PLACE, int(end[rows[0]]))].tobytes()
+        try:
+            _, size = message_indexes(whole)
+        except ValueError:
+            rows = rows[1:]
+            continue
+        head = whole[:size]
+        same = begin[rows] + size <= end[rows]
+        for n, byte in enumerate(head):
+            same &= data[np.minimum(begin[rows] + n, len(data) - 1)] == byte
+        yield head, rows[same]
+        rows = rows[~same]
+
+
+def _room(
+    data: NDArray[np.uint8], begin: I64, end: I64, programs: Sequence[Program], more: int
+) -> tuple[NDArray[np.uint8], list[int], int]:
+    """A copy of all values that are read, with texts of programs and more room behind them.
+
+    Returns:
+        The copy; where the texts of each program begin, and last where the room does; and by how
+        much the values have moved.
+    """
+    good = begin >= 0
+    low = int(begin[good].min()) if good.any() else 0
+    high = int(end[good].max()) if good.any() else 0
+    texts = [np.frombuffer(one.texts, np.uint8) for one in programs]
+    places = (high - low + np.cumsum([0, *map(len, texts)])).tolist()
+    room = np.concatenate([data[low:high], *texts, np.zeros(more, np.uint8)])
+    return room, places, low
+
+
+def _leaves(tree: Mapping[str, object]) -> dict[str, object]:
+    return {n: _leaves(inner) if isinstance(inner, dict) else None for n, inner in tree.items()}

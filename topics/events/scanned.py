@@ -1,0 +1,140 @@
+"""What compiled loops find in many records at once, whatever the format of the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...mechanisms.columns import I64
+from ..schemas.schema import Known
+from .fields import InputFields
+from .framed import Framing
+from .raw import RawBatch, RawRecord, offsets_of
+from .reasons import Unread
+from .types import INTEGER, REAL
+
+Flags = NDArray[np.bool_]
+
+
+class Scanned(Protocol):
+    """Findings in n records with f needed fields.
+
+    Attributes:
+        data: a buffer with all texts; it is never written to.
+        kind, low, high: (n, f) kind of each value, and where it stands as text.
+        known: (n,) whether a record was understood.
+    """
+
+    data: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
+    low: I64
+    high: I64
+    known: Flags
+
+    def integers(self, place: int, wanted: Flags) -> I64:
+        """(n,) integers of a field; 0 in rows that are not wanted.
+
+        Args:
+            place: of the field.
+            wanted: (n,) rows, which hold integers there.
+        """
+
+    def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
+        """(n,) numbers of a field.
+
+        Args:
+            place: of the field.
+            known: (n,) rows, which hold integers or reals there; taken: one whose number is left
+                to the other way is known no more.
+        """
+
+
+class Scanner(Protocol):
+    """A reader of one format."""
+
+    def scan(self, records: Sequence[RawRecord], known_ids: Known) -> Scanned:
+        """Scan records; whatever is out of the ordinary is not known.
+
+        Args:
+            records: of one partition.
+            known_ids: what ids of schemas stand for, where values begin with one.
+        """
+
+
+class JsonScanned:
+    """Findings in JSON, where numbers are texts."""
+
+    def __init__(self, data: NDArray[np.uint8], rows: int, fields: int) -> None:
+        self.data = data
+        self.kind = np.zeros((rows, fields), np.uint8)
+        self.low = np.zeros((rows, fields), np.int64)
+        self.high = np.zeros((rows, fields), np.int64)
+        self.known: Flags = np.empty(rows, bool)
+
+    def integers(self, place: int, wanted: Flags) -> I64:
+        """As `Scanned.integers`."""
+        from .json_scan import integers
+
+        out = np.zeros(len(wanted), np.int64)
+        integers(self.data, self.low[:, place], self.high[:, place], wanted, out)
+        return out
+
+    def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
+        """As `Scanned.numbers`; a decimal that could be rounded is known no more."""
+        from .json_scan import decimals
+
+        kind = self.kind[:, place]
+        out = self.integers(place, known & (kind == INTEGER)).astype(np.float64)
+        real = known & (kind == REAL)
+        before = real.copy()
+        decimals(self.data, self.low[:, place], self.high[:, place], real, out)
+        known &= real | ~before
+        return out
+
+
+class JsonScanner:
+    """Reader of JSON, also behind the ids of schemas.
+
+    Args:
+        fields: of the input.
+        paths: of the needed fields.
+    """
+
+    def __init__(self, fields: InputFields, paths: Sequence[str]) -> None:
+        self._largest = fields.max_record_bytes
+        self._framing = Framing(fields.format, self._largest) if fields.framed else None
+        # As a producer without escapes writes a name; one that escapes goes the other way.
+        names = [json.dumps(path, ensure_ascii=False)[1:-1].encode() for path in paths]
+        self._names = np.frombuffer(b"".join(names), np.uint8)
+        self._ends = np.cumsum([len(name) for name in names], dtype=np.int64)
+
+    def scan(self, records: Sequence[RawRecord], known_ids: Known) -> JsonScanned:
+        """As `Scanner.scan`."""
+        from .json_scan import scan
+
+        data, begin, end = values_of(records)
+        if self._framing is not None:
+            offsets = offsets_of(records)
+            begin, _ = self._framing.begins(data, begin, end, offsets, known_ids)
+        out = JsonScanned(data, len(begin), len(self._ends))
+        found = out.kind, out.low, out.high, out.known
+        scan(data, begin, end, self._names, self._ends, self._largest, *found)
+        return out
+
+
+def values_of(records: Sequence[RawRecord]) -> tuple[NDArray[np.uint8], I64, I64]:
+    """A buffer with all values, and where each stands; -1 where there is none to read."""
+    if isinstance(records, RawBatch):
+        data = records.data.view()
+        data.flags.writeable = False  # as below: a loop is compiled anew for every type
+        return data, records.value, records.value_end
+    values = [r.value for r in records]
+    none = np.fromiter((v is None or isinstance(v, Unread) for v in values), bool, len(values))
+    read = [v or b"" for v in values]
+    end = np.cumsum(np.fromiter(map(len, read), np.int64, len(read)))
+    begin = np.concatenate([np.zeros(1, np.int64), end[:-1]])
+    return np.frombuffer(b"".join(read), np.uint8), np.where(none, -1, begin), end
