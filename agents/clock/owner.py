@@ -43,7 +43,7 @@ from ..kafka.clients import (
     through_outages,
     transactional_producer,
 )
-from ..kafka.private import wait_patiently
+from ..kafka.private.of_aiokafka import wait_patiently
 from ..kafka.progress import Progress
 from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record

@@ -21,7 +21,7 @@ from aiokafka.record.util import decode_varint
 
 from ...topics.events.raw import RawChunk
 from .inflated import HEADER, Allowed, codec_of, portions
-from .private import opened, read_batches_with
+from .private.of_aiokafka import opened, read_batches_with
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # after the base offset

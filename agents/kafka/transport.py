@@ -25,9 +25,10 @@ from faust.types import TP, ConsumerMessage, Message
 from ...errors import EngineError
 from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
-from . import private, tolerant_batches
+from . import tolerant_batches
 from .clients import asked_to_end, stop_quietly, through_outages
 from .intervals import Gone, Interval, Most, Positions
+from .private import of_aiokafka, of_faust
 from .progress import Progress
 
 ALIAS = "hush"
@@ -36,7 +37,7 @@ POLL_SECONDS = 0.1
 REST_SECONDS = 0.5  # of one wait while nothing comes and nothing is paused
 
 
-class ConsumerThread(private.HookedThread):
+class ConsumerThread(of_faust.HookedThread):
     """The consumer's own thread, which fetches intervals."""
 
     _gone: Gone
@@ -50,7 +51,7 @@ class ConsumerThread(private.HookedThread):
         self.time_started = time.monotonic()
         consumer = cast(Consumer, self.consumer)
         self._gone = Gone(doubt=lambda tp: consumer.doubt(tp))
-        app = cast(private.FailingApp, self.app)
+        app = cast(of_faust.FailingApp, self.app)
         await through_outages(consumer.progress, self.open_client, self._let_go, app.outage_timeout)
 
     async def on_thread_stop(self) -> None:
@@ -95,17 +96,17 @@ class ConsumerThread(private.HookedThread):
         return await self.call_thread(self._intervals, self.ready_client, active, seconds)  # type: ignore[no-any-return]
 
     async def _intervals(self, consumer: Any, active: set[TP], seconds: float) -> list[Interval]:
-        if private.closed(consumer):
+        if of_aiokafka.closed(consumer):
             raise ConsumerStoppedError()
         # Asked here too: a rebalance may have begun while the call was on its way to this thread,
         # and intervals taken now would be dropped, with the fetcher's position moved on.
         if not self.consumer.flow_active:
             return []
         wanted, most = self.consumer.positions, self.consumer.most()
-        return await private.fetch(consumer, active, wanted, self._gone, most, seconds)
+        return await of_aiokafka.fetch(consumer, active, wanted, self._gone, most, seconds)
 
 
-class Consumer(private.HookedConsumer):
+class Consumer(of_faust.HookedConsumer):
     """Delivers intervals; positions come from shards, never from the group.
 
     The group's offsets are written after a shard's transaction and may be behind or lost. A shard
@@ -126,7 +127,7 @@ class Consumer(private.HookedConsumer):
 
     def make_thread(self) -> ConsumerThread:
         """Make the thread that fetches intervals."""
-        self.progress = cast(private.FailingApp, self.app).progress
+        self.progress = cast(of_faust.FailingApp, self.app).progress
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
@@ -172,7 +173,7 @@ class Consumer(private.HookedConsumer):
 
     def _patience(self) -> float:
         """Seconds to wait for records; a partition that is resumed meanwhile waits as long."""
-        quiet = time.monotonic() - self._heard > private.QUIET_SECONDS and not self.any_paused
+        quiet = time.monotonic() - self._heard > of_aiokafka.QUIET_SECONDS and not self.any_paused
         return REST_SECONDS if quiet else POLL_SECONDS
 
     def _message(self, interval: Interval) -> Message:
@@ -214,11 +215,11 @@ class Consumer(private.HookedConsumer):
     @property
     def member_id(self) -> str:
         """The id that the group gave this worker."""
-        return "" if self.thread is None else private.member_id(self.thread.client)
+        return "" if self.thread is None else of_aiokafka.member_id(self.thread.client)
 
     def group_error(self) -> EngineError | None:
         """Make an error of the group's refusal of this member; None if it was not refused."""
-        error = None if self.thread is None else private.group_failure(self.thread.client)
+        error = None if self.thread is None else of_aiokafka.group_failure(self.thread.client)
         return EngineError(f"the consumer group refused this worker: {error!r}") if error else None
 
     def verify_event_path(self, now: float, tp: TP) -> None:

@@ -16,7 +16,7 @@ from ..kafka import tolerant_batches
 from ..kafka.clients import consumer, stop_quietly
 from ..kafka.intervals import Gone, Interval, Most
 from ..kafka.logs import PATIENCE_SECONDS
-from ..kafka.private import fetch
+from ..kafka.private.of_aiokafka import fetch
 from .replay_logs import Span, StreamLog
 
 LIST_BYTES = 8 << 20

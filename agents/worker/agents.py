@@ -14,7 +14,7 @@ import faust
 
 from ..kafka import transport
 from ..kafka.intervals import Interval
-from ..kafka.private import FailingApp
+from ..kafka.private.of_faust import FailingApp
 from ..stages.topology import AGGREGATE, BOUND, INGEST, Topology
 from .setup import WorkerSetup
 

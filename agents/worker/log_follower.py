@@ -30,7 +30,7 @@ from ..kafka.clients import (
     stop_quietly,
     through_outages,
 )
-from ..kafka.private import wait_patiently
+from ..kafka.private.of_aiokafka import wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
 from .tasks import Tasks

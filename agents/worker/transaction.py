@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import EngineError
 from ...topics.records import encode
 from ..kafka.clients import BATCH_BYTES
-from ..kafka.private import fill, fill_columns
+from ..kafka.private.of_aiokafka import fill, fill_columns
 from ..kafka.record_columns import Content, RecordColumns
 from ..stages.step import Out, Step
 from ..state.layout import MARKER

@@ -47,7 +47,7 @@ async def hang_up(broker: Broker, outages: int) -> None:
 
 
 class Batch:
-    """What `agents.kafka.private.fill` fills."""
+    """What `agents.kafka.private.of_aiokafka.fill` fills."""
 
     def __init__(self) -> None:
         self.contents: list[tuple[Any, ...]] = []

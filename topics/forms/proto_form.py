@@ -149,9 +149,7 @@ def _tagged(number: int, shape: ValueShape) -> Put:
     def within(value: Any, out: bytearray) -> None:
         part = bytearray()
         inner(value, part)
-        out += tag
-        out += _varint(len(part))
-        out += part
+        _part(tag, part, out)
 
     return within
 
@@ -173,9 +171,7 @@ def _list_writer(number: int, item: ValueShape) -> Put:
         part = bytearray()
         for one in value:
             simple(one, part)
-        out += tag
-        out += _varint(len(part))
-        out += part
+        _part(tag, part, out)
 
     return packed
 
@@ -188,11 +184,16 @@ def _map_writer(number: int, item: ValueShape) -> Put:
             part = bytearray(b"\x0a")
             _text(name, part)
             put(value[name], part)
-            out += tag
-            out += _varint(len(part))
-            out += part
+            _part(tag, part, out)
 
     return write
+
+
+def _part(tag: bytes, part: bytes | bytearray, out: bytearray) -> None:
+    """Write a part of stated length: its tag, its length and its bytes."""
+    out += tag
+    out += _varint(len(part))
+    out += part
 
 
 def _varint(value: int) -> bytes:
@@ -205,9 +206,7 @@ def _varint(value: int) -> bytes:
 
 
 def _text(value: str, out: bytearray) -> None:
-    blob = value.encode()
-    out += _varint(len(blob))
-    out += blob
+    _part(b"", value.encode(), out)
 
 
 def _whole(value: int, out: bytearray) -> None:
@@ -242,5 +241,4 @@ def _scalar(value: Any, out: bytearray) -> None:
         out.append(0x10)
         _whole(value, out)
     else:
-        digits = b"%d" % value
-        out += b"\x22" + _varint(len(digits)) + digits
+        _part(b"\x22", b"%d" % value, out)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import DefaultRecordBatch
-from hushstream.agents.kafka import private
-from hushstream.agents.kafka.private import PackedBatch, fill_columns
+from hushstream.agents.kafka.private import of_aiokafka
+from hushstream.agents.kafka.private.of_aiokafka import PackedBatch, fill_columns
 from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.compiled import possible
@@ -52,7 +52,7 @@ def finished(batch: Any, sequence: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _one_time(monkeypatch):
-    monkeypatch.setattr(private, "time", SimpleNamespace(time=lambda: 1_700_000_000.123))
+    monkeypatch.setattr(of_aiokafka, "time", SimpleNamespace(time=lambda: 1_700_000_000.123))
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -62,7 +62,7 @@ def test_batches_are_byte_for_byte_those_of_the_library(monkeypatch, seed):
     columns = RecordColumns.of(rows)
     most, transactional = random.choice((300, 20_100, 900_000)), random.random() < 0.8
     mine = batches(columns, most, transactional)
-    monkeypatch.setattr(private, "possible", lambda: False)
+    monkeypatch.setattr(of_aiokafka, "possible", lambda: False)
     theirs = batches(columns, most, transactional)
     assert all(isinstance(batch, PackedBatch) for batch in mine) == possible()
     assert not any(isinstance(batch, PackedBatch) for batch in theirs)

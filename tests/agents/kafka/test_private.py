@@ -1,19 +1,27 @@
-"""Private names: all that are used are looked for, and a missing one is named."""
+"""Private names: all that are used are looked for, and a missing one is named.
+
+Covers: agents/kafka/private/__init__.py, agents/kafka/private/of_faust.py
+Covers: agents/kafka/private/of_aiokafka.py
+"""
 
 from __future__ import annotations
 
+import importlib
 import re
 from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
-from hushstream.agents.kafka import private
+from hushstream.agents.kafka.private import check, of_aiokafka, of_faust
 from hushstream.errors import EngineError
 
 from ...tree import ROOT, sources
 
 FOREIGN = re.compile(r"[\w\])]\._(?!_)\w+")
 OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._")
+
+
+MODULES = {"aiokafka": of_aiokafka, "faust-streaming": of_faust}
 
 
 class Library:
@@ -29,19 +37,30 @@ class Library:
 
 
 def test_everything_that_is_needed_is_there() -> None:
-    private.check()
-    assert len(private.NEEDED) > 8
+    for library, module in MODULES.items():
+        check(library, module.NEEDED)
+    assert sum(len(module.NEEDED) for module in MODULES.values()) > 8
 
 
 @pytest.mark.parametrize("name", ["_annotated", "_kept", "_called"])
 def test_attributes_of_classes_and_of_instances_are_found(name: str) -> None:
-    private.check([("aiokafka", Library, (name,))])
+    check("aiokafka", [(Library, (name,))])
 
 
 def test_a_missing_name_is_told_with_its_library_and_version() -> None:
     said = f"aiokafka {version('aiokafka')} has no Library._gone"
     with pytest.raises(EngineError, match=re.escape(said)):
-        private.check([("aiokafka", Library, ("_kept", "_gone"))])
+        check("aiokafka", [(Library, ("_kept", "_gone"))])
+
+
+@pytest.mark.parametrize("library", MODULES)
+def test_a_version_without_a_name_ends_the_import(library: str, monkeypatch) -> None:
+    module = MODULES[library]
+    owner, names = module.NEEDED[0]
+    monkeypatch.setattr(f"{check.__module__}._names", lambda _: iter(()))
+    monkeypatch.delattr(owner, names[0], raising=False)
+    with pytest.raises(EngineError, match=f"{library} {version(library)} has no .*{names[0]}"):
+        importlib.reload(module)
 
 
 def test_no_other_module_of_the_engine_reaches_into_a_library() -> None:
@@ -54,7 +73,7 @@ def test_no_other_module_of_the_engine_reaches_into_a_library() -> None:
                 for m in FOREIGN.finditer(code)
                 if not OWN.search(code[max(m.start() - 9, 0) : m.end()])
             ]
-            if found and path != "agents/kafka/private.py":
+            if found and not path.startswith("agents/kafka/private/"):
                 wrong.append((path, found))
     assert wrong == []
 
@@ -69,18 +88,18 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
     monkeypatch,
 ):
     now = [100.0]
-    monkeypatch.setattr(private.time, "monotonic", lambda: now[0])
-    fetcher = object.__new__(private.Fetcher)
+    monkeypatch.setattr(of_aiokafka.time, "monotonic", lambda: now[0])
+    fetcher = object.__new__(of_aiokafka.Fetcher)
     fetcher._fetch_max_wait_ms, fetcher._records = 100, {}
-    private.wait_patiently(SimpleNamespace(_fetcher=fetcher))
+    of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))
     assert fetcher._fetch_max_wait_ms == 100  # it may wait for its first position
-    now[0] += private.QUIET_SECONDS + 1
-    assert fetcher._fetch_max_wait_ms == private.LONG_MS
+    now[0] += of_aiokafka.QUIET_SECONDS + 1
+    assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
     fetcher._records["fetched, not taken"] = 1  # its partition is not named by the next request
     assert fetcher._fetch_max_wait_ms == 100
     fetcher._records.clear()
     assert fetcher._fetch_max_wait_ms == 100
-    now[0] += private.QUIET_SECONDS + 1
-    assert fetcher._fetch_max_wait_ms == private.LONG_MS
-    private.wait_patiently(SimpleNamespace(_fetcher=fetcher))  # again: nothing changes
-    assert fetcher._fetch_max_wait_ms == private.LONG_MS
+    now[0] += of_aiokafka.QUIET_SECONDS + 1
+    assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
+    of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))  # again: nothing changes
+    assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS

@@ -22,7 +22,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka.clients import consumer
 from hushstream.agents.kafka.intervals import Gone, Interval, Most
-from hushstream.agents.kafka.private import FailingApp, take
+from hushstream.agents.kafka.private.of_aiokafka import take
+from hushstream.agents.kafka.private.of_faust import FailingApp
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.kafka.transport import credentials, register
 from hushstream.deploy.broker import Broker

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.kafka.private import fill_columns
+from hushstream.agents.kafka.private.of_aiokafka import fill_columns
 from hushstream.agents.kafka.record_columns import RecordColumns
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests

@@ -1,22 +1,13 @@
-"""Private names of Faust and aiokafka that the product relies on: here, and nowhere else.
-
-Both libraries are capped in ``pyproject.toml``, since any release may change what is private. Every
-name of `NEEDED` is looked for when this module is imported, so that a worker on a version without
-one of them stops before it reads a record. The functions and classes below wrap them; their own
-names are public.
-"""
+"""Private names of aiokafka: fetched records and their positions, batches written in one go."""
 
 from __future__ import annotations
 
 import asyncio
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
-from types import CodeType, FunctionType
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import faust
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer import fetcher as fetching
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
@@ -25,14 +16,13 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
-from faust.transport.drivers import aiokafka as driver
-from faust.types import TP, Message
+from faust.types import TP
 
-from ...errors import EngineError
-from ...topics.events.compiled import possible
-from .intervals import Gone, Interval, Most, Positions, Taken, since
-from .progress import Progress
-from .record_columns import Content, RecordColumns
+from ....errors import EngineError
+from ....topics.events.compiled import possible
+from ..intervals import Gone, Interval, Most, Positions, Taken, since
+from ..record_columns import Content, RecordColumns
+from . import Needed, check
 
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
@@ -45,190 +35,29 @@ _RECORDS, _RECORDS_AT = struct.Struct(">iqq"), 23  # last offset, first and late
 _PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43  # id, epoch, sequence number
 _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
-NEEDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
-    ("faust-streaming", faust.App, ("_on_agent_error",)),
+NEEDED: Needed = (
+    (AIOKafkaConsumer, ("_closed", "_coordinator", "_fetcher")),
     (
-        "faust-streaming",
-        driver.Consumer,
-        (
-            "_drain_messages", "_filter_tps_with_pending_acks", "_get_active_partitions",
-            "_new_consumer_thread", "_new_offset", "_paused_partitions", "_stopped", "_thread",
-            "_unacked_messages",
-        ),
-    ),
-    (
-        "faust-streaming",
-        driver.AIOKafkaConsumerThread,
-        ("_consumer", "_create_consumer", "_create_worker_consumer", "_ensure_consumer"),
-    ),
-    ("aiokafka", AIOKafkaConsumer, ("_closed", "_coordinator", "_fetcher")),
-    (
-        "aiokafka",
         Fetcher,
         (
             "_closed", "_create_fetch_waiter", "_fetch_max_wait_ms", "_fetcher_timeout",
             "_notify", "_records", "_subscriptions", "_wait_consume_future",
         ),
     ),
-    ("aiokafka", FetchResult, ("_assignment", "_partition_records", "_update_position")),
-    ("aiokafka", PartitionRecords, ("_consumer_record", "_records")),
-    ("aiokafka", GroupCoordinator, ("_coordination_task", "member_id")),
+    (FetchResult, ("_assignment", "_partition_records", "_update_position")),
+    (PartitionRecords, ("_consumer_record", "_records")),
+    (GroupCoordinator, ("_coordination_task", "member_id")),
     (
-        "aiokafka",
         BatchBuilder,
         ("_build", "_buffer", "_builder", "_closed", "_relative_offset", "_set_producer_state"),
     ),
-    (
-        "aiokafka",
-        _DefaultRecordBatchPy,
-        ("_buffer", "_maybe_uncompress", "_num_records", "_pos"),
-    ),
-    ("aiokafka", fetching, ("MemoryRecords",)),
+    (_DefaultRecordBatchPy, ("_buffer", "_maybe_uncompress", "_num_records", "_pos")),
+    (fetching, ("MemoryRecords",)),
 )  # fmt: skip
+check("aiokafka", NEEDED)
 
 
-def check(needed: Iterable[tuple[str, Any, tuple[str, ...]]] = NEEDED) -> None:
-    """Look for every private name.
-
-    Raises:
-        EngineError: one is missing; the message names library, version and name.
-    """
-    for library, owner, names in needed:
-        known = set(_names(owner))
-        for name in names:
-            if name not in known and not hasattr(owner, name):
-                raise EngineError(
-                    f"{library} {version(library)} has no {owner.__name__}.{name}, which this "
-                    "version of hushstream relies on: install the versions of requirements.lock"
-                )
-
-
-def _names(owner: Any) -> Iterator[str]:
-    """Attributes that the methods of a class use or annotate, those of instances included."""
-    for one in getattr(owner, "__mro__", ()):
-        yield from vars(one).get("__annotations__", ())
-        for member in vars(one).values():
-            if isinstance(member, FunctionType):
-                yield from _used(member.__code__)
-
-
-def _used(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _used(constant)
-
-
-check()
-
-
-# -- Faust ----------------------------------------------------------------------------------------
-
-
-class FailingApp(faust.App):
-    """A Faust application that stops when an agent fails.
-
-    Stock Faust restarts the agent, after it has acknowledged, and so lost, the agent's event.
-
-    Attributes:
-        on_agent_failure: called with the error that an agent raised.
-        outage_timeout: microseconds after which a broker that is away is given up.
-        progress: of the consumer.
-    """
-
-    on_agent_failure: Callable[[BaseException], None]
-    outage_timeout: int
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.progress = Progress("the consumer")
-
-    async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
-        self.on_agent_failure(exc)
-
-
-class HookedThread(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread with hooks: `make_consumer`, `open_client`, `client`."""
-
-    def make_consumer(self, url: Any, port: int) -> AIOKafkaConsumer:
-        """Make the client of this thread, without starting it."""
-        raise NotImplementedError
-
-    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
-        return self.make_consumer(transport.url, transport.default_port)
-
-    async def open_client(self) -> None:
-        """Make and start the client."""
-        self._consumer = self._create_consumer(loop=self.thread_loop)
-        await self._consumer.start()
-        wait_patiently(self._consumer)
-
-    @property
-    def client(self) -> Any:
-        """The client, or None before it was made."""
-        return self._consumer
-
-    @property
-    def ready_client(self) -> Any:
-        """The client; raises Faust's error before it was made."""
-        return self._ensure_consumer()
-
-
-class HookedConsumer(driver.Consumer):
-    """Faust's consumer with hooks: `make_thread`, `deliver`, and what shards have `applied`.
-
-    Attributes:
-        applied: position that each open shard has applied, for lag monitoring.
-    """
-
-    applied: Callable[[], Mapping[TP, int]] = staticmethod(dict)
-
-    def make_thread(self) -> HookedThread:
-        """Make the thread that fetches."""
-        raise NotImplementedError
-
-    async def deliver(self, stopped: Callable[[], bool]) -> None:
-        """Fetch and hand over until ``stopped``."""
-        raise NotImplementedError
-
-    @property
-    def thread(self) -> Any:
-        """The thread of `make_thread`, or None before the start."""
-        return self._thread
-
-    @property
-    def flowing_partitions(self) -> set[TP]:
-        """Partitions that are assigned and not paused."""
-        active: set[TP] = set(self._get_active_partitions())
-        paused: set[TP] = self._paused_partitions
-        return active - paused
-
-    @property
-    def any_paused(self) -> bool:
-        """Whether an assigned partition is paused."""
-        return bool(self._paused_partitions)
-
-    def ack(self, message: Message) -> bool:
-        """Acknowledge an event without noting its offset: positions are in the shards' state."""
-        message.acked = True
-        self._unacked_messages.discard(message)
-        return True
-
-    def _new_consumer_thread(self) -> HookedThread:
-        return self.make_thread()
-
-    async def _drain_messages(self, fetcher: Any) -> None:
-        await self.deliver(lambda: self._stopped.is_set() or fetcher._stopped.is_set())
-
-    def _filter_tps_with_pending_acks(self, topics: Any = None) -> Iterator[TP]:
-        return iter(self.applied())
-
-    def _new_offset(self, tp: TP) -> int | None:
-        offset: int | None = self.applied().get(tp)
-        return offset
-
-
-# -- aiokafka: fetching ---------------------------------------------------------------------------
+# -- fetching --------------------------------------------------------------------------------------
 
 
 def closed(consumer: Any) -> bool:
@@ -392,7 +221,7 @@ def group_failure(consumer: Any) -> BaseException | None:
     return error or EngineError("its group task ended")
 
 
-# -- aiokafka: batches ----------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
@@ -446,7 +275,7 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
     """
     if type(batch) is not BatchBuilder or not possible():
         return fill(batch, rows.contents, begun)
-    from .batch_pack import packed
+    from ..batch_pack import packed
 
     data, end = packed(rows, begun, most)
     # An empty batch of the builder's own: its attributes say what the producer is.

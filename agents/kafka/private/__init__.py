@@ -1,0 +1,55 @@
+"""Private names of Faust and aiokafka that the product relies on: here, and nowhere else.
+
+There is a module for each library. Both libraries are capped in ``pyproject.toml``, since any
+release may change what is private. Every name that a module needs is looked for when the module is
+imported, so that a worker on a version without one of them stops before it reads a record. The
+functions and classes of the modules wrap these names; their own names are public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from types import CodeType, FunctionType
+from typing import Any
+
+from ....errors import EngineError
+
+Needed = Sequence[tuple[Any, tuple[str, ...]]]
+"""Owners of private names, and the names."""
+
+
+def check(library: str, needed: Needed) -> None:
+    """Look for every private name.
+
+    Args:
+        library: as it is installed.
+        needed: classes or modules of it, and their names.
+
+    Raises:
+        EngineError: one is missing; the message names library, version and name.
+    """
+    for owner, names in needed:
+        known = set(_names(owner))
+        for name in names:
+            if name not in known and not hasattr(owner, name):
+                raise EngineError(
+                    f"{library} {version(library)} has no {owner.__name__}.{name}, which this "
+                    "version of hushstream relies on: install the versions of requirements.lock"
+                )
+
+
+def _names(owner: Any) -> Iterator[str]:
+    """Attributes that the methods of a class use or annotate, those of instances included."""
+    for one in getattr(owner, "__mro__", ()):
+        yield from vars(one).get("__annotations__", ())
+        for member in vars(one).values():
+            if isinstance(member, FunctionType):
+                yield from _used(member.__code__)
+
+
+def _used(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _used(constant)
