@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +34,33 @@ from hushstream.agents.reading.schemas import Schemas
 from hushstream.agents.registry import subjects as registering
 from hushstream.agents.seeing.board import Watched
 from hushstream.agents.seeing.declared import declared
+from hushstream.client import published_threshold
+from hushstream.client.survey import RANGE, VALUE
 from hushstream.deploy.broker import Broker
+from hushstream.deploy.settings import HOST, free_port
 from hushstream.errors import EngineError, LedgerError
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import RegistrySettings
 from hushstream.topics.forms.form import KINDS, number_in
 from hushstream.topics.releases import ROW
 
+from ..judge.proto_classes import message_class
+from ..judge.topics import deployment as judge
 from ..recorded.pipelines import cases, text_of
 from ..servers.registry import SchemaRegistry
-from ..topics.forms.proto_classes import message_class
 from ..topics.forms.records import bodies
 from .local import BROKER, Local
-from .test_mechanisms import COMMON, HEAD, HOUR, ORIGIN, SPATIAL, VALUES, trips
+from .test_mechanisms import (
+    COMMON,
+    HEAD,
+    HOUR,
+    ORIGIN,
+    SPATIAL,
+    SURVEY,
+    VALUES,
+    Devices,
+    trips,
+)
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 Read = Callable[[str, bytes], Any]
@@ -64,7 +79,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistr
 
 
 def configuration(name: str, url: str) -> str:
-    """One pipeline of each mechanism over trips; every encoding, JSON among them."""
+    """One pipeline of each mechanism; every encoding, JSON among them."""
     end = '[pipeline.release]\nencoding = "{form}"\n'
     blocks = [
         (COMMON + SUMS, "avro", "histogram"),
@@ -80,13 +95,16 @@ def configuration(name: str, url: str) -> str:
     for text, form, kind in blocks:
         told = {"name": name, "kind": kind, "settings": settings.get(kind, "")}
         parts.append(text.format(**told) + end.format(form=form))
-    return "".join(parts)
+    survey = SURVEY[SURVEY.index("[[input]]") :]  # over reports that clients make
+    survey = survey.replace("{name}-raw", "{name}-reports").replace("-trips", "-topl")
+    return "".join([*parts, survey.format(name=name), end.format(form="avro")])
 
 
-def run_hush(run: Local, *words: str) -> Result:
-    """A command, as an operator types it."""
+def run_hush(run: Local, *words: str, registry: str = "") -> Result:
+    """A command, as an operator types it; with this registry in place of the file's."""
     more = ["-c", str(run.toml), "--bootstrap", run.bootstrap]
     more += ["--set", f"engine.data_dir={run.folder / 'state'}"]
+    more += ["--set", f"registry.url={registry}"] if registry else []
     return CliRunner().invoke(hush, [words[0], *more, *words[1:]])
 
 
@@ -127,51 +145,67 @@ def released(p: Pipeline, run: Local, topic: str) -> list[Any]:
 def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
     tmp_path: Path, registry: SchemaRegistry
 ) -> None:
-    url = registry.url
+    url, nobody = registry.url, f"http://{HOST}:{free_port()}"
     with Broker(quiet=True, overrides=BROKER) as broker:
-        run = Local(tmp_path, broker.bootstrap, configuration("enc", url), {"enc-raw": 1})
+        # Nobody answers where the file says: only the commands that must ask are told where to.
+        text, raw = configuration("enc", nobody), {"enc-raw": 1, "enc-reports": 1}
+        run = Local(tmp_path, broker.bootstrap, text, raw)
         with pytest.raises(EngineError, match="without the ids of its schemas"):
             run.begin()  # without numbers of schemas nothing is declared
-        registry.kill()
         found = run_hush(run, "topics")
         assert isinstance(found.exception, EngineError) and exit_code(found.exception) == 4
         assert "no clear answer (ConnectError)" in str(found.exception)
         with pytest.raises(LedgerError, match=r"there is no ledger|is empty"):
             read_ledger(run.cluster, "enc")
-        registry.start()
-        assert run_hush(run, "topics").exit_code == 0
+        assert run_hush(run, "topics", registry=url).exit_code == 0
         head = read_ledger(run.cluster, "enc").head
-        assert run_hush(run, "topics").exit_code == 0
+        assert run_hush(run, "topics", registry=url).exit_code == 0
         assert read_ledger(run.cluster, "enc").head == head
-        said = run_hush(run, "check")
-        assert said.exit_code == 0 and "12 subjects as the ledger pinned them" in said.output
+        said = run_hush(run, "check", registry=url)
+        assert said.exit_code == 0 and "15 subjects as the ledger pinned them" in said.output
         ledger = read_ledger(run.cluster, "enc")
         assert "schemas" not in ledger.pipelines["enc-tops"]
         assert set(ledger.pipelines["enc-pak"]["schemas"]) == {"hush-row", "hush-manifest"}
         try:
-            registry.kill()
             said = run_hush(run, "check")
             assert said.exit_code == 4 and "no clear answer" in said.output, said.output
+            devices = Devices(run, "enc-topl")
             run.publish("enc-raw", [r | {"zone": f"z{n % 3}"} for n, r in
                                     enumerate(trips(5, 0, 4, 3000))])  # fmt: skip
+            run.publish("enc-reports", devices.report(range(2000), 0, RANGE))
             run.start("w")
             run.wait_ready(["w"])
             run.trigger(ORIGIN + 4 * HOUR)
-            run.wait_released(run.wait_triggers(10), 120)
+            run.wait_released(run.wait_triggers(12), 120)
+            theta = devices.theta()
             run.kill("w")
+            run.publish("enc-reports", devices.report(range(2000), 5, VALUE, theta))
             run.start("w")
             run.trigger(ORIGIN + 8 * HOUR)
-            run.wait_released(run.wait_triggers(20, 120), 120)
+            run.wait_released(run.wait_triggers(24, 120), 120)
             assert run.stop("w") == 0
         finally:
             run.close()
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared > 100, outcome.problems
         check_readers(run)
-        registry.start()
         with SchemaRegistryClient({"url": url}) as client:
             check_deserialisers(run, client)
+            check_survey(run, devices, theta, client)
+        found = judge(run.bootstrap, run.toml, run.secret, url)["enc-histogram"]
+        assert (found.objections, found.triggers) == ([], 4) and found.rows >= 3
         assert replay_of_changed(run)
+
+
+def check_survey(run: Local, devices: Devices, theta: Any, client: SchemaRegistryClient) -> None:
+    """Devices learn the threshold from what a deserialiser makes, and the mean is that of all."""
+    p = devices.pipeline
+    read = deserialisers(client, p)
+    records = [(one.headers[0][0], one.value) for one in released(p, run, p.release_topic)]
+    told = {published_threshold(read(*one), devices.survey) for one in records}
+    assert theta is not None and told - {None} == {theta}
+    means = [read(*one)["values"]["mean"]["value"] for one in records if one[0] == ROW]
+    assert float(devices.expected(len(devices.made))) in means
 
 
 def replay_of_changed(run: Local) -> bool:
@@ -189,12 +223,13 @@ def replay_of_changed(run: Local) -> bool:
 
 def check_readers(run: Local) -> None:
     """All readers of ours, none of which knows a registry."""
-    kinds = {"histogram": 3, "phdstream": 1, "privhp": 1, "pak": 4, "tops": 4}
+    kinds = {"histogram": 3, "phdstream": 1, "privhp": 1, "pak": 4, "tops": 4, "topl": 1}
     ledger = declared(read_ledger(run.cluster, "enc"))
     for kind, least in kinds.items():
         table = read_releases(run.bootstrap, f"enc-{kind}", which="latest")
         assert table.num_rows >= least and table.schema.names[:2] == ["window_start", "window_end"]
-        every = list(follow_releases(run.bootstrap, f"enc-{kind}", patience=1))
+        # The first four: another one would have rows beside those that are compared.
+        every = list(islice(follow_releases(run.bootstrap, f"enc-{kind}", patience=1), 4))
         assert len(every) == 4
         mine = [b for b in run.releases(f"enc-{kind}") if b["schema"] == "hush.release/2"]
         assert {row.release_id for one in every for row in one.rows} == {
@@ -259,9 +294,9 @@ def registered(settings: RegistrySettings, case: str, encoding: str, more: str =
     text = f'[registry]\nurl = "{settings.url}"\n{text_of(case)}'
     text += f'[pipeline.release]\nencoding = "{encoding}"\ntopic = "{case}-{encoding}"\n{more}'
     made = registering.register(settings, compile_config(loads(text, environ={})))
-    assert registering.register(settings, made) == made  # safe to repeat
+    again = registering.register(settings, made)
+    assert again == made and pins(again.pipelines[0]) == pins(made.pipelines[0])  # safe to repeat
     assert registering.look_up(settings, made) == len(subjects(made.pipelines[0])) == 3
-    assert pins(made.pipelines[0]) == pins(registering.register(settings, made).pipelines[0])
     return made.pipelines[0]
 
 

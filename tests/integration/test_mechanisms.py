@@ -347,9 +347,9 @@ levels = 64
 class Devices:
     """Clients with one store; what they have been told of the threshold comes from releases."""
 
-    def __init__(self, run: Local) -> None:
+    def __init__(self, run: Local, name: str = "") -> None:
         self.run = run
-        (self.pipeline,) = run.deployment.pipelines
+        (self.pipeline,) = [p for p in run.deployment.pipelines if name in ("", p.name)]
         described = describe(self.pipeline)  # what `hush plan --json` publishes for devices
         self.survey = Survey.from_json(json.dumps(described["survey"]))
         self.client = Client(self.survey, ReportStore(":memory:", Budget(Fraction(1_000_000))))

@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
 
 HERE = Path(__file__).parent
-JUDGE = ("histogram", "rounds", "rows", "rules", "numbers", "noise", "records", "logs")
-ALLOWED = {"cryptography", "confluent_kafka", "pyarrow"}
+JUDGE = (
+    "histogram", "rounds", "rows", "rules", "numbers", "noise", "records", "logs", "forms",
+    "proto_classes",
+)  # fmt: skip
+ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
+FORMS = ("json", "avro", "protobuf", "json_schema")
 
 SUM = '{ kind = "sum", field = "spent", low = -5, high = 50, grid = "0.5" }'
 MEAN = '{ kind = "mean", field = "spent", low = -5, high = 50, grid = "0.5" }'
@@ -81,7 +85,8 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     if horizon != 3 and draw(st.booleans()):
         more.append('epoch = "2d"')
     more.append(f"feedback_delay = {draw(st.integers(0, 2))}")
-    more.append('release = { display = "non-negative" }' if draw(st.booleans()) else "")
+    display = 'display = "non-negative", ' if draw(st.booleans()) else ""
+    more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
     return PIPELINE.format(
         name=name, window=HORIZONS[horizon], more="\n".join(more),
         epsilon=draw(st.sampled_from([1, 8])), delta=draw(st.sampled_from(["1e-4", "0.01"])),
@@ -98,7 +103,7 @@ def configurations(draw: st.DrawFn) -> str:
                         partitioner=partitioner, unit=unit)  # fmt: skip
     for name in ("p", "q")[: draw(st.integers(1, 2))]:
         text += draw(pipelines(name))
-    return text
+    return f'{text}\n[registry]\nurl = "http://localhost:1"\n'
 
 
 @settings(max_examples=40)

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from .forms import plain
 from .histogram import Objection, Order
 from .logs import Pipeline, charges, judged, objections, until_published
 from .noise import derived
@@ -82,7 +84,28 @@ def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
         client.close()
 
 
-def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgement]:
+class Registered(dict[int, tuple[str, str]]):
+    """Schemas by id, as a registry tells them when they are met.
+
+    Args:
+        url: of the registry.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+
+    def __missing__(self, number: int) -> tuple[str, str]:
+        with SchemaRegistryClient({"url": self._url}) as client:
+            found = client.get_schema(number)
+        form = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
+        self[number] = form[found.schema_type or "AVRO"], found.schema_str or ""
+        return self[number]
+
+
+def deployment(
+    bootstrap: str, config: Path, secret: bytes, registry: str = ""
+) -> dict[str, Judgement]:
     """Judge every histogram of a deployment: its releases beside what its logs must give.
 
     Releases are read first, then the logs that they come from, so that each has its trigger.
@@ -91,10 +114,12 @@ def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgeme
         bootstrap: of the cluster.
         config: the deployment's TOML file, for its name, public keys and partitioners.
         secret: the noise key.
+        registry: where schemas of releases are; empty: where the file says.
     """
     settings = tomllib.loads(config.read_text("utf-8"))
     name = settings["deployment"]["name"]
     inputs = {one["name"]: one for one in settings["input"]}
+    texts = Registered(registry or settings.get("registry", {}).get("url", ""))
     published = {}
     for one in settings["pipeline"]:
         topic = one.get("release", {}).get("topic", f"hush.{one['name']}.releases.v1")
@@ -120,7 +145,7 @@ def deployment(bootstrap: str, config: Path, secret: bytes) -> dict[str, Judgeme
         logs = [[(r.offset, r.timestamp, r.value) for r in log] for log in raw]
         wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
         try:
-            told = [(r.key or b"", r.value or b"") for r in published[called]]
+            told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
             made = judged(pipeline, secret, clock, logs, told, order)
             releases = list(until_published(made, told))
         except Objection as objection:

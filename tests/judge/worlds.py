@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from hushstream.agents.deployment.forms import form_of, subjects, with_pipelines
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
 from hushstream.agents.offline.engine import OfflineEngine
@@ -17,6 +18,7 @@ from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
 
 from ..support import DAY, NAMES, ORIGIN, SECRET, start, trigger
+from .forms import Texts, plain
 from .histogram import Release
 from .logs import Pipeline, Published, judged, objections
 from .records import home
@@ -33,7 +35,21 @@ def public(made: Input, pipeline: Compiled) -> Pipeline:
     )
 
 
-def plain(records: Sequence[Any]) -> list[dict[str, Any]]:
+def numbered(made: Deployment) -> tuple[Deployment, Texts]:
+    """A deployment whose schemas have numbers, as a registry gives them, and their texts."""
+    texts: dict[int, tuple[str, str]] = {}
+
+    def formed(p: Compiled) -> Compiled:
+        numbers: dict[str, int] = {}
+        for one in subjects(p):
+            numbers.setdefault(one.header, len(texts) + 1)
+            texts[numbers[one.header]] = one.encoding, one.text
+        return replace(p, form=form_of(p, numbers)) if numbers else p
+
+    return with_pipelines(made, formed), texts
+
+
+def as_json(records: Sequence[Any]) -> list[dict[str, Any]]:
     """Clock records as JSON objects."""
     return [json.loads(encode(record)) for record in records]
 
@@ -61,15 +77,18 @@ def outcome(
         records: the clock log.
         opening: where nonces come from.
     """
+    made, texts = numbered(made)
     places = {("events", n): list(log) for n, log in enumerate(logs)}
     run = OfflineEngine(made, NAMES, SECRET, places, list(enumerate(records)), opening=opening)
     run.run()
     raw = [[(r.offset, r.timestamp, r.value) for r in log] for log in logs]
     for source in made.inputs:
         for pipeline in source.pipelines:
-            published = [(o.key or b"", o.value or b"") for o in run.outs[pipeline.release_topic]]
+            published = [
+                (o.key or b"", plain(o.value, texts)) for o in run.outs[pipeline.release_topic]
+            ]
             known = public(source, pipeline)
-            yield list(judged(known, SECRET, plain(records), raw, published)), published
+            yield list(judged(known, SECRET, as_json(records), raw, published)), published
 
 
 def verdict(

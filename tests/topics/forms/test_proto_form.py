@@ -18,7 +18,7 @@ from hushstream.topics.releases import MANIFEST, ROW
 from hushstream.topics.schemas.proto_text import parse_protobuf
 from hushstream.topics.schemas.schema import Schema
 
-from .proto_classes import message_class
+from ...judge.proto_classes import message_class
 from .records import bodies, described
 from .test_avro_form import ODD, PLACES
 
