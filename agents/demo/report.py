@@ -180,9 +180,10 @@ class Show:
             say(f"  http://127.0.0.1:{operator}/internal/metrics", soft_wrap=True)
             say("\nEverything keeps running. Stop it and remove its folder with:")
             say(f"  hush demo --stop {site.folder}", soft_wrap=True, highlight=False)
+            live = "The page above is that of `hush live`."
         else:
-            say("\nIt also serves a live page of them for the browser (`hush live`).")
-        say(f"\nDone in {seconds:.0f} s.")
+            live = "With --keep it also serves a page that follows the stream: `hush live`."
+        say(f"\nDone in {seconds:.0f} s. {live}", soft_wrap=True)
 
 
 def _pair(value: dict[str, Any] | None) -> tuple[str, str]:

@@ -51,7 +51,7 @@ def test_what_is_not_of_its_schema_is_refused(encoding: Any) -> None:
 
 def test_names_that_a_format_does_not_allow_stand_in_its_comments() -> None:
     assert [told(*pair) for pair in (
-        ("trip_zone", "trip.zone. The zone."), ("a_b", "a. b."), ("start", "Start. Of a window."),
+        ("trip_zone", "trip.zone. The zone."), ("a__b", "a. b."), ("start", "Start. Of a window."),
         ("n_2", "n"), ("x9", "9."), ("plain", ""),
     )] == ["trip.zone", "a. b", "start", "n_2", "9", "plain"]  # fmt: skip
 

@@ -61,6 +61,7 @@ def test_it_shows_everything_and_leaves_nothing_but_the_picture(tmp_path: Path) 
     )
     assert done.returncode == 0, done.stdout + done.stderr
     text = done.stdout
+    assert "`hush live`" in text.rstrip().splitlines()[-1]
     released, known = map(int, re.findall(r"(\d+) of (194) keys released", text)[0])
     assert 40 <= released <= 65 and known == 194
     assert re.search(r"│ Manhattan +│ +1,[01]\d\d │ +\d+ │ +1\d\.\d\d │", text)
