@@ -25,10 +25,10 @@ from hushstream.topics.events.fields import InputFields, NumericField, PipelineF
 from hushstream.topics.events.raw import RawBatch
 from hushstream.topics.schemas.schema import FORMATS, Pinned, Schema
 
-from tests.topics.schemas.test_avro import _World as World
+from ...schemas.test_avro import _World as World
 
 pytest.importorskip("numba")
-from tests.topics.events.test_columns import Plain, placed, told
+from ..test_columns import Plain, placed, told
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 LISTS = int(os.environ.get("HUSH_RECORDS", "30000")) // 250
