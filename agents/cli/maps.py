@@ -10,15 +10,16 @@ from typing import Any
 import click
 from pyarrow import csv, parquet
 
-from ...errors import ConfigError, EngineError
+from ...errors import EngineError
 from ..reading.assembly import Released
-from ..reading.client import ReleaseTopic, Wanted, moment
+from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.grids import FINEST
 from ..reading.maps import cells_of, domain_of, points_as_geojson, points_of
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
-from .options import F, config_options, read_config
+from .options import F, config_options
+from .public import release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
 
@@ -110,12 +111,7 @@ def _newest(
     path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
 ) -> Released:
     """The newest complete release of the newest window, or of the one asked for."""
-    config = read_config(path, bootstrap, settings)
-    found = [p for p in config.pipeline if p.name == pipeline]
-    if not found:
-        known = ", ".join(p.name for p in config.pipeline)
-        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
-    topic = ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
+    topic = release_topic(path, bootstrap, settings, pipeline)
     every = read(topic, Wanted(window=moment("--window", window)))
     newest = max(every, key=lambda one: (one.window.start, one.trigger), default=None)
     if newest is None:

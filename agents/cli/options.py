@@ -14,6 +14,7 @@ from rich.table import Table
 from ...topics.config.load import Config, load
 
 F = TypeVar("F", bound=Callable[..., Any])
+CONFIG = "hush.toml"
 
 
 def config_options(command: F) -> F:
@@ -28,7 +29,7 @@ def config_options(command: F) -> F:
         ),
         click.option("--bootstrap", metavar="HOST:PORT", help="Kafka to use."),
         click.option(
-            "-c", "--config", "path", default="hush.toml", show_default=True, help="Configuration."
+            "-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration."
         ),
     ):
         command = option(command)

@@ -17,10 +17,11 @@ from ...topics.releases import Manifest, Row, Value
 from ..deployment.compile import compile_config
 from ..deployment.connect_sink import sink_properties
 from ..reading.assembly import Released, in_order, newest
-from ..reading.client import ReleaseTopic, Wanted, moment
+from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
 from .options import config_options, read_config
+from .public import release_topic
 
 
 @click.command()
@@ -53,7 +54,8 @@ def releases(
 ) -> None:
     """Show what PIPELINE has released; error bars cover only the noise.
 
-    Complete releases only. It ends after what is there, unless --follow is given.
+    Complete releases only. It ends after what is there, unless --follow is given. Where there is
+    no configuration, --bootstrap is enough.
     """
     if as_json + as_csv + (file is not None) > 1:
         raise click.UsageError("give one of --json, --csv and --parquet")
@@ -61,12 +63,7 @@ def releases(
         raise click.UsageError("give --latest or --final, not both")
     if follow and (latest or file is not None):
         raise click.UsageError("--follow goes with single releases: leave out --latest, --parquet")
-    config = read_config(path, bootstrap, settings)
-    found = [p for p in config.pipeline if p.name == pipeline]
-    if not found:
-        known = ", ".join(p.name for p in config.pipeline)
-        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
-    source = ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
+    source = release_topic(path, bootstrap, settings, pipeline)
     wanted = Wanted(final, moment("--window", window), moment("--since", since))
     every = read(source, wanted, follow)
     form = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
