@@ -1,4 +1,4 @@
-"""What compiled loops find in many records at once, whatever the format of the records."""
+"""Findings of compiled loops in many records at once, whatever the format of the records."""
 
 from __future__ import annotations
 
