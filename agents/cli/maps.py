@@ -18,8 +18,7 @@ from ..reading.grids import FINEST
 from ..reading.maps import cells_of, domain_of, points_as_geojson, points_of
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
-from .options import F, config_options
-from .public import release_topic
+from .options import F, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
 

@@ -6,12 +6,15 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from rich.table import Table
 
+from ...errors import ConfigError
 from ...topics.config.load import Config, load
+from ..reading.client import ReleaseTopic, source_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = "hush.toml"
@@ -60,6 +63,34 @@ def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> 
     if bootstrap:
         flags["kafka.bootstrap"] = bootstrap
     return load(path, flags=flags)
+
+
+def release_topic(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str
+) -> ReleaseTopic:
+    """Find the releases of a pipeline.
+
+    Releases are public, so whoever has an address needs no configuration: where none was named and
+    none lies in this folder, the topic is ``hush.<pipeline>.releases.v1``.
+
+    Args:
+        path: of the configuration.
+        bootstrap: address of Kafka; None: that of the configuration.
+        settings: overrides, each ``SETTING=VALUE``.
+        pipeline: its name.
+
+    Raises:
+        UsageError: an override has another form.
+        ConfigError: the configuration is missing or not valid, or does not know the pipeline.
+    """
+    if bootstrap and not settings and path == CONFIG and not Path(path).exists():
+        return source_of(bootstrap, pipeline)
+    config = read_config(path, bootstrap, settings)
+    found = [p for p in config.pipeline if p.name == pipeline]
+    if not found:
+        known = ", ".join(p.name for p in config.pipeline)
+        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
+    return ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
 
 
 def emit(body: object) -> None:

@@ -20,8 +20,7 @@ from ..reading.assembly import Released, in_order, newest
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
-from .options import config_options, read_config
-from .public import release_topic
+from .options import config_options, read_config, release_topic
 
 
 @click.command()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hushstream.agents.cli.options import CONFIG
-from hushstream.agents.cli.public import release_topic
+from hushstream.agents.cli.options import CONFIG, release_topic
 from hushstream.deploy.broker import Broker
 from hushstream.errors import ConfigError
 
