@@ -578,6 +578,7 @@ def test_wire_types_and_numbers_that_do_not_exist_are_left_to_the_other_way() ->
         PROTO.replace("string page = 2", "string user = 2"),
         PROTO.replace("string page = 2", "repeated string page = 2"),
         PROTO.replace("string page = 2", "bytes page = 2"),
+        PROTO.replace("double fare = 5", "int64 fare = 4"),
         PROTO.replace("string page = 2", "string page = 0"),
         PROTO.replace("string page = 2", f"string page = {1 << 70}"),
         PROTO.replace("string page = 2;", ""),
