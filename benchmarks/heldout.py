@@ -7,6 +7,11 @@ exist for the data.
 ToPL (`_heldout_topl`): squared error of a mean with the threshold that `topl` learns, at ε from
 0.5 to 2, against the best constant threshold.
 
+Maps (`_heldout_maps`): PHDStream and PrivHP at their defaults: ``phdstream_first_trigger_large``,
+the median error of large boxes in windows of one trigger, ``privhp_over_phdstream``, the median
+ratio of sliced Wasserstein distances there, and ``phdstream_coverage``, the least share of leaves
+that the 95 % intervals of a set cover.
+
     python benchmarks/heldout.py [--quick] [--json] [--half tuned]
 
 The last line under ``--json``: ``tops_over_authors_median``, ``tops_over_authors_worst``,
@@ -20,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 
+import _heldout_maps as maps
 import _heldout_topl as topl
 import _heldout_values as values
 from rich.console import Console
@@ -51,6 +57,16 @@ def show_topl(rows: list[topl.Row], console: Console) -> None:
     console.print(table)
 
 
+def show_maps(found: dict[str, list[maps.Row]], console: Console) -> None:
+    for title, rows in found.items():
+        table = Table(title=title)
+        for column in rows[0]:
+            table.add_column(column, justify="left" if column == "set" else "right")
+        for row in rows:
+            table.add_row(*(v if isinstance(v, str) else f"{v:.3g}" for v in row.values()))
+        console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer runs and fewer ε")
@@ -62,11 +78,14 @@ def main() -> None:
         rows = values.measure(options.half, options.quick, lambda row: status.update(row["stream"]))
     with console.status("topl") as status:
         local = topl.measure(options.half, options.quick, lambda row: status.update(row["set"]))
-    totals = values.totals(rows) | topl.totals(local)
+    with console.status("maps") as status:
+        found = maps.measure(options.half, options.quick, status.update)
+    totals = values.totals(rows) | topl.totals(local) | maps.totals(found)
     show(rows, console if options.json else Console(width=110))
     show_topl(local, console if options.json else Console(width=110))
+    show_maps(found, console if options.json else Console(width=110))
     if options.json:
-        print(json.dumps({**totals, "values": rows, "topl": local}))
+        print(json.dumps({**totals, "values": rows, "topl": local, "maps": found}))
     else:
         Console(width=110).print(totals)
 

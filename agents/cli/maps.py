@@ -84,6 +84,9 @@ def map_(
               help="Number of points; default: as many as the counts say.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="Another seed gives other points of the same distribution.")  # fmt: skip
+@click.option("--smooth", is_flag=True,
+              help="Let density go on across the edges of cells, instead of being uniform in "
+                   "each.")  # fmt: skip
 @click.argument("pipeline")
 def points(
     path: str,
@@ -94,6 +97,7 @@ def points(
     out: Path | None,
     number: int | None,
     seed: int,
+    smooth: bool,
     pipeline: str,
 ) -> None:
     """Write synthetic points drawn from the newest map of a spatial PIPELINE.
@@ -101,7 +105,7 @@ def points(
     They follow from the release alone, so they cost no privacy, however many are drawn.
     """
     release = _newest(path, bootstrap, settings, pipeline, window)
-    drawn = points_of(release, number, seed)
+    drawn = points_of(release, number, seed, smooth)
     shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
     _write(form, out, shapes, drawn)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from ...errors import ParameterError
 from ...mechanisms.privhp.sample import sample
 from ...mechanisms.spatial.domain import Domain
+from ...mechanisms.spatial.smooth import smooth_points
 from ...mechanisms.spatial.synthetic import scatter
 from ...topics.releases import Row
 from .assembly import Released, in_order
@@ -49,7 +50,7 @@ def cells_of(release: Released) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": features}
 
 
-def points_of(release: Released, n: int | None = None, seed: int = 0) -> Any:
+def points_of(release: Released, n: int | None = None, seed: int = 0, smooth: bool = False) -> Any:
     """Draw synthetic points from a release: an Arrow table with a column for each axis.
 
     The release alone decides: points cost no privacy, and the same seed gives the same points
@@ -59,6 +60,8 @@ def points_of(release: Released, n: int | None = None, seed: int = 0) -> Any:
         release: a complete one of a spatial pipeline.
         n: number of points; None: as many as the released counts say.
         seed: another seed gives other points of the same distribution.
+        smooth: whether density goes on across the edges of cells, instead of being uniform in each;
+            points are then spread evenly (`smooth_points`).
 
     Raises:
         ParameterError: the pipeline is not spatial; ``n`` or ``seed`` is negative.
@@ -67,6 +70,9 @@ def points_of(release: Released, n: int | None = None, seed: int = 0) -> Any:
     rows = sorted(release.rows, key=in_order)
     codes = np.array([int(str(row.key["cell"]), 16) for row in rows], np.uint64)
     counts = np.array([round(_count(row) * STEPS) for row in rows], np.int64)
+    if smooth:
+        whole = round(int(counts.sum()) / STEPS) if n is None else n
+        return pa.table(smooth_points(domain, codes, counts, whole, seed))
     if n is None:
         return pa.table(scatter(domain, codes, counts, STEPS, seed))
     return pa.table(sample(domain, codes, counts, n, seed))

@@ -47,6 +47,7 @@ from ..spatial.privtree import STEPS, Selection
 from ..spatial.stream import SpatialStream
 from .events import DELETE, INSERT, Events, plan, split_rows
 from .node_counters import NodeCounter, Now
+from .opening import WindowStart
 from .tree import (
     GRID,
     NODE,
@@ -113,6 +114,7 @@ class PHDStream(SpatialStream):
         first: hold-back: nothing is counted or released before this trigger, which takes all.
         lifetime: triggers after which an insertion is deleted; 0 = never.
         deletions: whether records of sign -1 are accepted; they need ``lifetime`` 0.
+        opening: splits and counts at trigger ``first`` in place of both; None = they begin there.
         forget: whether leaves take over what was counted below them, so that state is the live
             tree alone; needs a counter whose noise is labelled by trigger.
         smoothing: records added to a child's estimate before its parent's unplaced counts are
@@ -136,6 +138,7 @@ class PHDStream(SpatialStream):
     deletions: bool = True
     smoothing: int = 0
     forget: bool = False
+    opening: WindowStart | None = None
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -151,7 +154,13 @@ class PHDStream(SpatialStream):
         """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""
         inserts = self.bound // 2 if self.lifetime else self.bound
         counted = self.counter.cost(2 * inserts if self.lifetime else inserts)
-        return counted._replace(epsilon=counted.epsilon + inserts * self.selection.epsilon)
+        usual = counted._replace(epsilon=counted.epsilon + inserts * self.selection.epsilon)
+        if self.opening is None:
+            return usual
+        # Every insertion may come at the first trigger; what deletes it later costs the same.
+        later = self.counter.cost(inserts).epsilon if self.lifetime else Fraction(0)
+        opened = usual._replace(epsilon=inserts * self.opening.epsilon + later)
+        return max(usual, opened, key=lambda cost: cost.epsilon)
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
@@ -206,11 +215,16 @@ class PHDStream(SpatialStream):
         gone = np.setdiff1d(nodes.code, tree.code, assume_unique=True) if self.forget else _NONE
         return _stored(tree, gone, waits), self._publish(tree, variance)
 
+    def _opens(self, t: int) -> WindowStart | None:
+        return self.opening if t == self.first else None
+
     def _walk(self, events: Events, t: int, noise: Noise, carried: float) -> _Walk:
-        rule = self.selection
+        opening = self._opens(t)
+        rule = self.selection if opening is None else opening.selection
         if isinstance(rule, ReleasedSelection):
             # Counts taken over from forgotten nodes are a leaf's own counts; older chains are not.
-            variance = self._longest(t - 1) + (0.0 if self.counter.by_trigger else carried)
+            before = self._opened if self.counter.by_trigger else carried
+            variance = self._chain(t - 1) + before
             return lambda estimate, level, nodes: rule.splits(estimate, level, variance)
 
         def splits(estimate: I64, level: int, nodes: U64) -> Bool:
@@ -243,7 +257,8 @@ class PHDStream(SpatialStream):
         code = tree.code[leaf]
         inserts, deletes = events.within(self.domain, code)
         cell = picked(tree.cell, leaf)
-        put(tree.cell, leaf, self.counter.step(cell, code, inserts - deletes, now, noise))
+        counter = self._opens(now.t) or self.counter
+        put(tree.cell, leaf, counter.step(cell, code, inserts - deletes, now, noise))
         if self.forget:
             tree.fold(leaf)
         variance: F64 = self.counter.variance(tree.cell["steps"]) + tree.cell["carried"]
@@ -258,14 +273,25 @@ class PHDStream(SpatialStream):
         return Releases(Keys.of_codes(leaves.code), value, spread, status, _public(len(value)))
 
     def _longest(self, t: int) -> float:
-        """Variance of a counter that was active at every trigger up to t."""
-        steps = np.array([max(t - self.first + 1, 1)], np.int32)
+        """Variance of a leaf that was active at every trigger up to t."""
+        return self._chain(t) + self._opened
+
+    def _chain(self, t: int) -> float:
+        """The same of its counter alone, which takes over after the opening."""
+        active = t - self.first + 1 if self.opening is None else t - self.first
+        steps = np.array([max(active, 1 if self.opening is None else 0)], np.int32)
         return float(self.counter.variance(steps)[0])
+
+    @property
+    def _opened(self) -> float:
+        return 0.0 if self.opening is None else self.opening.variance
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of counters and, where splitting is private, of scores."""
         scores = (self.selection.draws(),) if isinstance(self.selection, Selection) else ()
-        return (*scores, self.counter.draws(self.horizon))
+        opening = self.opening
+        begun = () if opening is None else (opening.selection.draws(), opening.counter.draws(1))
+        return (*begun, *scores, self.counter.draws(self.horizon))
 
     def error(self, t: int) -> F64:
         """(2,) standard deviation of a leaf active at every trigger in one chain, in grid steps."""

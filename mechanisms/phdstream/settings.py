@@ -15,6 +15,7 @@ from ..validate import at_least, between, non_negative, one_of, positive
 from .matrix_counter import MatrixCounter
 from .mechanism import PHDStream, ReleasedSelection
 from .node_counters import BlockCounter, NodeCounter, SimpleCounter, TreeCounter
+from .opening import WindowStart, floor_for
 from .tree import LARGEST_COUNT
 
 _UNIT = Domain.unit(2, depth=8, split="all")
@@ -29,7 +30,13 @@ class PHDStreamParameters:
         domain: public geometry, or its plain form (`Domain.to_json`).
         selection: "released" splits by released counts, at no cost; "private" by noisy scores
             that see the trigger's own insertions, as in the paper.
-        share: part of ε that private selection gets.
+        share: part of ε that private selection gets ("private").
+        start: "private" splits by noisy scores at the first trigger that counts, and pays for them
+            there; "as later" splits as at the others. None = "private" wherever it is possible:
+            with selection "released" and a counter of pure ε.
+        start_share: part of what an event of the first trigger may cost for these scores.
+        expected: public guess of how many records the first trigger counts, never taken from the
+            data: cells of ENOUGH/ε of them or more always split there ("private" start); 0 = none.
         theta: least estimate, in records, that a node needs beyond the rule's own margin.
         resolution: that margin in standard deviations of a counter ("released").
         floor: depth above which nodes always split.
@@ -49,6 +56,9 @@ class PHDStreamParameters:
     domain: Domain | Mapping[str, Any] = _UNIT
     selection: Literal["released", "private"] = "released"
     share: Fraction | float = Fraction(1, 4)
+    start: Literal["private", "as later"] | None = None
+    start_share: Fraction | float = Fraction(1, 2)
+    expected: int = 0
     theta: int = 0
     resolution: Fraction | float = Fraction(3)
     floor: int = 0
@@ -92,6 +102,7 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
         parameters.deletions,
         smoothing,
         forget,
+        _opening(parameters, count, domain),
     )
 
 
@@ -122,6 +133,8 @@ def _check(parameters: PHDStreamParameters, setting: Setting) -> None:
         raise ParameterError("count", setting.count, "counts are what phdstream releases")
     one_of("selection", parameters.selection, ("released", "private"))
     one_of("counter", parameters.counter, ("simple", "block", "tree", "matrix"))
+    if parameters.start is not None:
+        one_of("start", parameters.start, ("private", "as later"))
     positive("epsilon", setting.epsilon)
     between("bound", at_least("bound", parameters.bound, 1), 1, MOST)
     between("first", at_least("first", parameters.first, 1), 1, setting.horizon)
@@ -131,8 +144,30 @@ def _check(parameters: PHDStreamParameters, setting: Setting) -> None:
         raise ParameterError("deletions", True, "records with a lifetime delete themselves")
 
 
+def _opens(parameters: PHDStreamParameters) -> bool:
+    possible = parameters.selection == "released" and parameters.counter != "matrix"
+    if parameters.start == "private" and not possible:
+        rule = 'needs selection = "released" and another counter than "matrix"'
+        raise ParameterError("start", parameters.start, rule)
+    return possible and parameters.start != "as later"
+
+
+def _opening(
+    parameters: PHDStreamParameters, epsilon: Fraction, domain: Domain
+) -> WindowStart | None:
+    share = Fraction(parameters.start_share)
+    if not 0 < share < 1:
+        raise ParameterError("start_share", parameters.start_share, "must lie between 0 and 1")
+    expected = at_least("expected", parameters.expected, 0)
+    if not _opens(parameters):
+        return None
+    floor = max(parameters.floor, floor_for(domain, epsilon, expected))
+    return WindowStart.of(domain, epsilon, share, floor)
+
+
 def _counter(parameters: PHDStreamParameters, setting: Setting, epsilon: Fraction) -> NodeCounter:
-    horizon = setting.horizon - parameters.first + 1
+    opened = 1 if _opens(parameters) else 0  # the first trigger counts with a counter of its own
+    horizon = max(setting.horizon - parameters.first + 1 - opened, 1)
     if parameters.counter == "simple":
         return SimpleCounter(epsilon)
     if parameters.counter == "block":

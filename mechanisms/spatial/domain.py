@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -93,6 +93,19 @@ class Axis:
             inside = inside & (x == np.floor(x))
         inside = inside & (x >= self.low) & (x <= self.high)
         return (np.where(inside, x, self.low) - self.low) / self.width, inside
+
+
+def _complete(
+    where: str, given: Mapping[str, Any], needed: tuple[str, ...], made: type[Any]
+) -> None:
+    for name in needed:
+        if name not in given:
+            raise ParameterError(f"{where}.{name}", None, "is missing")
+    known = [one.name for one in fields(made)]
+    for name in given:
+        if name not in known:
+            rule = f"is unknown; expected one of {', '.join(known)}"
+            raise ParameterError(f"{where}.{name}", given[name], rule)
 
 
 @lru_cache(maxsize=64)
@@ -204,7 +217,14 @@ class Domain:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Domain:
-        """The domain that `to_json` described."""
+        """The domain that `to_json` described.
+
+        Raises:
+            ParameterError: a setting is missing, unknown or out of range.
+        """
+        _complete("domain", plain, ("axes", "depth"), cls)
+        for place, axis in enumerate(plain["axes"]):
+            _complete(f"domain.axes[{place}]", axis, ("name", "low", "high"), Axis)
         axes = tuple(Axis(**axis) for axis in plain["axes"])
         polygon = tuple((float(x), float(y)) for x, y in plain.get("polygon", ()))
         cells = tuple(int(cell) for cell in plain.get("cells", ()))

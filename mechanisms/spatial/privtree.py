@@ -45,6 +45,16 @@ _LN2_LOW = Fraction(6931471805599453094, 10**19)
 _LN2_HIGH = Fraction(6931471805599453095, 10**19)
 
 
+def largest_epsilon(bits: int) -> Fraction:
+    """The largest loss per record for which the proof holds, at a fan-out of 2^``bits``.
+
+    >>> round(float(largest_epsilon(1)), 4), round(float(largest_epsilon(2)), 4)
+    (2.0794, 3.2347)
+    """
+    beta = 1 << bits
+    return Fraction(2 * beta - 1, beta - 1) * bits * _LN2_LOW
+
+
 @dataclass(frozen=True)
 class Selection:
     """Parameters of private splitting.

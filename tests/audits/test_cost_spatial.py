@@ -51,12 +51,14 @@ PHDSTREAM: dict[str, dict[str, Any]] = {
     "simple": {"floor": 2},
     "block": {"floor": 2, "counter": "block", "block": 3},
     "tree": {"floor": 2, "counter": "tree"},
+    "tree, begun as later": {"floor": 2, "counter": "tree", "start": "as later"},
     "moving tree": {"selection": "private", "counter": "tree", "bound": 2},
     "moving blocks": {
         "selection": "private", "counter": "block", "block": 2, "bound": 3, "deletions": True
     },
     "moving matrix": {"selection": "private", "counter": "matrix", "bound": 3, "horizon": 8},
     "lifetime": {"floor": 2, "bound": 4, "lifetime": 2},
+    "lifetime, begun as later": {"floor": 2, "bound": 4, "lifetime": 2, "start": "as later"},
     "held back": {"floor": 2, "first": 2, "counter": "tree"},
 }  # fmt: skip
 
@@ -99,7 +101,7 @@ def test_privhp_loses_what_it_declares(name: str) -> None:
 
 MISTAKES = {
     "log2 T levels": (
-        "tree", TreeCounter, "levels", "self.horizon.bit_length()",
+        "tree, begun as later", TreeCounter, "levels", "self.horizon.bit_length()",
         "max(1, (self.horizon - 1).bit_length())",
     ),
     "blocks of scale 1/epsilon": (
@@ -109,7 +111,8 @@ MISTAKES = {
         "lifetime", phdstream_settings, "budget", "epsilon / inserts", "epsilon"
     ),
     "a deletion on schedule is free": (
-        "lifetime", PHDStream, "cost", "2 * inserts if self.lifetime else inserts", "inserts"
+        "lifetime, begun as later", PHDStream, "cost",
+        "2 * inserts if self.lifetime else inserts", "inserts",
     ),
     "splitting is free": (
         "moving blocks", PHDStream, "cost", "inserts * self.selection.epsilon", "0"

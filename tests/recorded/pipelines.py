@@ -91,9 +91,12 @@ SETTINGS: dict[str, str] = {
     "histogram-users": KEYS + HISTOGRAM + "min_users = 3\n",
     "phdstream": SPATIAL.format(
         kind="phdstream", depth=3, split="all", more='sign = "gone"',
-        settings="bound = 2\ndeletions = true\nfloor = 2"),
+        settings='bound = 2\ndeletions = true\nfloor = 2\nstart = "as later"'),
+    "phdstream-defaults": SPATIAL.format(
+        kind="phdstream", depth=3, split="all", more="", settings=""),
     "phdstream-tree": SPATIAL.format(
-        kind="phdstream", depth=3, split="all", more="", settings='counter = "tree"'),
+        kind="phdstream", depth=3, split="all", more="", 
+        settings='counter = "tree"\nstart = "as later"'),
     "phdstream-matrix": SPATIAL.format(
         kind="phdstream", depth=3, split="all", more="", settings='counter = "matrix"'),
     "phdstream-private": SPATIAL.format(

@@ -89,3 +89,15 @@ def test_a_pipeline_without_a_space_has_no_map() -> None:
     for make in (cells_of, points_of, domain_of):
         with pytest.raises(ParameterError, match="histogram, which has no cells"):
             make(last("histogram-plain"))
+
+
+@pytest.mark.parametrize("case", ["phdstream", "privhp"])
+def test_smooth_points_are_as_many_and_lie_in_the_domain(case: str) -> None:
+    release = last(case)
+    total = sum(max(float(row.values["count"].value), 0.0) for row in release.rows)
+    points, plain = points_of(release, seed=3, smooth=True), points_of(release, seed=3)
+    assert abs(len(points) - total) <= 1 and points.column_names == plain.column_names
+    assert points.equals(points_of(release, seed=3, smooth=True)) and not points.equals(plain)
+    x, y = (points[name].to_numpy() for name in points.column_names)
+    assert ((x >= 0) & (x <= 2) & (y >= -1) & (y <= 1)).all()
+    assert len(points_of(release, 77, smooth=True)) == 77

@@ -217,3 +217,21 @@ def test_bad_parameters_are_named(name: str, make) -> None:
     with pytest.raises(ParameterError) as error:
         make()
     assert error.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("domain.depth", {"depth": None}),
+        ("domain.axes", {"axes": None}),
+        ("domain.axes[0].high", {"axes": [{"name": "x", "low": 0}]}),
+        ("domain.axes[0].name", {"axes": [{"low": 0, "high": 1}]}),
+        ("domain.axes[0].wide", {"axes": [{"name": "x", "low": 0, "high": 1, "wide": 2}]}),
+        ("domain.deep", {"deep": 3}),
+    ],
+)
+def test_what_is_missing_or_unknown_is_named(name: str, change: dict[str, object]) -> None:
+    plain = {**Domain.unit(2, 3).to_json(), **change}
+    with pytest.raises(ParameterError) as error:
+        Domain.from_json({key: value for key, value in plain.items() if value is not None})
+    assert error.value.name == name

@@ -1,0 +1,80 @@
+"""The first trigger that a window counts: private splitting, paid by that trigger alone.
+
+Nothing has been released of the window yet, so released counts cannot split, and one leaf would
+hold everything. An event counts at one trigger only. So at the first one a part of what it may cost
+goes to private splitting (`spatial.privtree`) and the rest to a noisier count; every later event
+pays for its count alone. No event pays more than before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ..columns import I64
+from ..contract import Noise
+from ..spatial.domain import U64, Domain
+from ..spatial.privtree import Selection, largest_epsilon
+from .node_counters import Now, SimpleCounter
+from .tree import Cells
+
+ENOUGH = 40
+"""Standard deviations' worth of records, n·ε, that a cell of the public floor should hold."""
+
+
+@dataclass(frozen=True)
+class WindowStart:
+    """Splitting and counting at the first trigger.
+
+    Attributes:
+        selection: splits by the trigger's own insertions, at ε_split each.
+        counter: counts its changes, at ε_count each.
+    """
+
+    selection: Selection
+    counter: SimpleCounter
+
+    @classmethod
+    def of(cls, domain: Domain, each: Fraction, share: Fraction, floor: int) -> WindowStart:
+        """The opening of a window.
+
+        Args:
+            domain: public geometry.
+            each: ε that one event of the first trigger may cost.
+            share: part of it for splitting, in (0, 1); less where PrivTree's proof ends.
+            floor: public depth above which nodes always split.
+        """
+        split = min(share * each, largest_epsilon(domain.step))
+        selection = Selection(domain.step, split, domain.depth, 0, floor)
+        return cls(selection, SimpleCounter(each - split))
+
+    @property
+    def epsilon(self) -> Fraction:
+        """Loss per insertion at this trigger; a deletion loses less."""
+        return self.selection.epsilon + self.counter.epsilon
+
+    @property
+    def variance(self) -> float:
+        """Variance of a leaf's count, records squared."""
+        return float(self.counter.variance(np.ones(1, np.int32))[0])
+
+    def step(self, cell: Cells, nodes: U64, change: I64, now: Now, noise: Noise) -> Cells:
+        """Rows of the leaves after this trigger; the window's own counter goes on from there."""
+        cell = self.counter.step(cell, nodes, change, now, noise)
+        cell["steps"] = 0
+        cell["carried"] += np.float32(self.variance)
+        return cell
+
+
+def floor_for(domain: Domain, epsilon: Fraction, expected: int) -> int:
+    """The deepest level whose cells hold `ENOUGH`/ε expected records on average; 0 without any.
+
+    >>> floor_for(Domain.unit(2, 8, "all"), Fraction(1, 2), 50_000)
+    4
+    """
+    cells, floor = expected * epsilon / ENOUGH, 0
+    while floor < domain.depth and domain.fanout ** (floor + 1) <= cells:
+        floor += 1
+    return floor
