@@ -67,6 +67,9 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "a transaction fails": (
         "agents/worker/test_shard.py::test_rows_of_an_aborted_transaction_are_not_restored",
+        "agents/worker/test_shard.py::"
+        "test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit",
+        "agents/clock/test_owner.py::test_a_trigger_whose_charge_was_refused_is_not_committed",
     ),
     "a bad record": (
         "integration/test_integration.py::"

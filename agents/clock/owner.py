@@ -34,6 +34,7 @@ from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,
     STOP_SECONDS,
+    answers,
     asked_to_end,
     check_reached,
     consumer,
@@ -181,6 +182,7 @@ class ClockOwner:
         values, known = [], self._ledger.records
         async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
             values += [r.value for r in records]
+            self.progress.moved()
         self._ledger = Ledger.read(values)
         if self._ledger.records[: len(known)] != known:
             raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
@@ -356,22 +358,23 @@ class ClockOwner:
                 written; the transaction was aborted.
         """
         await self._producer.begin_transaction()
-        for charge in charges:
-            key = str(charge.body["pipeline"]).encode()
+        paid = [
             await self._producer.send(
                 self._names.ledger,
                 charge.encode(),
-                key=key,
+                key=str(charge.body["pipeline"]).encode(),
                 partition=0,
                 timestamp_ms=charge.time // 1000,
             )
+            for charge in charges
+        ]
         sent = [
             await self._producer.send(self._names.clock, encode(record), partition=0)
             for record in records
         ]
         try:
-            answers = [await answer for answer in sent]
-            for record, answer in zip(records, answers, strict=True):
+            told = (await answers([*paid, *sent]))[len(paid) :]
+            for record, answer in zip(records, told, strict=True):
                 self._lead.check(record.time, answer)
                 if self._follows_time(record):
                     first = isinstance(record, Start)
@@ -383,12 +386,13 @@ class ClockOwner:
             await self._producer.abort_transaction()
             raise
         await self._producer.commit_transaction()
+        self.progress.moved()  # a backlog of triggers may keep one beat busy for minutes
         # A clock log that ends before this, after an outage, was rewound: see `_read_clock`.
-        self._known_end = answers[-1].offset + 1
+        self._known_end = told[-1].offset + 1
         for charge in charges:
             self._ledger.take(charge.encode())
-        self._wall.agree(answers[-1].timestamp * 1000)
-        for record, answer in zip(records, answers, strict=True):
+        self._wall.agree(told[-1].timestamp * 1000)
+        for record, answer in zip(records, told, strict=True):
             self._clock.apply(record)
             self._snapshots.take(answer.offset, record)
             self._tell(record)

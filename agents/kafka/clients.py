@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import aiokafka
@@ -219,6 +219,31 @@ def check_outage(what: str, until: float, patience: int, error: BaseException) -
         raise EngineError(
             f"{what}: no broker for {patience / 1e6:g} s (kafka.outage_timeout)"
         ) from error
+
+
+async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """Wait for the broker's answers to all that a transaction holds; call it before the commit.
+
+    The broker may refuse a batch for good (a sequence number that a new leader does not expect, for
+    one). aiokafka waits for every batch when it commits, and then commits what is left without it.
+
+    Args:
+        sent: what the producer returned, for each record or batch.
+
+    Raises:
+        KafkaError: one was refused: the transaction must not be committed.
+    """
+    try:
+        return [await one for one in sent]
+    except Exception:
+        for one in sent:
+            one.add_done_callback(_heard)
+        raise
+
+
+def _heard(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()  # the first one was raised
 
 
 _stopping: set[asyncio.Future[Any]] = set()  # asyncio itself holds a task by a weak reference

@@ -34,7 +34,7 @@ from .progress import Progress
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
 POLL_SECONDS = 0.1
-REST_SECONDS = 0.5  # of one wait while nothing comes and nothing is paused
+REST_SECONDS = 1.0  # of one wait while nothing comes and nothing is paused
 
 
 class ConsumerThread(of_faust.HookedThread):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import EngineError
 from ...topics.records import encode
-from ..kafka.clients import BATCH_BYTES
+from ..kafka.clients import BATCH_BYTES, answers
 from ..kafka.private.of_aiokafka import fill, fill_columns
 from ..kafka.record_columns import Content, RecordColumns
 from ..stages.step import Out, Step
@@ -33,13 +33,15 @@ async def transact(producer: Any, step: Step, changelog: str, partition: int) ->
         KafkaError: all of it happened or nothing did, and which of the two is unknown.
     """
     await producer.begin_transaction()
+    sent = []
     for (topic, number), outs in _grouped(step.out).items():
-        await _send(producer, topic, number, [out[2:] for out in outs])
+        sent += await _send(producer, topic, number, [out[2:] for out in outs])
     # Last, so that a changelog that ends with a marker holds every row before it.
     rows = _unit_records(step).then(RecordColumns.of({**step.rows, MARKER: encode(step.marker)}))
-    last = await _send_columns(producer, changelog, partition, rows)
+    sent += await _send_columns(producer, changelog, partition, rows)
+    last = (await answers(sent))[-1]  # else a commit would leave out what was refused
     await producer.commit_transaction()
-    return int((await last).offset)  # reading the rows of a batch again is harmless
+    return int(last.offset)  # reading the rows of a batch again is harmless
 
 
 def _unit_records(step: Step) -> RecordColumns:
@@ -47,28 +49,30 @@ def _unit_records(step: Step) -> RecordColumns:
     return RecordColumns(keys, values, np.diff(values.offsets) == 0)
 
 
-async def _send_columns(producer: Any, topic: str, partition: int, rows: RecordColumns) -> Any:
-    """Send records in batches; returns the future of the last one."""
-    future, sent = None, 0
+async def _send_columns(
+    producer: Any, topic: str, partition: int, rows: RecordColumns
+) -> list[Any]:
+    """Send records in batches; returns their futures."""
+    futures, sent = [], 0
     while sent < len(rows.gone):
         batch = producer.create_batch()
         begun, sent = sent, fill_columns(batch, rows, sent, BATCH_BYTES)
         if sent == begun:
             raise EngineError(f"a record for {topic} is too large for one batch")
-        future = await producer.send_batch(batch, topic, partition=partition)
-    return future
+        futures.append(await producer.send_batch(batch, topic, partition=partition))
+    return futures
 
 
-async def _send(producer: Any, topic: str, partition: int, records: Sequence[Content]) -> Any:
-    """Send records in batches; returns the future of the last one."""
-    future, sent = None, 0
+async def _send(producer: Any, topic: str, partition: int, records: Sequence[Content]) -> list[Any]:
+    """Send records in batches; returns their futures."""
+    futures, sent = [], 0
     while sent < len(records):
         batch = producer.create_batch()
         begun, sent = sent, fill(batch, records, sent)
         if sent == begun:
             raise EngineError(f"a record for {topic} is too large for one batch")
-        future = await producer.send_batch(batch, topic, partition=partition)
-    return future
+        futures.append(await producer.send_batch(batch, topic, partition=partition))
+    return futures
 
 
 def _grouped(outs: Sequence[Out]) -> dict[tuple[str, int], list[Out]]:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import hushstream.agents.clock.owner as owner_module
 import hushstream.agents.clock.wall_time as clock_module
 import pytest
-from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.errors import KafkaError, OutOfOrderSequenceNumber, ProducerFenced
 from aiokafka.structs import TopicPartition
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
@@ -361,6 +361,38 @@ def test_a_charge_and_its_trigger_are_one_transaction_the_charge_first():
     assert producer.done == ["begin", "ledger", "clock", "commit"]
     assert producer.stamps == [charges[0].time // 1000, None]  # the ledger's by no clock
     assert ("p", 0) in ledger.charges and clock.timelines["p"].done == {0: 1}
+
+
+def test_a_trigger_whose_charge_was_refused_is_not_committed():
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    producer = Recorder()
+    send = producer.send
+
+    async def refused(topic: str, value: bytes, **how: object) -> asyncio.Future[object]:
+        answer = await send(topic, value, **how)
+        if topic == NAMES.ledger:  # the broker takes the trigger's record, and not the charge's
+            answer = asyncio.get_running_loop().create_future()
+            answer.set_exception(OutOfOrderSequenceNumber())
+        return answer
+
+    producer.send = refused
+    with pytest.raises(OutOfOrderSequenceNumber):
+        asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
+    assert producer.done == ["begin", "ledger", "clock"]
+    assert ("p", 0) not in ledger.charges and clock.timelines["p"].done == {}
+
+
+def test_each_commit_of_a_backlog_is_progress():
+    """Hundreds of triggers may be due at once, after an outage or on an external schedule."""
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    one = owner(clock, ledger, Recorder())
+    one.progress.rest()
+    charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    asyncio.run(one._commit(charges, [record]))
+    assert not one.progress.resting
 
 
 def test_a_transaction_that_failed_has_neither_charged_nor_triggered():

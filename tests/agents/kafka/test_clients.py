@@ -7,7 +7,7 @@ import time
 
 import hushstream.agents.kafka.clients as clients
 import pytest
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import KafkaConnectionError, OutOfOrderSequenceNumber
 from aiokafka.structs import TopicPartition
 from hushstream.agents.kafka.clients import asked_to_end, stop_quietly, through_outages
 from hushstream.agents.kafka.progress import Progress
@@ -79,6 +79,22 @@ def test_a_cancellation_that_was_asked_for_is_not_an_outage():
 
     asyncio.run(run())
     assert attempts == [1]
+
+
+def test_one_refused_batch_is_enough_to_keep_a_transaction_from_its_commit():
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        good, bad, late = (loop.create_future() for _ in range(3))
+        good.set_result("written")
+        assert await clients.answers([good, good]) == ["written", "written"]
+        assert await clients.answers([]) == []
+        bad.set_exception(OutOfOrderSequenceNumber())
+        with pytest.raises(OutOfOrderSequenceNumber):  # it does not wait for what may never come
+            await clients.answers([good, bad, late])
+        late.set_exception(KafkaConnectionError())
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
 
 
 class Silent:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from aiokafka.structs import TopicPartition
+from confluent_kafka import Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.worker.log_follower import LogFollower
+from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
+from hushstream.topics.names import Names
 from hushstream.topics.records import Selected, Start, encode
 
 from ...support import NAMES
@@ -66,6 +72,69 @@ def test_what_was_trimmed_while_a_worker_was_away_is_passed_but_never_in_the_clo
     run._reach(TopicPartition(NAMES.clock, 0), 8)
     with pytest.raises(EngineError, match="trimmed above what this worker has read"):
         asyncio.run(run._pass_trimmed(_Ends({NAMES.clock: 9})))  # type: ignore[arg-type]
+
+
+def topics_of(broker: Broker, names: Names) -> tuple[str, str]:
+    """A clock topic and a selected one."""
+    made = names.clock, names.selected("p")
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in client.create_topics([NewTopic(topic, 1, 1) for topic in made]).values():
+        future.result(30)
+    return made
+
+
+def put(broker: Broker, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def cut(broker: Broker, topic: str, below: int) -> None:
+    """Trim a log."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in client.delete_records([Place(topic, 0, below)]).values():
+        future.result(30)
+
+
+def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_log_is_not(
+    broker: Broker, unique: Callable[[str], str]
+) -> None:
+    names = Names(unique("away"), "5eed5eed50")
+    clock, selected = topics_of(broker, names)
+    windows = [encode(Selected(window, 1, 0, [], [], True)) for window in range(6)]
+    put(broker, selected, windows[:5])
+    put(broker, clock, [encode(Start("p", 0, 1, "mine"))])
+    failures: list[BaseException] = []
+    kafka, feedback = Kafka(bootstrap=broker.bootstrap), Feedback(1)
+    run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, "mine",
+                      lambda: None, failures.append)  # fmt: skip
+    tp = TopicPartition(selected, 0)
+
+    async def reaches(true: Callable[[], bool]) -> None:
+        until = asyncio.get_running_loop().time() + 60
+        while not true():
+            assert asyncio.get_running_loop().time() < until, run._positions
+            await asyncio.sleep(0.05)
+
+    async def away() -> None:
+        await run.open()  # as far as there are records
+        assert run._positions[tp] == 5
+        await run.close()
+        run._positions[tp] = 1  # it slept from here on, while the topic was trimmed
+        cut(broker, selected, 4)
+        run._task = run._tasks.start("following the clock", run._run())
+        put(broker, selected, windows[5:])
+        await reaches(lambda: run._positions[tp] == 6)
+        assert failures == [] and run._windows[selected][5] == 5
+        await run.close()
+        put(broker, clock, [encode(Start("p", 0, 1, "mine"))])
+        cut(broker, clock, 2)
+        run._task = run._tasks.start("following the clock", run._run())
+        await reaches(lambda: bool(failures))
+
+    asyncio.run(away())
+    assert "the clock log was trimmed above what this worker has read" in str(failures[0])
 
 
 class _Far(_Ends):
