@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 import aiokafka
-from aiokafka.errors import KafkaError
+from aiokafka.errors import DuplicateSequenceNumber, KafkaError
 from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError, RewoundError
@@ -226,15 +226,19 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
 
     The broker may refuse a batch for good (a sequence number that a new leader does not expect, for
     one). aiokafka waits for every batch when it commits, and then commits what is left without it.
+    It also takes a number that the broker knows already for success, with an offset that is wrong.
 
     Args:
-        sent: what the producer returned, for each record or batch.
+        sent: what the producer returned, for each record or batch; all of the transaction.
 
     Raises:
         KafkaError: one was refused: the transaction must not be committed.
     """
     try:
-        return [await one for one in sent]
+        told = [await one for one in sent]
+        if any(one.offset < 0 for one in told):  # of the first record, where it is one's batch
+            raise DuplicateSequenceNumber
+        return told
     except Exception:
         for one in sent:
             one.add_done_callback(_heard)

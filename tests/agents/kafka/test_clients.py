@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 
 import hushstream.agents.kafka.clients as clients
 import pytest
-from aiokafka.errors import KafkaConnectionError, OutOfOrderSequenceNumber
+from aiokafka.errors import (
+    DuplicateSequenceNumber,
+    KafkaConnectionError,
+    OutOfOrderSequenceNumber,
+)
 from aiokafka.structs import TopicPartition
 from hushstream.agents.kafka.clients import asked_to_end, stop_quietly, through_outages
 from hushstream.agents.kafka.progress import Progress
@@ -85,12 +90,17 @@ def test_one_refused_batch_is_enough_to_keep_a_transaction_from_its_commit():
     async def run() -> None:
         loop = asyncio.get_running_loop()
         good, bad, late = (loop.create_future() for _ in range(3))
-        good.set_result("written")
-        assert await clients.answers([good, good]) == ["written", "written"]
+        written = SimpleNamespace(offset=7)
+        good.set_result(written)
+        assert await clients.answers([good, good]) == [written, written]
         assert await clients.answers([]) == []
         bad.set_exception(OutOfOrderSequenceNumber())
         with pytest.raises(OutOfOrderSequenceNumber):  # it does not wait for what may never come
             await clients.answers([good, bad, late])
+        known = loop.create_future()  # a batch whose number the broker had, as aiokafka tells it
+        known.set_result(SimpleNamespace(offset=-1))
+        with pytest.raises(DuplicateSequenceNumber):
+            await clients.answers([known, good])
         late.set_exception(KafkaConnectionError())
         await asyncio.sleep(0)
 
