@@ -33,6 +33,8 @@ pytestmark = pytest.mark.skipif(
     chromium.found() is None, reason="needs Chromium: apt-get install chromium"
 )
 FORMS = "document.querySelectorAll('.panel svg.chart').length"
+DRAWN = "[...document.querySelectorAll('.panel')].every((p) => p.querySelector('.newest > *'))"
+EMPTY = "document.querySelectorAll('.panel.empty').length"
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 
@@ -57,7 +59,7 @@ class Shown:
         self.browser.size(width)
         self.browser.scheme(scheme)
         self.browser.open(self.server.url)
-        self.browser.until(f"{FORMS} >= 9")
+        self.browser.until(f"{FORMS} >= 9 && {DRAWN} && {EMPTY} === 0")
         return self.browser
 
 
