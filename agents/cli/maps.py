@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,8 @@ def _write(form: str, out: Path | None, shapes: dict[str, Any], table: Any) -> N
         (csv.write_csv if form == "csv" else parquet.write_table)(table, made)
         data = made.getvalue()
     if out is None:
+        if form == "parquet" and sys.stdout.isatty():
+            raise click.UsageError("parquet is not text: give --out FILE, or redirect the output")
         stdout = click.get_binary_stream("stdout")
         stdout.write(data)
         stdout.flush()

@@ -8,7 +8,9 @@ released. A node that no leaf has counted yet inherits from its ancestors
 
 Guarantee, for neighbours that differ by one event in one cell at one trigger: an insertion costs
 ε_split + ε_count and a deletion ε_count; a unit sums its events, of which at most ``bound`` are
-accepted, and a deletion only against a live insertion of the same unit in the same cell.
+accepted, and a deletion only against a live insertion of the same unit in the same cell. At the
+first trigger that counts, splitting and count may divide the same sum otherwise (`opening`); the
+proof holds with ε_split and ε_count of that trigger.
 
 *Proof.* Fix what was released before the event's trigger t; it has the same law. (i) *Splitting.*
 The score of a node is its estimate from released counts, non-negative and consistent, plus the

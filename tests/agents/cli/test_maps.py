@@ -7,8 +7,10 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from hushstream.agents.cli import maps
 from hushstream.agents.reading.maps import cells_of, points_of
 from hushstream.agents.reading.regrid import regrid
 from hushstream.deploy.broker import Broker
@@ -69,7 +71,7 @@ def test_a_grid_that_cannot_be_is_refused(place: Place, words: tuple[str, ...], 
     assert code == 2 and said in " ".join(err.split())
 
 
-def test_points_in_every_form_are_the_same(place: Place) -> None:
+def test_points_in_every_form_are_the_same(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = points_of(last(CASE), seed=4)
     body = json.loads(run(place, "points", "--seed", "4"))
     assert [f["geometry"]["coordinates"] for f in body["features"]] == [
@@ -79,6 +81,11 @@ def test_points_in_every_form_are_the_same(place: Place) -> None:
     assert run(place, "points", "--seed", "4", "--format", "parquet", "--out", str(out)) == ""
     assert parquet.read_table(out).equals(drawn)
     text = run(place, "points", "--number", "7", "--format", "csv")
+    terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(maps, "sys", terminal)  # a file of bytes would spoil it
+    config = str(place.folder / "hush.toml")
+    code, written, err = typed("points", "-c", config, place.case, "--format", "parquet")
+    assert (code, written) == (2, "") and "give --out FILE" in err
     assert len(list(csv.DictReader(io.StringIO(text)))) == 7
 
 
