@@ -122,8 +122,10 @@ def test_a_signal_while_a_worker_starts_ends_it_in_order(tmp_path):
     (tmp_path / "hush.toml").write_text(TOML)
     command = [sys.executable, "-m", "hushstream", "worker", "-c", str(tmp_path / "hush.toml")]
     child = Child([*command, "--bootstrap", "127.0.0.1:9"], tmp_path / "log")  # nobody answers
-    time.sleep(6)
-    assert child.returncode is None, (tmp_path / "log").read_text()
+    until = time.monotonic() + 90
+    while "waiting for Kafka" not in (tmp_path / "log").read_text():
+        assert time.monotonic() < until and child.returncode is None, (tmp_path / "log").read_text()
+        time.sleep(0.2)
     child.send(signal.SIGTERM)
     assert child.wait(30) and child.returncode == 0, (tmp_path / "log").read_text()
 
