@@ -114,7 +114,8 @@ class Writers:
     """Producers with the serialisers of confluent-kafka, in two versions of each schema."""
 
     def __init__(self, url: str) -> None:
-        self.client = SchemaRegistryClient({"url": url})
+        # Without a limit it waits for ever where the registry loses an answer, as one did.
+        self.client = SchemaRegistryClient({"url": url, "timeout": 20})
 
     def encode(self, form: str, version: int, many: list[Row]) -> list[bytes]:
         client, context = self.client, SerializationContext(form, MessageField.VALUE)

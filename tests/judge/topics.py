@@ -96,7 +96,7 @@ class Registered(dict[int, tuple[str, str]]):
         self._url = url
 
     def __missing__(self, number: int) -> tuple[str, str]:
-        with SchemaRegistryClient({"url": self._url}) as client:
+        with SchemaRegistryClient({"url": self._url, "timeout": 20}) as client:
             found = client.get_schema(number)
         form = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
         self[number] = form[found.schema_type or "AVRO"], found.schema_str or ""
