@@ -3,15 +3,15 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := agents client deploy mechanisms topics
-WORKERS ?= 2
+WORKERS ?= 3
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit fuzz mutants bench lock release clean
+.PHONY: help demo test lint types format unit e2e fuzz mutants bench lock release clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUN) ## a private release on your screen, from nothing but Python
 	@$(BIN)/hush demo $(ARGS)
@@ -28,7 +28,12 @@ types: $(DEV) ## strict type check under the one import name
 	@$(BIN)/mypy .ci/release.py
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
+	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks # for each of hundreds of processes
+	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive # for dozens of brokers
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+e2e: $(DEV) ## docker-compose.yml on a real engine, then all removed; ARGS=--stand-ins without a registry
+	@$(BIN)/python -m tests.e2e $(ARGS)
 
 mutants: $(DEV) ## mistakes put into a copy, each to be found by its tests; ARGS=--quick
 	@$(BIN)/python -m tests.mutants $(ARGS)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .agents.offline.simulate import simulate
     from .agents.reading.assembly import Released
     from .agents.reading.client import follow_releases, read_releases
-    from .agents.reading.maps import cells_of, points_of
+    from .agents.reading.maps import cells_of, map_before, points_of
     from .agents.reading.regrid import Regridded, regrid
     from .agents.reading.tables import table_of
     from .client import Budget, Client, ReportStore, Survey
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
         ExtraError,
         HushError,
         LedgerError,
+        OutageError,
         ParameterError,
         RecordError,
         RewoundError,
+        RightError,
     )
     from .mechanisms.contract import Mechanism, Noise, Setting
     from .mechanisms.entry import Entry
@@ -51,12 +53,14 @@ _WHERE = {
     "LedgerError": ".errors",
     "Mechanism": ".mechanisms.contract",
     "Noise": ".mechanisms.contract",
+    "OutageError": ".errors",
     "ParameterError": ".errors",
     "RecordError": ".errors",
     "Regridded": ".agents.reading.regrid",
     "Released": ".agents.reading.assembly",
     "ReportStore": ".client",
     "RewoundError": ".errors",
+    "RightError": ".errors",
     "Setting": ".mechanisms.contract",
     "Survey": ".client",
     "cells_of": ".agents.reading.maps",
@@ -64,6 +68,7 @@ _WHERE = {
     "follow_releases": ".agents.reading.client",
     "load": ".topics.config.load",
     "loads": ".topics.config.load",
+    "map_before": ".agents.reading.maps",
     "points_of": ".agents.reading.maps",
     "read_releases": ".agents.reading.client",
     "regrid": ".agents.reading.regrid",
@@ -86,12 +91,14 @@ __all__ = [
     "LedgerError",
     "Mechanism",
     "Noise",
+    "OutageError",
     "ParameterError",
     "RecordError",
     "Regridded",
     "Released",
     "ReportStore",
     "RewoundError",
+    "RightError",
     "Setting",
     "Survey",
     "cells_of",
@@ -99,6 +106,7 @@ __all__ = [
     "follow_releases",
     "load",
     "loads",
+    "map_before",
     "points_of",
     "read_releases",
     "regrid",

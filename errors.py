@@ -10,6 +10,8 @@
      ├── RecordError          one input record is bad; it goes to the dead-letter topic (topics)
      ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
      ├── EngineError          the engine cannot go on safely; the worker stops (agents)
+     │    ├── OutageError     the cluster, or one partition, does not answer (agents)
+     │    ├── RightError      the cluster refuses a right; names operation and resource (agents)
      │    ├── RewoundError    logs are behind what is known to have been in them (agents)
      │    └── DamagedError    a local table cannot be read; its changelog has it (agents)
      └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)
@@ -19,8 +21,11 @@ Messages name the parameter and its value, never a payload, a key or a count of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+
+MOST_TOLD = 3
+"""Resources that the message of a refused right names."""
 
 
 class HushError(Exception):
@@ -90,6 +95,40 @@ class LedgerError(HushError):
 
 class EngineError(HushError):
     """The engine cannot go on without risking the guarantee; the worker stops."""
+
+
+class OutageError(EngineError):
+    """The cluster does not answer, or a partition has no leader: it may come back."""
+
+
+class RightError(EngineError):
+    """The cluster refuses this user a right.
+
+    Args:
+        missing: what is refused: operation, kind and name of the resource.
+        user: who was refused, in words.
+        role: in which role it acted; empty: not known.
+
+    >>> raise RightError([("READ", "topic", "taxis")], "user 'w'", "worker")
+    Traceback (most recent call last):
+    ...
+    hushstream.errors.RightError: no right READ on topic 'taxis' for user 'w', who acts as worker: \
+an administrator of the cluster grants it; `hush topics --print` lists the rights of each role
+    """
+
+    def __init__(self, missing: Sequence[tuple[str, str, str]], user: str, role: str = "") -> None:
+        by_name: dict[tuple[str, str], list[str]] = {}
+        for operation, kind, name in missing:
+            by_name.setdefault((kind, name), []).append(operation)
+        each = [f"{', '.join(o)} on {k} {n!r}" for (k, n), o in by_name.items()]
+        more = f" and more on {len(each) - MOST_TOLD} others" if len(each) > MOST_TOLD else ""
+        said = "; ".join(each[:MOST_TOLD]) + more
+        acts = f", who acts as {role}" if role else ""
+        super().__init__(
+            f"no right {said} for {user}{acts}: an administrator of the cluster grants it; "
+            "`hush topics --print` lists the rights of each role"
+        )
+        self.missing = tuple(missing)
 
 
 class RewoundError(EngineError):

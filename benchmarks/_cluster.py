@@ -32,6 +32,7 @@ from hushstream.topics.forms.form import number_in, to_json
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 
+PATIENCE = 180.0  # seconds; what is waited for comes at once, unless the machine is very busy
 ANY_TIME = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
 
 
@@ -68,6 +69,7 @@ class Local:
         self.prefix: Callable[[str], list[str]] = lambda member: []
         self.environ: Callable[[str], dict[str, str]] = lambda member: {}
         self.settings: dict[str, str] = {}  # of workers, besides their own
+        self.loud = True  # workers log everything; else one line a minute for each cause
         self._replication = replication
         self._requests = 0
 
@@ -104,6 +106,10 @@ class Local:
         ]
         for future in (client.create_topics(new) if new else {}).values():
             future.result()
+        until = time.monotonic() + PATIENCE
+        while not self.raw.keys() <= self.cluster.topics().keys():  # created is not yet known
+            assert time.monotonic() < until, self.raw
+            time.sleep(0.05)
         now = int(time.time() * 1e6)
         admin.begin(self.cluster, self.deployment, self._replication, now, self.secret)
         return self.names
@@ -127,7 +133,8 @@ class Local:
             **self.settings,
         }
         words = [w for name, value in settings.items() for w in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-m", "hushstream", "-v", "worker", "-c", str(self.toml)]
+        loud = ["-v"] if self.loud else []
+        command = [sys.executable, "-m", "hushstream", *loud, "worker", "-c", str(self.toml)]
         command += ["--bootstrap", self.bootstrap, "--member", member, *words]
         if given := [f"{name}={value}" for name, value in self.environ(member).items()]:
             command = ["/usr/bin/env", *given, *command]
@@ -147,18 +154,18 @@ class Local:
         """End a worker as a crash would."""
         child = self.workers.pop(member)
         child.send(signal.SIGKILL)
-        child.wait(10)
+        assert child.wait(PATIENCE), member
 
-    def stop(self, member: str, timeout: float = 30) -> int | None:
+    def stop(self, member: str, timeout: float = PATIENCE) -> int | None:
         """End a worker as an operator would; returns its exit code."""
         child = self.workers.pop(member)
         child.send(signal.SIGTERM)
         if not child.wait(timeout):
             child.send(signal.SIGKILL)
-            child.wait(10)
+            child.wait(PATIENCE)
         return child.returncode
 
-    def wait_ready(self, members: Sequence[str], timeout: float = 60) -> None:
+    def wait_ready(self, members: Sequence[str], timeout: float = PATIENCE) -> None:
         """Wait until each worker has said once that it is ready."""
         until = time.monotonic() + timeout
         for member in members:
@@ -196,7 +203,7 @@ class Local:
             data = value if isinstance(value, bytes) else json.dumps(value).encode()
             producer.produce(topic, data, partition=partition)
             producer.poll(0)
-        producer.flush(30)
+        assert producer.flush(PATIENCE) == 0, topic
 
     def trigger(self, at: int, pipelines: list[str] | None = None) -> None:
         """Ask for all external triggers up to a time in microseconds."""
@@ -204,7 +211,7 @@ class Local:
         request = TriggerRequest(f"request-{self._requests}", at, pipelines)
         producer = self.producer()
         producer.produce(self.names.requests, encode(request), partition=0)
-        producer.flush(30)
+        assert producer.flush(PATIENCE) == 0
 
     def triggers(self) -> list[Trigger]:
         """All triggers of the clock log."""
@@ -230,7 +237,7 @@ class Local:
             if b["schema"].startswith("hush.manifest")
         }
 
-    def wait_released(self, triggers: Sequence[Trigger], timeout: float = 60) -> None:
+    def wait_released(self, triggers: Sequence[Trigger], timeout: float = PATIENCE) -> None:
         """Wait until every shard has released these triggers."""
         pipelines = {p.name: p for p in self.deployment.pipelines}
         wanted = set()
@@ -245,7 +252,7 @@ class Local:
                 raise AssertionError(f"not released: {sorted(missing)[:10]}\n{logs}")
             time.sleep(0.3)
 
-    def wait_triggers(self, count: int, timeout: float = 60) -> list[Trigger]:
+    def wait_triggers(self, count: int, timeout: float = PATIENCE) -> list[Trigger]:
         """Wait until the clock has fired so many triggers; returns all there are."""
         until = time.monotonic() + timeout
         while len(found := self.triggers()) < count:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from _cluster import Local
 from _load import BAD, HOUR, PARTITIONS, Load, home
 from confluent_kafka import Consumer, Producer, TopicPartition
-from hushstream.agents.cli.plan import describe
+from hushstream.agents.cli.planning.plan import describe
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE
 
@@ -175,15 +175,16 @@ class Devices:
     def report(self, user: str, time: int, minutes: float) -> bytes | None:
         """A report of an hour; None if its group has not been told of a threshold."""
         slot = time // HOUR * 3600
-        theta = None
-        if self._survey.group(user) != RANGE and (theta := self._theta(slot)) is None:
+        theta, group = None, self._survey.group(user)
+        if group != RANGE and (theta := self._theta(slot, group)) is None:
             return None
         with ReportStore(":memory:", Budget(Fraction(100))) as store:
             return Client(self._survey, store).report(user, slot, minutes, theta)
 
-    def _theta(self, slot: int) -> int | None:
+    def _theta(self, slot: int, group: int) -> int | None:
         while (message := self._releases.poll(0)) is not None:
             if message.error() is None and b"hush.manifest/" in message.value():
                 self._told = [*self._told[-20:], message.value()]
-        found = (published_threshold(body, self._survey, slot) for body in reversed(self._told))
+        told = reversed(self._told)
+        found = (published_threshold(body, self._survey, slot, group) for body in told)
         return next((theta for theta in found if theta), None)

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,27 @@ def measure(cluster: Cluster, folder: Path, topic: str, partitioner: str, mechan
         log.close()
 
 
-def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> float:
-    """Follow the release topic until every shard's manifest is there."""
+def wait(
+    cluster: Cluster,
+    worker: Any,
+    pipeline: Any,
+    names: Names,
+    patience: float = 300,
+    look: Callable[[], object] = lambda: None,
+) -> float:
+    """Follow the release topic until every shard's manifest is there.
+
+    Args:
+        cluster: the broker.
+        worker: its process.
+        pipeline: whose releases.
+        names: of the deployment.
+        patience: seconds.
+        look: called now and then.
+
+    Returns:
+        Seconds from the cut.
+    """
     from confluent_kafka import Consumer, TopicPartition
 
     client = Consumer(
@@ -153,11 +173,12 @@ def wait(cluster: Cluster, worker: Any, pipeline: Any, names: Names) -> float:
         }
     )
     client.assign([TopicPartition(pipeline.release_topic, 0, 0)])
-    shards, until = 0, time.monotonic() + 300
+    shards, until = 0, time.monotonic() + patience
     while shards < pipeline.cells_partitions:
         if worker.poll() is not None or time.monotonic() > until:
             raise SystemExit("the worker did not release; see worker.log")
         message = client.poll(0.05)
+        look()
         if message is not None and not message.error():
             shards += b"hush.manifest/2" in message.value()
     end = time.time()

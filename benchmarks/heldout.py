@@ -4,6 +4,9 @@ Values (`_heldout_values`): mean squared error of random ranges with ToPS's defa
 to 1, against the authors' rules on the same warm-up and against the best threshold and shape that
 exist for the data.
 
+Drift (`_heldout_drift`): mean squared error of ToPS and PAK with a threshold that is learnt anew,
+for each of four stretches, over that with the first one alone, on steady streams and on others.
+
 ToPL (`_heldout_topl`): squared error of a mean with the threshold that `topl` learns, at ε from
 0.5 to 2, against the best constant threshold.
 
@@ -12,12 +15,20 @@ the median error of large boxes in windows of one trigger, ``privhp_over_phdstre
 ratio of sliced Wasserstein distances there, and ``phdstream_coverage``, the least share of leaves
 that the 95 % intervals of a set cover.
 
+Units (`_heldout_units`): error of large boxes of a map that protects whole people who send many
+records: with the proposed bound, with bound 1, and over the best of all bounds, debiased or not.
+
+Windows (`_heldout_windows`): the first triggers of a window after another one: error of large boxes
+at trigger 1 of the map as it is released and divided by the last map of the window before, where
+the stream goes on as it was, and the worst of that over the smooth map alone where it has moved.
+
     python benchmarks/heldout.py [--quick] [--json] [--half tuned]
 
 The last line under ``--json``: ``tops_over_authors_median``, ``tops_over_authors_worst``,
 ``tops_over_best`` (the median over sets and ε; ``tops_over_best_worst`` the largest),
-``topl_over_best`` and ``topl_over_best_worst``, and every row. Below 1 is better. ``--half tuned``
-shows the other half, on which constants were chosen.
+``tops_anew_over_first_drift`` and ``_steady`` (and of ``pak``), ``topl_over_best`` and
+``topl_over_best_worst``, and every row. Below 1 is better. ``--half tuned`` shows the other half,
+on which constants were chosen.
 """
 
 from __future__ import annotations
@@ -25,9 +36,12 @@ from __future__ import annotations
 import argparse
 import json
 
+import _heldout_drift as drift
 import _heldout_maps as maps
 import _heldout_topl as topl
+import _heldout_units as units
 import _heldout_values as values
+import _heldout_windows as windows
 from rich.console import Console
 from rich.table import Table
 
@@ -76,16 +90,23 @@ def main() -> None:
     console = Console(stderr=True, width=110)
     with console.status("values") as status:
         rows = values.measure(options.half, options.quick, lambda row: status.update(row["stream"]))
+    with console.status("drift") as status:
+        moved = drift.measure(options.half, options.quick, lambda row: status.update(row["stream"]))
     with console.status("topl") as status:
         local = topl.measure(options.half, options.quick, lambda row: status.update(row["set"]))
     with console.status("maps") as status:
         found = maps.measure(options.half, options.quick, status.update)
-    totals = values.totals(rows) | topl.totals(local) | maps.totals(found)
+        found["units"] = units.measure(options.half, options.quick, status.update)
+        found["windows"] = windows.measure(options.half, options.quick, status.update)
+    totals = values.totals(rows) | drift.totals(moved) | topl.totals(local) | maps.totals(found)
+    totals |= units.totals(found["units"]) | windows.totals(found["windows"])
     show(rows, console if options.json else Console(width=110))
     show_topl(local, console if options.json else Console(width=110))
-    show_maps(found, console if options.json else Console(width=110))
+    brief = {"units": units.brief(found["units"]), "windows": windows.brief(found["windows"])}
+    shown = found | brief
+    show_maps(shown, console if options.json else Console(width=110))
     if options.json:
-        print(json.dumps({**totals, "values": rows, "topl": local, "maps": found}))
+        print(json.dumps({**totals, "values": rows, "drift": moved, "topl": local, "maps": found}))
     else:
         Console(width=110).print(totals)
 

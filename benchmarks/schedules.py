@@ -5,7 +5,10 @@ in memory, with up to five faults at random moments, and judges what was release
 run again in words by ``python -m tests.schedules.campaign --seed N``.
 
     python benchmarks/schedules.py [--quick] [--json] [--schedules N] [--seed S] [--processes P]
+                                   [--only FAULT]
 
+--only passes over all seeds without a fault of this kind, for example ``rewind``, which one in 16
+has; it does not run them, so 100,000 seeds take little longer than the 6,000 that are left.
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
 such an objection; ``faults``; ``seconds``; ``cpu``, seconds of processors, which tell more on a
@@ -31,14 +34,17 @@ from tests.schedules.campaign import KINDS, Result, campaign
 QUICK, QUICK_SECONDS = 1000, 40.0
 
 
-def measured(schedules: int, seed: int, processes: int, seconds: float, console: Console) -> Result:
+def measured(
+    schedules: int, seed: int, processes: int, seconds: float, console: Console, only: str
+) -> Result:
     """Run a campaign behind a progress bar."""
     columns = TextColumn("schedules"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=schedules)
         return campaign(
-            schedules, seed, processes, seconds, told=lambda done: progress.advance(task, done)
-        )
+            schedules, seed, processes, seconds, only=only,
+            told=lambda done: progress.advance(task, done),
+        )  # fmt: skip
 
 
 def main() -> None:
@@ -49,12 +55,13 @@ def main() -> None:
     parser.add_argument("--schedules", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--only", default="")
     args = parser.parse_args()
     number = args.schedules or (QUICK if args.quick else 10_000)
     seconds = QUICK_SECONDS if args.quick else 1e9
     console = Console(stderr=True)
     began = time.monotonic()
-    result = measured(number, args.seed, args.processes, seconds, console)
+    result = measured(number, args.seed, args.processes, seconds, console, args.only)
     for one in result.found[:20]:
         console.print(f"seed {one.seed}: {'; '.join(one.faults)}", highlight=False)
         for kind, texts in one.kinds.items():

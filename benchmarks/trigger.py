@@ -6,7 +6,11 @@ and 1,000, from the closed micro-batch to rows, predictions and released values,
 exact keyed noise and an in-memory row store with the due index of the contract. ``growth``
 compares a million keys seen with 10,000 at equal change (5,000 changed, 2,000 public).
 
-    python benchmarks/trigger.py [--quick] [--json] [--out DIR]
+    python benchmarks/trigger.py [--quick] [--json] [--out DIR] [--seen 1000000,100000000]
+
+``--seen`` measures instead trigger 500 alone at these numbers of keys seen, change alike (10,000
+changed, 50,000 public): CPU seconds, and the memory of rows and due triggers. 100 million keys
+need 5 GB.
 
 The last line under ``--json``: ``seconds, growth`` and the time at each trigger.
 """
@@ -16,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +43,7 @@ import matplotlib.pyplot as plt
 
 T = 1_000
 TRIGGERS = (2, 500, 1_000)
+PORTION = 1_000_000  # rows that are stored at a time
 
 
 class Load(NamedTuple):
@@ -53,18 +59,23 @@ def store(mechanism: Histogram, load: Load, t: int) -> DenseRows:
     rng = np.random.default_rng(3)
     table = DenseRows(mechanism, load.seen)
     public = np.sort(rng.choice(load.seen, load.public, replace=False))
-    cell = table.cell.copy()
-    cell["sums"][:, 0, 0] = rng.integers(1, 20, load.seen)
-    cell["sums"][public, :, 0] += rng.integers(50, 500, (load.public, mechanism.lanes))
-    cell["first"][public] = rng.integers(1, t, load.public)
-    due = np.zeros(load.seen, np.int32)
-    due[public] = -1
-    table.store(Rows(Keys.of_codes(np.arange(load.seen, dtype=np.uint64)), cell, due))
+    for begin in range(0, load.seen, PORTION):  # a portion at a time: keys take more than rows
+        codes = np.arange(begin, min(begin + PORTION, load.seen))
+        cell = table.cell[codes]
+        cell["sums"][:, 0, 0] = rng.integers(1, 20, len(codes))
+        mine = public[(public >= begin) & (public < begin + PORTION)] - begin
+        cell["sums"][mine, :, 0] += rng.integers(50, 500, (len(mine), mechanism.lanes))
+        cell["first"][mine] = rng.integers(1, t, len(mine))
+        due = np.zeros(len(codes), np.int32)
+        due[mine] = -1
+        table.store(Rows(Keys.of_codes(codes.astype(np.uint64)), cell, due))
     return table
 
 
-def seconds(mechanism: Histogram, load: Load, t: int) -> float:
-    """One trigger, from the closed micro-batch to the stored rows."""
+def seconds(
+    mechanism: Histogram, load: Load, t: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """One trigger, from the closed micro-batch to the stored rows, by some clock."""
     rng = np.random.default_rng(4)
     table = store(mechanism, load, t)
     codes = np.sort(rng.choice(load.seen, load.changed, replace=False)).astype(np.uint64)
@@ -80,10 +91,10 @@ def seconds(mechanism: Histogram, load: Load, t: int) -> float:
         window="w",
         nonces=STEADY,
     )
-    began = time.perf_counter()
+    began = clock()
     rows, _ = mechanism.release(Closed(table.load(part, t), part, t), noise)
     table.store(rows)
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def picture(times: dict[int, float], out: str) -> Path:
@@ -99,16 +110,48 @@ def picture(times: dict[int, float], out: str) -> Path:
     return path
 
 
+def growth(mechanism: Histogram, seen: int) -> dict[str, float]:
+    """Trigger 500 at a number of keys seen: the median of three runs, each with its own store."""
+    load = Load(seen, 10_000, 50_000)
+    took = [seconds(mechanism, load, 500, time.process_time) for _ in range(3)]
+    row = mechanism.row_dtype.itemsize + 4
+    return {
+        "seen": seen,
+        "seconds": float(np.median(took)),
+        "row_bytes": row,
+        "GB": seen * row / 1e9,
+    }
+
+
+def show_growth(rows: list[dict[str, float]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"seen": rows}))
+        return
+    table = Table(title="Trigger 500: 10,000 keys changed, 50,000 public")
+    for name in rows[0]:
+        table.add_column(name, justify="right")
+    for one in rows:
+        table.add_row(
+            *(f"{value:,.3g}" if value < 1e3 else f"{value:,.0f}" for value in one.values())
+        )
+    Console().print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help="the slowest trigger alone")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--out", default="out")
+    parser.add_argument("--seen", help="numbers of keys seen, with commas")
     options = parser.parse_args()
     console = Console(stderr=True)
     setting = Setting(Fraction(6), Fraction(1, 10**9), T)
     mechanism = build(HistogramParameters(factorization="terminal"), setting)
     assert isinstance(mechanism, Histogram)
+    if options.seen:
+        seen = [int(number) for number in options.seen.split(",")]
+        show_growth([growth(mechanism, number) for number in seen], options.json)
+        return
     times: dict[int, float] = {}
     ratio: list[float] = []
     with Progress(console=console, disable=not console.is_terminal) as progress:

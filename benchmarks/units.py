@@ -10,6 +10,8 @@ them; time is that of this process on the processor, the library's own threads a
 
 - ``few``, ``many``, ``many_on_disk``: microseconds of CPU per event, the median of the rounds.
 - ``added``: ``many`` less ``few``: what a user base of that size adds to an event.
+- ``first_few``, ``first_many``: microseconds of CPU to learn that a user has no row yet; and
+  ``first_on_disk``: the same without the filter in memory, so that the disk is asked.
 - ``gain``: ``many_on_disk`` over ``many``.
 - ``memory_bytes``: bytes of memory for each user's row that is kept.
 - ``exact``: the rows read were those written last.
@@ -84,6 +86,16 @@ class Subject:
         found = read.packed().reshape(-1, WIDTH)[:, :4].copy().view(np.uint32).reshape(-1)
         self.exact &= bool((found == stamps[known]).all())
 
+    def first(self, ask: bool = False) -> float:
+        """Microseconds of CPU for a user without a row; ``ask`` the disk in any case."""
+        digests = self._random.integers(0, 256, (STEP, 16), np.uint8)
+        keys, _ = distinct(digests, units_of(0) + sortable(0))
+        begun = time.process_time()
+        read = self.table._read(sorted(keys.tolist())) if ask else self.table.get_columns(keys)
+        spent = time.process_time() - begun
+        self.exact &= not any(read)
+        return 1e6 * spent / STEP
+
     def round(self, steps: int) -> None:
         """A turn of this table."""
         spent = sum(self.step(self._random.integers(0, self.users, STEP)) for _ in range(steps))
@@ -110,7 +122,12 @@ def measure(many: int, rounds: int, folder: Path) -> dict[str, float | bool]:
     few_cost, many_cost, disk_cost = (
         statistics.median(subject.costs) for subject in (few, all_known, on_disk)
     )
+    firsts = [(few.first(), all_known.first(), all_known.first(ask=True)) for _ in range(rounds)]
+    first = [statistics.median(column) for column in zip(*firsts, strict=True)]
     made: dict[str, float | bool] = {
+        "first_few": round(first[0], 2),
+        "first_many": round(first[1], 2),
+        "first_on_disk": round(first[2], 2),
         "few": round(few_cost, 2),
         "many": round(many_cost, 2),
         "many_on_disk": round(disk_cost, 2),

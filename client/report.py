@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .sampling import Below, below
 from .store import ReportStore
-from .survey import RANGE, SLOTS, ReportError, Survey
+from .survey import NARROW, RANGE, SLOTS, VALUE, ReportError, Survey
 
 SCHEMA = "hush.report/1"
 
@@ -21,8 +21,8 @@ class Report(NamedTuple):
     Attributes:
         user: identifies the privacy unit.
         slot: what the report is about (a day, an hour), unique per user and survey.
-        group: 1 range (Square Wave), 2 value (Hybrid).
-        theta: step of the threshold of a value report; 0 in a range report.
+        group: 1 range (Square Wave), 2 value (Hybrid), 3 narrow (Square Wave within a range).
+        theta: step of the threshold of a value report, of the range of a narrow one; else 0.
         code: output of the channel.
     """
 
@@ -54,11 +54,12 @@ class Client:
             slot: 0..2^32-1; a second call with the same user and slot returns the same bytes,
                 whatever its value and theta.
             value: any finite number in the user's own units; clipped on both sides.
-            theta: step of the published threshold. The value group cannot report without it;
-                the range group does not use it.
+            theta: step that was published for the user's group: the threshold for the value group,
+                the range for the narrow group. They cannot report without it; the range group
+                does not use it.
 
         Raises:
-            ReportError: a bad argument, a value group without threshold, no report left in the
+            ReportError: a bad argument, no theta where the group needs it, no report left in the
                 slot's period, or the device's budget does not suffice.
         """
         if isinstance(slot, bool) or not isinstance(slot, int) or not 0 <= slot < SLOTS:
@@ -75,15 +76,28 @@ class Client:
         if group == RANGE:
             return Report(user, slot, group, 0, self.survey.perturb_range(value, self.uniform))
         if theta is None:
-            raise ReportError("theta = None: a value report needs the published threshold")
+            needs = (
+                "narrow report needs the published range"
+                if group == NARROW
+                else ("value report needs the published threshold")
+            )
+            raise ReportError(f"theta = None: a {needs}")
+        if group == NARROW:
+            code = self.survey.perturb_narrow(value, theta, self.uniform)
+            return Report(user, slot, group, theta, code)
         code = self.survey.perturb_value(value, theta, self.uniform)
         return Report(user, slot, group, theta, code)
 
 
 def published_threshold(
-    record: bytes | str | Mapping[str, Any], survey: Survey, slot: int | None = None
+    record: bytes | str | Mapping[str, Any],
+    survey: Survey,
+    slot: int | None = None,
+    group: int = VALUE,
 ) -> int | None:
     """The threshold step that a record of the release topic tells devices, if it is one that does.
+
+    In two rounds the narrow group is told a range in its place.
 
     Any record may be given: rows, manifests before the warm-up and those of another survey tell
     nothing. Privacy does not depend on what it says: a report costs epsilon whatever theta is. But
@@ -94,6 +108,7 @@ def published_threshold(
         survey: what the device was given.
         slot: what is to be reported about, in seconds since 1970: the manifest of a window that
             it does not lie in tells nothing either. None: any window's will do.
+        group: of the user: ``survey.group(user)``.
 
     Returns:
         A step from 1 to ``survey.buckets``, or None.
@@ -112,7 +127,8 @@ def published_threshold(
         )
     try:
         body = record if isinstance(record, Mapping) else json.loads(record)
-        ((number,), (theta,)) = body["public"]["survey"], body["public"]["theta"]
+        name = "range" if group == NARROW else "theta"
+        ((number,), (theta,)) = body["public"]["survey"], body["public"][name]
         theirs = number == survey.number and (slot is None or _within(body["window"], slot))
     except (ValueError, TypeError, KeyError):
         return None
@@ -165,4 +181,5 @@ def possible(report: Report, survey: Survey) -> bool:
         return False
     if report.group == RANGE:
         return report.theta == 0 and 0 <= report.code < survey.square_wave.outputs
-    return 1 <= report.theta <= survey.buckets and 0 <= report.code < survey.hybrid.outputs
+    outputs = (survey.square_wave if report.group == NARROW else survey.hybrid).outputs
+    return 1 <= report.theta <= survey.buckets and 0 <= report.code < outputs

@@ -17,12 +17,25 @@ from .sampling import Below, below, round_randomly
 SLOTS = 1 << 32  # slots are integers below this
 RANGE = 1  # group that reports by Square Wave, so that the aggregator learns the range
 VALUE = 2  # group that reports by Hybrid within [0, theta]
+NARROW = 3  # group of a survey in two rounds that reports by Square Wave within the range found
+OCTAVES = 16  # powers of two that the scale of a survey in two rounds spans
 LEAST, MOST = Fraction(1, 1000), Fraction(16)
 _RATIONAL = re.compile(r"[0-9]{1,400}(/[0-9]{1,400})?")
 
 
 class ReportError(ValueError):
     """A report cannot be made: a parameter or the value itself is not acceptable."""
+
+
+def octave_end(step: int, buckets: int) -> Fraction:
+    """The upper end of bucket ``step`` (1..buckets) of the scale of octaves, as a share of B.
+
+    >>> [str(octave_end(step, 32)) for step in (1, 31, 32)]
+    ['3/131072', '3/4', '1']
+    """
+    steps = buckets // OCTAVES
+    octave, place = divmod(step - 1, steps)
+    return Fraction(steps + place + 1, steps << (OCTAVES - octave))
 
 
 def exact(value: Any) -> Fraction:
@@ -52,10 +65,14 @@ class Survey:
         bound: B > 0, largest value in the user's own units; values are clipped to [0, B].
         salt: public text that assigns users to groups; another survey, another assignment.
         reports: R, most reports of one user, in each period.
-        share: fraction of users in the range group, in (0, 1).
+        share: fraction of users whose reports find the threshold, in (0, 1): the range group, and
+            in two rounds the narrow group, one half each.
         buckets: input buckets of Square Wave, and the number of possible thresholds.
         levels: steps of [0, theta] in Hybrid; values are rounded to them at random, unbiasedly.
         period: slots of a period, the first of which is slot 0; 0 for one period without end.
+        rounds: 1, or 2: the range group then reports on a scale of octaves, from which a range
+            follows, and the narrow group within it, from which the threshold follows. Steps of
+            range and threshold lie on that scale as well; ``buckets`` is a multiple of `OCTAVES`.
     """
 
     epsilon: Fraction
@@ -66,6 +83,7 @@ class Survey:
     buckets: int = 512
     levels: int = 512
     period: int = 0
+    rounds: int = 1
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "bound", "share"):
@@ -78,10 +96,13 @@ class Survey:
             ("buckets", 2, 4096),
             ("levels", 2, 4096),
             ("period", 0, SLOTS),
+            ("rounds", 1, 2),
         ):
             number = getattr(self, name)
             fits = isinstance(number, int) and least <= number <= most
             self._require(name, fits, f"an integer between {least} and {most}")
+        whole = self.rounds == 1 or self.buckets % OCTAVES == 0
+        self._require("buckets", whole, f"a multiple of {OCTAVES} in two rounds")
 
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
@@ -89,7 +110,7 @@ class Survey:
 
     @cached_property
     def square_wave(self) -> Window:
-        """Channel of the range group."""
+        """Channel of the range group and of the narrow group."""
         return square_wave(self.epsilon, self.buckets)
 
     @cached_property
@@ -98,14 +119,16 @@ class Survey:
         return hybrid(self.epsilon, self.levels + 1)
 
     def group(self, user: str) -> int:
-        """`RANGE` or `VALUE`, from the salt and the user alone.
+        """`RANGE`, `VALUE` or, in two rounds, `NARROW`, from the salt and the user alone.
 
         >>> Survey(Fraction(1), Fraction(10), "a", share=Fraction(1, 2)).group("alice")
         1
         """
         text = f"{len(self.salt)}:{self.salt}{user}".encode()
         place = int.from_bytes(hashlib.sha256(text).digest()[:8], "big")
-        return RANGE if place < self.share * (1 << 64) else VALUE
+        if place >= self.share * (1 << 64):
+            return VALUE
+        return RANGE if place * self.rounds < self.share * (1 << 64) else NARROW
 
     def period_of(self, slot: int) -> tuple[int, int]:
         """First slot and end of the period that ``slot`` lies in.
@@ -121,32 +144,52 @@ class Survey:
     def threshold(self, theta: int) -> Fraction:
         """The threshold of step ``theta`` (1..buckets) in the user's own units.
 
+        In two rounds it is the upper end of that bucket on the scale of octaves.
+
         Raises:
             ReportError: no such step.
         """
         if not (isinstance(theta, int) and 1 <= theta <= self.buckets):
             raise ReportError(f"theta = {theta!r}: must be an integer from 1 to {self.buckets}")
-        return self.bound * theta / self.buckets
+        if self.rounds == 1:
+            return self.bound * theta / self.buckets
+        return self.bound * octave_end(theta, self.buckets)
 
     def perturb_range(self, value: Any, uniform: Below = below) -> int:
         """A Square Wave output for one value, clipped to [0, B] first."""
-        clipped = min(max(exact(value), Fraction(0)), self.bound)
-        bucket = (clipped * self.buckets / self.bound).__floor__()
+        share = _clipped(value, self.bound) / self.bound
+        bucket = (share * self.buckets).__floor__() if self.rounds == 1 else self._scaled(share)
+        return self.square_wave.draw(min(bucket, self.buckets - 1), uniform)
+
+    def _scaled(self, share: Fraction) -> int:
+        """The bucket of a share of B on the scale of octaves; what is below all is in the first."""
+        steps = self.buckets // OCTAVES
+        octave = OCTAVES - 1
+        while octave and share * (1 << (OCTAVES - octave)) < 1:
+            octave -= 1
+        within = (share * (1 << (OCTAVES - octave)) - 1) * steps
+        return octave * steps + max(within.__floor__(), 0)
+
+    def perturb_narrow(self, value: Any, theta: int, uniform: Below = below) -> int:
+        """A Square Wave output for one value, clipped to [0, theta] first, in equal buckets."""
+        top = self.threshold(theta)
+        bucket = (_clipped(value, top) * self.buckets / top).__floor__()
         return self.square_wave.draw(min(bucket, self.buckets - 1), uniform)
 
     def perturb_value(self, value: Any, theta: int, uniform: Below = below) -> int:
         """A Hybrid output for one value, clipped to [0, theta] first."""
         top = self.threshold(theta)
-        clipped = min(max(exact(value), Fraction(0)), top)
-        return self.hybrid.draw(round_randomly(clipped * self.levels / top, uniform), uniform)
+        level = round_randomly(_clipped(value, top) * self.levels / top, uniform)
+        return self.hybrid.draw(level, uniform)
 
     def estimate(self, code: int, theta: int) -> Fraction:
         """Unbiased estimate of the clipped value from one Hybrid output, in the user's units."""
         return self.threshold(theta) * (1 + self.hybrid.decode(code)) / 2
 
     def to_json(self) -> str:
-        """Canonical text, to be published with the survey."""
-        fields = ("epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period")
+        """Canonical text, to be published with the survey; one round is not mentioned."""
+        fields = ["epsilon", "bound", "salt", "reports", "share", "buckets", "levels", "period"]
+        fields += ["rounds"] * (self.rounds > 1)
         plain = {
             name: str(value) if isinstance(value := getattr(self, name), Fraction) else value
             for name in fields
@@ -181,3 +224,8 @@ class Survey:
     def number(self) -> int:
         """The first 48 bits of the digest: what a report says of its survey, exact in a double."""
         return int(self.digest[:12], 16)
+
+
+def _clipped(value: Any, top: Fraction) -> Fraction:
+    """The value within [0, top], exactly."""
+    return min(max(exact(value), Fraction(0)), top)

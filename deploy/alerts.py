@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 LATE = 1.5  # times the longest time between two triggers
 SLACK_SECONDS = 60.0  # for scrapes, and for a clock that moves to another worker
+RUNBOOKS = "docs/operations.md"  # has a section for each alert, of its name
 
 
 class Alert(NamedTuple):
@@ -32,14 +33,19 @@ class RuleGroup(NamedTuple):
     rules: Sequence[Alert]
 
 
+ENDED = (
+    "max by (pipeline) (max_over_time(hush_last_release_timestamp_seconds[7d])) "
+    ">= max by (pipeline) (hush_final_release_timestamp_seconds)"
+)
+"""Retired pipelines whose last trigger has fired: nothing more is due, and nothing is paid for."""
 WORKERS = (
     Alert(
         "WorkerDown",
-        'up{job="hush-public"} == 0',
+        'up{job="hush-public"} == 0 or absent(up{job="hush-public"})',
         "critical",
         "A worker cannot be scraped",
-        "{{ $labels.instance }} is gone. A worker that cannot go on safely stops; its log says "
-        "why, for example a broken ledger or another noise key.",
+        "{{ or $labels.instance `Every worker` }} is gone. A worker that cannot go on safely "
+        "stops; its log says why, for example a broken ledger or another noise key.",
         "1m",
     ),
     Alert(
@@ -47,15 +53,20 @@ WORKERS = (
         "hush_ready == 0",
         "warning",
         "A worker has not become ready",
-        "{{ $labels.instance }} is restoring its state or waiting for the ledger.",
+        "{{ $labels.instance }}{{ with $labels.process }}, process {{ . }},{{ end }} is restoring "
+        "its state or waits for the ledger.",
         "5m",
     ),
 )
 BUDGET = (
     Alert(
         "BudgetNearlyExhausted",
-        "min by (pipeline) (hush_budget_remaining_ratio) < 0.1 "
-        "or predict_linear(hush_budget_remaining_ratio[7d], 7 * 86400) < 0",
+        # A budget falls by steps, so a line through a few of them says nothing: what the last seven
+        # days took is held against what is left. Workers see charges at different times.
+        "(min by (pipeline) (hush_budget_remaining_ratio) < 0.1 "
+        "or 2 * min by (pipeline) (hush_budget_remaining_ratio) "
+        "< min by (pipeline) (hush_budget_remaining_ratio offset 7d)) "
+        "unless on (pipeline) (time() > max by (pipeline) (hush_final_release_timestamp_seconds))",
         "warning",
         "The budget of {{ $labels.pipeline }} is running out",
         "Once it is exhausted, windows are refused and their data are dropped: raise the limit, or "
@@ -82,9 +93,9 @@ OPERATOR = (
     ),
     Alert(
         "WatermarkStalled",
-        "time() - max by (pipeline) (hush_watermark_timestamp_seconds) > 120",
+        "time() - max by (pipeline, partition) (hush_watermark_timestamp_seconds) > 120",
         "warning",
-        "{{ $labels.pipeline }} uses no new records",
+        "{{ $labels.pipeline }} uses no new records of partition {{ $labels.partition }}",
         "The last beat was used {{ $value | humanizeDuration }} ago. Records have stopped, or a "
         "producer holds a transaction open, or a worker hangs.",
         "5m",
@@ -174,10 +185,20 @@ def limit(gap: float) -> float:
     return max(LATE * gap, gap + SLACK_SECONDS)
 
 
+EXHAUSTED = (
+    'sum by (pipeline) (max_over_time(hush_releases_total{outcome="refused"}[7d])) > 0 '
+    "and on (pipeline) ("
+    "min by (pipeline) (hush_epsilon_limit - hush_epsilon_spent - hush_epsilon_epoch) < -1e-9 "
+    "or min by (pipeline) (hush_delta_limit - hush_delta_spent - hush_delta_epoch) < -1e-15)"
+)
+"""Pipelines that were refused, and cannot pay for an epoch: they are not overdue."""
+
+
 def _overdue(gaps: Mapping[str, float]) -> Alert:
     """One expression for all pipelines, each with its own limit.
 
-    The gauge starts anew with a worker, so its past is asked as well.
+    The gauge starts anew with a worker, so its past is asked as well. A pipeline whose budget is
+    exhausted has an alert of its own.
     """
     parts = []
     for name, gap in gaps.items():
@@ -187,7 +208,7 @@ def _overdue(gaps: Mapping[str, float]) -> Alert:
         parts.append(f"{since} > {round(limit(gap))}")
     return Alert(
         "ReleaseOverdue",
-        " or ".join(parts),
+        f"({' or '.join(parts)}) unless on (pipeline) ({EXHAUSTED} or {ENDED})",
         "critical",
         "Pipeline {{ $labels.pipeline }} is overdue",
         "The last trigger was scheduled {{ $value | humanizeDuration }} ago.",
@@ -195,27 +216,36 @@ def _overdue(gaps: Mapping[str, float]) -> Alert:
     )
 
 
-def rules(gaps: Mapping[str, float]) -> dict[str, Any]:
-    """The rules file as Prometheus reads it."""
+def rules(gaps: Mapping[str, float], runbooks: str = RUNBOOKS) -> dict[str, Any]:
+    """The rules file as Prometheus reads it.
+
+    Args:
+        gaps: of each pipeline with a schedule, most seconds between two successive triggers.
+        runbooks: address of the page that says what to do; each alert names its section.
+    """
     return {
         "groups": [
-            {"name": group.name, "rules": [_rule(alert) for alert in group.rules]}
+            {"name": group.name, "rules": [_rule(alert, runbooks) for alert in group.rules]}
             for group in groups(gaps)
         ]
     }
 
 
-def _rule(alert: Alert) -> dict[str, Any]:
+def _rule(alert: Alert, runbooks: str) -> dict[str, Any]:
     body: dict[str, Any] = {"alert": alert.name, "expr": alert.expr}
     if alert.hold:
         body["for"] = alert.hold
     body["labels"] = {"severity": alert.severity}
-    body["annotations"] = {"summary": alert.summary, "description": alert.description}
+    body["annotations"] = {
+        "summary": alert.summary,
+        "description": alert.description,
+        "runbook_url": f"{runbooks}#{alert.name.lower()}",
+    }
     return body
 
 
-def text(gaps: Mapping[str, float]) -> str:
-    """The rules file as YAML."""
+def text(gaps: Mapping[str, float], runbooks: str = RUNBOOKS) -> str:
+    """The rules file as YAML; arguments as for `rules`."""
     lines = [
         "# Printed by `hush alerts`; limits of ReleaseOverdue follow the schedules.",
         "groups:",
@@ -223,7 +253,7 @@ def text(gaps: Mapping[str, float]) -> str:
     for group in groups(gaps):
         lines += [f"  - name: {group.name} # {group.remark}", "    rules:"]
         for alert in group.rules:
-            lines += _lines(_rule(alert))
+            lines += _lines(_rule(alert, runbooks))
     return "\n".join(lines) + "\n"
 
 

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -32,6 +32,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ..errors import BrokerError
+from . import class_archive
 from .jars import fetch, read_lock
 from .java import find_java
 from .process import KERNEL, Child
@@ -46,6 +47,9 @@ from .settings import (
 )
 
 Status = Literal["stopped", "starting", "running", "failed"]
+
+ATTEMPTS = 4  # to start on ports that others may take between their choice and their use
+TAKEN = b"Address already in use"
 
 _SILENT = logging.getLogger("hushstream.deploy.silent")
 _SILENT.addHandler(logging.NullHandler())
@@ -65,6 +69,7 @@ class Broker:
         quiet: hide the progress bar while Kafka is downloaded.
         cluster: id of the cluster that an empty folder is formatted for, where several nodes form
             one; by default a fresh one.
+        java_flags: further flags of Java, in place of those that use the archive of classes.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class Broker:
         detached: bool = False,
         quiet: bool = False,
         cluster: str | None = None,
+        java_flags: Sequence[str] = (),
     ) -> None:
         self._cluster = cluster
         self._temporary = data is None
@@ -86,6 +92,7 @@ class Broker:
         self._overrides = dict(overrides or {})
         self._detached = detached
         self._quiet = quiet
+        self._more = list(java_flags)
         self._child: Child | None = None
         self._ready = False
         self._owner = os.getpid()
@@ -130,7 +137,7 @@ class Broker:
             return "failed"
         return "running" if self._ready else "starting"
 
-    def start(self, timeout: float = 60.0) -> Self:
+    def start(self, timeout: float = 120.0) -> Self:
         """Start it on its data and port and wait until it serves; do nothing if it runs.
 
         Raises:
@@ -140,20 +147,19 @@ class Broker:
         with self._lock:
             if self.pid is not None:
                 return self
-            self._ready = False
-            command = self._prepare()
-            if not self._detached:
-                atexit.register(self._at_exit)
-            # A start may be interrupted, which would leave an unknown server behind. So even a
-            # detached child is tied to this process until it serves.
-            self._child = Child(command, self.log, kernel=KERNEL and not self._detached)
-            try:
-                self._wait_until_ready(timeout)
-                if self._detached:
-                    self._child.untie()
-            except BaseException:
-                self._end(signal.SIGKILL, 10)
-                raise
+            ours = self._port is None
+            for left in reversed(range(ATTEMPTS)):
+                said = self.log.stat().st_size if self.log.is_file() else 0
+                try:
+                    self._start(timeout)
+                    break
+                except BrokerError:
+                    if not left or not self.log.is_file():
+                        raise
+                    if TAKEN not in self.log.read_bytes()[said:]:
+                        raise
+                    if ours:  # else it is the controller's, which each start chooses anew
+                        self._port = None
             return self
 
     def stop(self, timeout: float = 20.0) -> None:
@@ -186,14 +192,29 @@ class Broker:
     ) -> None:
         self.stop()
 
+    def _start(self, timeout: float) -> None:
+        self._ready = False
+        command = self._prepare()
+        if not self._detached:
+            atexit.register(self._at_exit)
+        # A start may be interrupted, which would leave an unknown server behind. So even a
+        # detached child is tied to this process until it serves.
+        self._child = Child(command, self.log, kernel=KERNEL and not self._detached)
+        try:
+            self._wait_until_ready(timeout)
+            if self._detached:
+                self._child.untie()
+        except BaseException:
+            self._end(signal.SIGKILL, 10)
+            raise
+
     def _prepare(self) -> list[str]:
         """Fetch Kafka, write the settings and format an empty folder; return the command line."""
         if not port_is_free(self.port):
             raise BrokerError(f"port {self.port} of {HOST} is in use: choose another with --port")
-        jars = fetch(quiet=self._quiet)
-        java = [str(find_java()), f"-Xmx{self._heap_mb}m", *JVM_FLAGS]
-        classpath = os.pathsep.join(str(jars / jar.filename) for jar in read_lock())
-        java += ["-cp", classpath]
+        found, classpath = find_java(), classpath_of_kafka(self._quiet)
+        java = [str(found), f"-Xmx{self._heap_mb}m", *JVM_FLAGS, "-cp", classpath]
+        java[1:1] = self._more or class_archive.options(found, classpath)
         config = self.data / "server.properties"
         logs = self.data / "kafka"
         settings = server_settings(self.port, self._controller_port(), logs, self._overrides)
@@ -218,6 +239,7 @@ class Broker:
 
     def _wait_until_ready(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
+        cluster = _formatted_for(self.data / "kafka")
         while not self._ready:
             if self.pid is None:
                 raise BrokerError(f"the broker ended at start; end of {self.log}:\n{self.tail()}")
@@ -226,7 +248,7 @@ class Broker:
                     f"the broker is not ready after {timeout:.0f} s; "
                     f"end of {self.log}:\n{self.tail()}"
                 )
-            self._ready = _listens(self.port) and serves(self.bootstrap)
+            self._ready = _listens(self.port) and serves(self.bootstrap, cluster=cluster)
             if not self._ready:
                 time.sleep(0.05)
 
@@ -245,16 +267,36 @@ class Broker:
             self.stop(timeout=5)
 
 
+def classpath_of_kafka(quiet: bool) -> str:
+    """Return the class path of a broker; fetch what is missing of it."""
+    jars = fetch(quiet=quiet)
+    return os.pathsep.join(str(jars / jar.filename) for jar in read_lock())
+
+
 def _listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection((HOST, port), timeout=0.5):
         return True
     return False
 
 
-def serves(bootstrap: str, timeout: float = 2.0) -> bool:
-    """Return whether a Kafka broker at ``bootstrap`` answers and has joined its cluster."""
+def _formatted_for(logs: Path) -> str | None:
+    """Id of the cluster that a data folder belongs to."""
+    lines = (logs / "meta.properties").read_text("utf-8").splitlines()
+    found = [line.partition("=")[2] for line in lines if line.startswith("cluster.id=")]
+    return found[0] if found else None
+
+
+def serves(bootstrap: str, timeout: float = 2.0, *, cluster: str | None = None) -> bool:
+    """Return whether a Kafka broker at ``bootstrap`` answers and has joined its cluster.
+
+    Args:
+        bootstrap: address of the broker.
+        timeout: seconds to wait for an answer.
+        cluster: id of that cluster; None: any. Another server may have taken the port.
+    """
     client = AdminClient({"bootstrap.servers": bootstrap}, logger=_SILENT)
     try:
-        return bool(client.list_topics(timeout=timeout).brokers)
+        told = client.list_topics(timeout=timeout)
     except KafkaException:
         return False
+    return bool(told.brokers) and cluster in (None, told.cluster_id)

@@ -49,13 +49,12 @@ def status(data: Path | None = None) -> BrokerState:
     record = _read(folder)
     if record is None or not _is_ours(record, folder):
         return BrokerState("stopped", str(folder))
-    bootstrap = f"{HOST}:{record.port}"
-    state = "running" if serves(bootstrap) else "starting"
-    return BrokerState(state, str(folder), bootstrap, record.pid, str(folder / "broker.log"))
+    bootstrap = _address(record)
+    return _told(folder, record, "running" if serves(bootstrap, 10.0) else "starting")
 
 
 def start(
-    data: Path | None = None, port: int | None = None, *, timeout: float = 60.0
+    data: Path | None = None, port: int | None = None, *, timeout: float = 120.0
 ) -> BrokerState:
     """Start the broker of folder ``data`` unless it runs, and wait until it serves.
 
@@ -80,8 +79,9 @@ def start(
             f"port {port} of {HOST} is in use by another program; start with --port PORT"
         )
     broker = Broker(folder, port, detached=True).start(timeout)
-    _write(folder, _Record(broker.pid or 0, port))
-    return status(folder)
+    started = _Record(broker.pid or 0, port)
+    _write(folder, started)
+    return _told(folder, started, "running")
 
 
 def stop(data: Path | None = None, *, timeout: float = 20.0) -> bool:
@@ -102,6 +102,15 @@ def remove(data: Path | None = None) -> None:
 
 def _folder(data: Path | None) -> Path:
     return (data or default_data()).expanduser().resolve()
+
+
+def _address(record: _Record) -> str:
+    return f"{HOST}:{record.port}"
+
+
+def _told(folder: Path, record: _Record, state: str) -> BrokerState:
+    log = str(folder / "broker.log")
+    return BrokerState(state, str(folder), _address(record), record.pid, log)
 
 
 def _mark(folder: Path) -> str:

@@ -88,6 +88,8 @@ RELEASES = (
     ),
 )
 
+PROCESS = "{{instance}} {{process}}"
+
 OPERATOR = (
     Panel(
         "Events",
@@ -147,6 +149,34 @@ OPERATOR = (
         {
             "{{store}}": "sum by (store) (hush_recovery_remaining_records)",
         },
+    ),
+    Panel(
+        "Memory of processes",
+        "bytes",
+        {
+            f"{PROCESS} resident": "process_resident_memory_bytes",
+            f"{PROCESS} virtual": "process_virtual_memory_bytes",
+        },
+    ),
+    Panel("Processor", "percentunit", {PROCESS: "rate(process_cpu_seconds_total[5m])"}),
+    Panel(
+        "Open files, of those allowed",
+        "percentunit",
+        {PROCESS: "process_open_fds / process_max_fds"},
+    ),
+    Panel("Running for", "s", {PROCESS: "time() - process_start_time_seconds"}, "stat"),
+    Panel(
+        "Loss alarms",
+        "short",
+        {"{{pipeline}} {{cause}}": "max by (pipeline, cause) (hush_loss_alarm)"},
+        "stat",
+        "1: more than `engine.loss_share` of the records are lost.",
+    ),
+    Panel(
+        "Failed transactions of the clock",
+        "short",
+        {"failed": "sum(increase(hush_ledger_write_failures_total[1h]))"},
+        "stat",
     ),
 )
 

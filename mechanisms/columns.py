@@ -9,7 +9,7 @@ c value columns, g shard-wide totals, m released keys.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,8 @@ from .keys import Keys, concat
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
+
+_FEW = 4  # lanes, up to which a flag for every key and lane takes less than sorting them
 
 
 class Batch(NamedTuple):
@@ -32,6 +34,7 @@ class Batch(NamedTuple):
     sign: NDArray[np.int8]  # (n,) +1, or -1 for a deletion
     status: NDArray[np.int32]  # (k,) public status as of trigger j-1-d; 0 = none
     window: int = 0  # ordinal of the window inside its epoch: one key in two windows is two pairs
+    loops: Callable[..., Any] | None = None  # compiled, for `parts.bounding.Bound.apply`
 
 
 class Units(NamedTuple):
@@ -78,6 +81,16 @@ class Closed(NamedTuple):
         return self.renewals[-1] if self.renewals else 1
 
 
+class Counted(NamedTuple):
+    """Released numbers of all records of a window: how many arrived, and how many were accepted."""
+
+    arrived: int  # at most `cap` of a unit in an epoch
+    accepted: int  # of these
+    arrived_variance: float
+    accepted_variance: float
+    cap: int
+
+
 class Releases(NamedTuple):
     """Everything that becomes public at one trigger."""
 
@@ -86,6 +99,7 @@ class Releases(NamedTuple):
     variance: F64  # (m, c') of the noise, in squared output-grid units: from public things alone
     status: NDArray[np.int32]  # (m,) what bound reads back: first release, or round
     public: dict[str, I64]  # tree, threshold, clipping bound: once, in the manifest
+    counted: Counted | None = None  # what a contribution bound cut, where that is released
 
 
 class Encoded(NamedTuple):
@@ -130,10 +144,15 @@ def merge(parts: Sequence[Part]) -> Part:
     totals: I64 = np.stack([p.totals for p in parts]).sum(axis=0, dtype=np.int64)
     keys, key = concat([p.key for p in parts]).unique()
     lane = np.concatenate([p.lane for p in parts])
-    codes, row = np.unique(key * 256 + lane, return_inverse=True)
+    lanes = int(lane.max(initial=0)) + 1
+    if lanes <= _FEW:
+        codes, row = compact(key * lanes + lane, len(keys) * lanes)
+    else:
+        codes, row = np.unique(key * lanes + lane, return_inverse=True)
     sums = np.zeros((len(codes), parts[0].sums.shape[1]), np.int64)
     np.add.at(sums, row, np.concatenate([p.sums for p in parts]))
-    return Part(keys.take(codes // 256), (codes % 256).astype(np.uint8), sums, totals)
+    keys = keys if lanes == 1 else keys.take(codes // lanes)
+    return Part(keys, (codes % lanes).astype(np.uint8), sums, totals)
 
 
 def no_releases(outputs: int, public: dict[str, I64] | None = None) -> Releases:

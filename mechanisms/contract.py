@@ -53,11 +53,14 @@ class Output(NamedTuple):
         name: of the column.
         grid: size of one step of its public grid.
         least: when the exact number cannot be below 0: `SIGNED`, `INSERTING` or `ALWAYS`.
+        most: the exact number lies between 0 and this, and an estimate beyond is released as the
+            nearer of the two; None where that is not so.
     """
 
     name: str
     grid: Fraction = Fraction(1)
     least: str = SIGNED
+    most: Fraction | None = None
 
 
 class Place(NamedTuple):
@@ -74,10 +77,11 @@ class Place(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """Statements about a mechanism's cost besides ε, δ and μ², for ledger, manifests and people."""
+    """Statements of a mechanism besides ε, δ and μ², for ledger, manifests and people."""
 
-    values: dict[str, Fraction]
+    values: dict[str, Fraction]  # further costs
     in_words: str  # empty where there is nothing to add
+    counted: bool = False  # whether its releases state `Releases.counted`
 
 
 NOTHING_MORE = Stated({}, "")
@@ -233,6 +237,8 @@ class Setting:
         grids: size of one grid step of each value column, in the record's own unit.
         keys: the public key list in canonical order, or None if keys are unknown.
         count: whether the number of records itself is released.
+        shards: aggregate shards. Each draws under nonces of its own, so whatever all of them
+            release of the same content is released with so many independent noises.
     """
 
     epsilon: Fraction
@@ -243,3 +249,4 @@ class Setting:
     grids: tuple[Fraction, ...] = ()
     keys: tuple[bytes, ...] | None = None
     count: bool = True
+    shards: int = 1

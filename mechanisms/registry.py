@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -19,9 +20,30 @@ from . import histogram, pak, phdstream, privhp, ranges, topl, tops
 from .advice import Advisor
 from .contract import MEMBERS, Mechanism, Setting
 from .entry import Entry
+from .forecast import Forecaster
+from .histogram.forecaster import HistogramForecaster
+from .phdstream.forecaster import PHDStreamForecaster
+from .privhp.forecaster import PrivHPForecaster
+from .slots.forecaster import SlotForecaster
+from .topl.forecaster import ToPLForecaster
 
 GROUP = "hushstream.mechanisms"
 BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, tops))
+
+RATES = (Fraction(1), Fraction(1, 2), Fraction(2))
+"""Multiples of the sample's rate that are tried for the threshold of `pak`."""
+
+FORECASTERS: Mapping[str, Forecaster] = MappingProxyType(
+    {
+        "histogram": HistogramForecaster(),
+        "pak": SlotForecaster(pak.ENTRY, RATES, ({"threshold": "top"},)),
+        "phdstream": PHDStreamForecaster(),
+        "privhp": PrivHPForecaster(),
+        "topl": ToPLForecaster(),
+        "tops": SlotForecaster(tops.ENTRY),
+    }
+)
+"""What foretells the figures of a pipeline from a sample, by the mechanism's name."""
 
 
 @cache

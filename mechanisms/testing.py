@@ -231,6 +231,7 @@ def gather(releases: list[Releases]) -> Releases:
         np.concatenate([r.variance for r in releases])[order],
         np.concatenate([r.status for r in releases])[order],
         public,
+        releases[0].counted,  # the same of all, since here they have one noise
     )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from dataclasses import fields
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import ParameterError
 
@@ -44,3 +46,15 @@ def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise ParameterError(name, value, f"must be one of {', '.join(allowed)}")
     return value
+
+
+def without_unset(parameters: Any, later: Collection[str]) -> dict[str, Any]:
+    """The settings that a pipeline is charged under, for a dataclass's ``pinned``.
+
+    Args:
+        parameters: a dataclass whose fields have defaults.
+        later: settings that earlier versions did not have. They are named only where they are not
+            at their default, so that a pipeline which does not use them keeps its charged hash.
+    """
+    given = {one.name: (getattr(parameters, one.name), one.default) for one in fields(parameters)}
+    return {n: value for n, (value, usual) in given.items() if n not in later or value != usual}

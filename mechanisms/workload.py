@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,6 +41,7 @@ class Workload(NamedTuple):
     sign: NDArray[np.int8] | None = None  # (n,) -1 for a deletion; None: there are none
     ends: tuple[int, ...] | None = None  # records up to each trigger; None: equal parts
     window: int = 0  # place of the window in its epoch
+    columns: Mapping[str, NDArray[Any]] | None = None  # (n,) each: what a mechanism itself reads
 
     def micro_batches(self, horizon: int) -> Iterator[slice]:
         """Records of each trigger's micro-batch."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hushstream.deploy.broker import Broker
@@ -22,16 +25,54 @@ settings.load_profile("suite")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+HERE = Path(__file__).parent
+LONGEST = ("test_chaos", "test_outage", "test_encodings", "test_leaderless", "test_held_release",
+           "test_integration", "test_disaster", "test_schedules", "test_sample", "test_mechanisms",
+           "test_growth", "test_gone")  # fmt: skip
 BROKER_FIXTURES = {"broker", "own_broker"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker, and keep such a module within one process of a parallel run."""
+    """Mark what needs a broker, and begin with what is long.
+
+    At the end, thousands of short tests keep all processes of a parallel run busy.
+    """
     for item in items:
         if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("broker")
-        if item.get_closest_marker("broker"):
-            item.add_marker(pytest.mark.xdist_group(f"broker-{item.path.stem}"))
+    items.sort(key=_haste)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep a module whose tests share a fixture within one process of a parallel run.
+
+    Such a fixture is made once for each process. Its tests may also build on each other. Groups of
+    xdist's own (`xdist_group`) hold nothing together: pytest 9 ignores the ids that xdist changes.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return path if shares(config.rootpath / path) else nodeid
+
+    config.option.loadscopereorder = False
+    return Together(config, log)
+
+
+@cache
+def shares(path: Path) -> bool:
+    """Whether tests of a module use what is made once for the module."""
+    return path.suffix == ".py" and 'scope="module"' in path.read_text("utf-8")
+
+
+def _haste(item: pytest.Item) -> int:
+    """The place of a test in the order; those of one place keep theirs."""
+    if item.path.stem in LONGEST:
+        return LONGEST.index(item.path.stem)
+    early = item.get_closest_marker("slow") or item.get_closest_marker("broker")
+    return len(LONGEST) + (not early)
 
 
 @pytest.fixture(scope="session")

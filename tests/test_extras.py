@@ -32,7 +32,7 @@ def _typed(*words: str) -> subprocess.CompletedProcess[str]:
     """One command line where the optional modules are not installed."""
     script = f"{CORE} from hushstream.agents.cli.group import main; main(sys.argv[1:])"
     command = [sys.executable, "-W", "ignore", "-c", script, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 def test_the_extras_are_those_of_the_package() -> None:

@@ -38,6 +38,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "SIGTERM": (
         "integration/test_outage.py::test_a_signal_while_a_worker_starts_ends_it_in_order",
+        "agents/cli/test_group.py::test_a_signal_while_a_command_is_loaded",
         "agents/worker/test_startup.py::test_a_process_that_cannot_stop_ends_with_4",
     ),
     "local tables are lost or stale": (
@@ -59,6 +60,22 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "the broker is unreachable": (
         "integration/test_outage.py::"
         "test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_up",
+    ),
+    "a worker starts while the broker is unreachable": (
+        "integration/test_leaderless.py::"
+        "test_a_start_without_a_leader_is_waited_out_and_a_long_one_is_given_up",
+        "agents/worker/test_startup.py::"
+        "test_a_start_waits_as_long_as_any_outage_says_so_once_a_minute_and_ends",
+        "agents/worker/health/test_joining.py::test_a_worker_that_is_not_taken_in_says_so_and_ends",
+        "agents/kafka/test_clients.py::"
+        "test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end",
+    ),
+    "a coordinator loses its leader": (
+        "agents/worker/test_shard.py::test_a_commit_that_nobody_answers_is_given_up_and_made_again",
+        "agents/clock/test_owner.py::"
+        "test_a_commit_that_nobody_answers_is_given_up_like_one_that_failed",
+        "agents/kafka/test_clients.py::"
+        "test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end",
     ),
     "a task of a worker ends": (
         "agents/worker/test_tasks.py::test_the_end_of_the_clock_stops_the_worker",
@@ -107,6 +124,16 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/clock/test_genesis.py::"
         "test_state_without_a_ledger_is_refused_and_nothing_advises_to_delete",
     ),
+    "a changelog, the clock log or a *selected* topic was rewound": (
+        "agents/worker/test_evidence.py::"
+        "test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_grown",
+        "agents/worker/test_log_follower.py::"
+        "test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record",
+    ),
+    "compaction has deleted what would tell": (
+        "agents/worker/test_evidence.py::"
+        "test_a_table_of_which_its_changelog_says_nothing_any_more_is_restored_from_nothing",
+    ),
     "the ledger is older": (
         "integration/test_disaster.py::"
         "test_an_older_copy_of_the_ledger_is_refused_and_the_newest_one_is_not",
@@ -116,6 +143,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_cluster_that_was_restored_from_its_disk_is_refused_with_evidence",
         "integration/test_disaster.py::"
         "test_a_worker_that_waits_while_its_cluster_is_restored_stops",
+        "agents/clock/test_witness.py::"
+        "test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does",
     ),
     "the noise key differs": (
         "agents/clock/test_genesis.py::test_another_noise_key_is_refused_from_the_beginning",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -12,7 +15,7 @@ import yaml
 from .tree import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+TARGETS = set(re.findall(r"^([a-z0-9]+):", MAKEFILE, re.MULTILINE))
 
 
 def _yaml(name: str) -> Any:
@@ -60,9 +63,38 @@ def test_commands_of_the_pages_are_targets() -> None:
     for name in ("CONTRIBUTING.md", "README.md", ".pre-commit-config.yaml"):
         text = (ROOT / name).read_text("utf-8")
         blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-        said = re.findall(r"`(make [a-z ]+)", text)
+        said = re.findall(r"`(make [a-z0-9 ]+)", text)
         said += [line for block in blocks for line in block.splitlines() if line[:5] == "make "]
         for line in said:
-            words = re.match(r"make ((?:[a-z]+ ?)*)", line)
+            words = re.match(r"make ((?:[a-z0-9]+ ?)*)", line)
             assert words is not None
             assert set(words[1].split()) <= TARGETS, line
+
+
+SHARED = """
+import os, pytest
+@pytest.fixture(scope="module")
+def made(): ...
+@pytest.mark.parametrize("n", range(12))
+def test_it(made, n):
+    open(os.environ["PIDS"], "a").write(f"{os.getpid()}\\n")
+"""
+
+
+def test_what_shares_a_fixture_stays_in_one_process(tmp_path: Path) -> None:
+    """Else the fixture would be made in each, and tests that build on each other would part."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = broker\n slow\n")
+    found = {}
+    for name, text in (("shared", SHARED), ("single", SHARED.replace('(scope="module")', ""))):
+        (tmp_path / "test_it.py").write_text(text)
+        out = tmp_path / name
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup"]
+        command += ["-p", "tests.conftest", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        done = subprocess.run(
+            [*command, "--rootdir", str(tmp_path), "-c", str(tmp_path / "pytest.ini"), tmp_path],
+            cwd=ROOT, env=os.environ | {"PIDS": str(out)}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        found[name] = out.read_text().split()
+    assert [len(pids) for pids in found.values()] == [12, 12]
+    assert (len(set(found["shared"])), len(set(found["single"]))) == (1, 2)

@@ -30,7 +30,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("agents/deployment", "agents/state"),
     ("agents", "deploy"),
     ("topics/config", "topics/schedule.py"),
-    ("topics/events", "topics/frames.py"),
+    ("topics/events", "topics/frames.py", "topics/sql"),
     ("topics/schemas", "topics/releases.py"),
     ("topics/forms",),
     ("topics",),

@@ -113,7 +113,7 @@ def first_line(words: list[str], folder: Path) -> str:
         assert process.stdout is not None
         line = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     return line
 
 

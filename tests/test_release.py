@@ -21,7 +21,7 @@ CHANGED = ("client/_version.py", "CHANGELOG.md")
 def _rehearse(version: str, out: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / ".ci" / "release.py"), version]
     command += ["--dry-run", "--out", str(out)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
 
 
 def _tracked() -> dict[str, str]:

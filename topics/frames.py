@@ -227,19 +227,19 @@ def _encode_events(origin: int, events: EventSlice) -> bytes:
             pa.binary(16), len(events.unit), [None, pa.py_buffer(np.ascontiguousarray(events.unit))]
         ),
         "key": pa.DictionaryArray.from_arrays(
-            pa.array(events.key.astype(np.int32)), binary(events.keys)
+            _column(events.key.astype(np.int32)), binary(events.keys)
         ),
-        "sign": pa.array(events.sign),
+        "sign": _column(events.sign),
     }
     for column in range(events.value.shape[1]):
-        columns[f"v{column}"] = pa.array(np.ascontiguousarray(events.value[:, column]))
+        columns[f"v{column}"] = _column(events.value[:, column])
     return _write(columns, _scalars(b"events", origin, events.window, events.batch))
 
 
 def _decode_events(batch: pa.RecordBatch, window: int, number: int) -> EventSlice:
     columns, n = _expect(batch, _EVENTS, "v"), batch.num_rows
     unit = np.frombuffer(batch.column("unit").buffers()[1], np.uint8)[: n * 16].reshape(n, 16)
-    key, sign = batch.column("key"), batch.column("sign").to_numpy()
+    key, sign = batch.column("key"), _numbers(batch.column("sign"))
     if key.dictionary.null_count or not (np.abs(sign) == 1).all():
         raise ValueError("a null key, or a sign that is neither 1 nor -1")
     return EventSlice(
@@ -247,23 +247,23 @@ def _decode_events(batch: pa.RecordBatch, window: int, number: int) -> EventSlic
         number,
         unit,
         keys_of(key.dictionary),
-        key.indices.to_numpy().astype(np.intp),
+        _numbers(key.indices).astype(np.intp),
         _values(batch, "v", columns),
         sign,
     )
 
 
 def _encode_cells(origin: int, window: int, number: int, part: Part) -> bytes:
-    columns = {"key": binary(part.key), "lane": pa.array(part.lane)}
+    columns = {"key": binary(part.key), "lane": _column(part.lane)}
     for column in range(part.sums.shape[1]):
-        columns[f"s{column}"] = pa.array(np.ascontiguousarray(part.sums[:, column]))
+        columns[f"s{column}"] = _column(part.sums[:, column])
     meta = _scalars(b"cells", origin, window, number)
     return _write(columns, meta | {b"totals": encode(part.totals.tolist())})
 
 
 def _decode_cells(batch: pa.RecordBatch, totals: I64) -> Part:
     columns = max(1, _expect(batch, _CELLS, "s"))
-    lane = batch.column("lane").to_numpy()
+    lane = _numbers(batch.column("lane"))
     return Part(keys_of(batch.column("key")), lane, _values(batch, "s", columns), totals)
 
 
@@ -271,7 +271,22 @@ def _values(batch: pa.RecordBatch, prefix: str, columns: int) -> I64:
     names = [f"{prefix}{place}" for place in range(columns)]
     if not set(names) & set(batch.schema.names):
         return np.empty((batch.num_rows, columns), np.int64)
-    return np.stack([batch.column(name).to_numpy() for name in names], axis=1)
+    return np.stack([_numbers(batch.column(name)) for name in names], axis=1)
+
+
+def _column(numbers: NDArray[Any]) -> pa.Array:
+    """Numbers as an Arrow array; Arrow's own way loads pandas where it is installed."""
+    kind = pa.from_numpy_dtype(numbers.dtype)
+    data = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(kind, len(numbers), [None, data])
+
+
+def _numbers(array: pa.Array) -> NDArray[Any]:
+    """The numbers of an Arrow array without nulls; likewise without pandas."""
+    kind = np.dtype(array.type.to_pandas_dtype())  # a type of NumPy, whatever its name says
+    if not len(array):
+        return np.empty(0, kind)
+    return np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
 
 
 def _scalars(kind: bytes, origin: int, window: int, batch: int) -> dict[bytes, bytes]:

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
-import shapely
-
 from ..errors import HushError, ParameterError
 from ..mechanisms.spatial.region import Region
 
@@ -133,6 +131,8 @@ def _listed(raw: Any, steps: Steps) -> list[Any]:
 
 def _checked(area: _Area) -> Any:
     """The polygon for geometry; its rings touch neither themselves nor each other."""
+    import shapely  # here: it takes long to load, and few configurations hold polygons
+
     shape = shapely.Polygon(area.rings[0], area.rings[1:])
     if not shapely.is_valid(shape):
         raise GeoJsonError(area.steps, f"is not a polygon: {shapely.is_valid_reason(shape)}")
@@ -141,6 +141,8 @@ def _checked(area: _Area) -> Any:
 
 def _apart(areas: list[_Area], shapes: list[Any]) -> None:
     """Refuse polygons that overlap: what lies in both would lie in neither (even-odd rule)."""
+    import shapely  # here: it takes long to load
+
     first, second = shapely.STRtree(shapes).query(shapes, predicate="intersects")
     for one, other in zip(first.tolist(), second.tolist(), strict=True):
         if one < other:

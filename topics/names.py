@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 OWNERS = "hush.owners.v1"
 """Which deployment writes which topic; one for all deployments of a cluster."""
+READ_GROUPS = "hush-read-"
+"""Prefix of the group that a reading client names; none of them joins it or commits to it."""
 
 
 class Names(NamedTuple):
@@ -82,6 +85,16 @@ def genesis_id(deployment: str) -> str:
 def releases_topic(pipeline: str) -> str:
     """Default output topic of a pipeline."""
     return f"hush.{pipeline}.releases.v1"
+
+
+def default_owner(releases: str) -> str:
+    """The pipeline that a release topic is named after; empty: the name is another one.
+
+    >>> default_owner("hush.pages.releases.v1"), default_owner("pages")
+    ('pages', '')
+    """
+    found = re.fullmatch(r"hush\.(.+)\.releases\.v1", releases)
+    return found[1] if found else ""
 
 
 def latest_topic(pipeline: str, releases: str | None = None) -> str:

@@ -77,6 +77,17 @@ class Skipped(msgspec.Struct, tag="skipped", frozen=True):
         return self.window + 1 if self.until is None else self.until
 
 
+class Retired(msgspec.Struct, tag="retired", frozen=True):
+    """The end of a pipeline: from ``window`` on it takes no records and has no triggers, for ever.
+
+    It follows from the ledger's record of the same kind, whatever the configuration says.
+    """
+
+    pipeline: str
+    window: int
+    time: int
+
+
 class PipelineStanding(msgspec.Struct, frozen=True):
     """The standing of one pipeline at a place of the clock log; fields as in `Timeline`."""
 
@@ -85,6 +96,7 @@ class PipelineStanding(msgspec.Struct, frozen=True):
     floor: int = 0
     done: list[tuple[int, int]] = []
     closed: list[int] = []
+    end: int | None = None
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -121,7 +133,7 @@ class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
     units: dict[str, list[int]] = {}
 
 
-ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped | Snapshot
+ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped | Retired | Snapshot
 
 
 class TriggerRequest(msgspec.Struct, frozen=True):
@@ -153,7 +165,8 @@ class Marker(msgspec.Struct, frozen=True):
     ``applied`` is the input offset before which everything is in the state; ``clock`` the next
     clock entry to handle; ``upstream`` the last barrier of each upstream partition, per
     pipeline; ``closed`` the last ordinal that this shard closed, per pipeline; ``progress``
-    the last key of a release that is committed in chunks.
+    the last key of a release that is committed in chunks; ``transaction`` names the transaction:
+    no other one of any shard, in any history of the cluster, has the same name.
     """
 
     genesis: str
@@ -162,13 +175,14 @@ class Marker(msgspec.Struct, frozen=True):
     upstream: dict[str, list[int]] = {}
     closed: dict[str, int] = {}
     progress: str | None = None
+    transaction: str = ""
 
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first
 _SNAPSHOT = b'{"type":"snapshot",'
 _CLOCK: msgspec.json.Decoder[ClockRecord] = msgspec.json.Decoder(
-    Beat | Trigger | Start | Skipped | Snapshot
+    Beat | Trigger | Start | Skipped | Retired | Snapshot
 )
 _REQUEST = msgspec.json.Decoder(TriggerRequest)
 _SELECTED = msgspec.json.Decoder(Selected)

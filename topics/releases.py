@@ -36,7 +36,7 @@ class WindowSpan(msgspec.Struct, frozen=True):
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A released number: an unbiased estimate, and an interval that covers the noise."""
+    """A released number, and an interval that covers the noise: never what the bound cut off."""
 
     value: Whole | float
     stddev: float
@@ -70,8 +70,35 @@ class Privacy(msgspec.Struct, frozen=True):
     pipeline_epsilon_limit: float | None = None
 
 
+class CutTold(msgspec.Struct, frozen=True):
+    """Statement of a manifest about the records that the bound cut; an absent one says nothing.
+
+    Attributes:
+        arrived: records of the window that came up to the trigger, at most ``cap`` of a unit in
+            an epoch, with noise.
+        arrived_stddev: standard deviation of its noise.
+        accepted: how many of these the bound let through, with noise of its own.
+        accepted_stddev: of that.
+        cap: most records of a unit that are counted.
+        share: estimate of the share that was cut; None where noise leaves none.
+        low, high: interval of the share at the manifest's confidence level.
+    """
+
+    arrived: Whole
+    arrived_stddev: float
+    accepted: Whole
+    accepted_stddev: float
+    cap: int
+    share: float | None
+    low: float
+    high: float
+
+
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything that all rows of one shard and trigger have in common."""
+    """Everything that all rows of one shard and trigger have in common.
+
+    ``cut`` is None where the release does not say what the contribution bound cut: it is unknown.
+    """
 
     schema: str
     pipeline: str
@@ -91,6 +118,8 @@ class Manifest(msgspec.Struct, frozen=True):
     privacy: Privacy
     space: msgspec.Raw = msgspec.Raw(b"")
     public: msgspec.Raw = msgspec.Raw(b"")
+    cut: CutTold | None = None
+    follows: tuple[str, ...] = ()
 
 
 _ROW = msgspec.json.Decoder(Row)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from cronsim import CronSim, CronSimError
@@ -92,6 +92,23 @@ class Schedule:
             arrival=window.horizon is not None,
         )
 
+    @classmethod
+    def declared(cls, config: Mapping[str, Any]) -> Schedule:
+        """Return the schedule of a pipeline whose charged settings a ledger holds."""
+        window, triggers = config["window"], config["triggers"]
+        every, horizon = triggers["every"] or 0, window["horizon"]
+        length = window["length"] or (horizon or 1) * every
+        return cls(
+            origin=window["origin"],
+            length=length,
+            per_epoch=config["epoch"] // length,
+            every=every,
+            cron=triggers["cron"],
+            horizon=triggers["count"] or length // (every or length),
+            lateness=config["lateness"],
+            arrival=horizon is not None,
+        )
+
     def start(self, window: int) -> int:
         """First microsecond of a window."""
         return self.origin + window * self.length
@@ -107,6 +124,18 @@ class Schedule:
     def epoch(self, window: int) -> int:
         """The epoch that a window belongs to."""
         return window // self.per_epoch
+
+    def epoch_at(self, time: int) -> int:
+        """The epoch that an event time falls into."""
+        return self.epoch(self.window(time))
+
+    def begin(self, epoch: int) -> int:
+        """First microsecond of an epoch."""
+        return self.start(epoch * self.per_epoch)
+
+    def boundary(self, time: int) -> int:
+        """The first boundary of two epochs after a time."""
+        return self.begin(self.epoch_at(time) + 1)
 
     def ordinal(self, window: int) -> int:
         """Place of a window in its epoch, from 0."""
@@ -138,20 +167,24 @@ class Schedule:
         times = sorted({time for window in windows for time in self.times(window)})
         return max((b - a for a, b in pairwise(times)), default=self.length)
 
-    def due(self, state: ScheduleState, now: int, limit: int | None = None) -> list[Due]:
+    def due(
+        self, state: ScheduleState, now: int, limit: int | None = None, end: int | None = None
+    ) -> list[Due]:
         """Return triggers scheduled at or before ``now`` that have not fired yet.
 
         They are in firing order: by scheduled time, then by window. A window's triggers keep their
-        order. At most ``limit`` are returned, the earliest.
+        order. At most ``limit`` are returned, the earliest; none of window ``end`` or a later one.
         """
-        return list(islice(self._pending(state, now), limit))
+        return list(islice(self._pending(state, now, end), limit))
 
-    def _pending(self, state: ScheduleState, now: int) -> Iterator[Due]:
+    def _pending(self, state: ScheduleState, now: int, end: int | None) -> Iterator[Due]:
         """Merge the windows' triggers, opening a window only when its first one is next."""
         heap: list[tuple[int, int, int]] = []
         window = state.floor
         while True:
-            while self.times(window)[0] <= (heap[0][0] if heap else now):
+            while (end is None or window < end) and (
+                self.times(window)[0] <= (heap[0][0] if heap else now)
+            ):
                 done = state.done.get(window, 0)
                 if window not in state.closed:
                     self._push(heap, window, done + 1, now)

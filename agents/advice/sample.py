@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from ...topics.config.values import format_duration
 from ...topics.events.decode import Decoded, Decoder, RawRecord, View
 from ...topics.schedule import Schedule
 from ..deployment.model import Input, Pipeline
-from ..offline.simulate import read_file
+from ..offline.simulate import check_columns, read_file
 
 WINDOWS = 8  # a longer sample is cut: every candidate is played over all of it
 _WHOLE = 0.8
@@ -54,6 +55,7 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     )
     (view,) = decoded.views
     if not len(view.rows):
+        check_columns(replace(source, pipelines=(pipeline,)), rows)
         raise ConfigError(f"{path}: {_useless(pipeline, decoded, view)}")
     timed = source.fields.time_format != "record"
     windows, notes = _windows(pipeline.windows, decoded.time[view.rows], timed)

@@ -3,36 +3,42 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
 
 import click
 
 from ...errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
 from ..worker import log_lines, redaction
 
-COMMANDS = {  # in the order of the help
-    "init": "init",
-    "check": "init",
-    "plan": "plan",
-    "simulate": "plan",
-    "topics": "topics",
-    "worker": "worker",
-    "trigger": "trigger",
-    "releases": "releases",
-    "connect": "releases",
-    "map": "maps",
-    "points": "maps",
-    "plot": "seeing",
-    "live": "seeing",
-    "ledger": "ledger",
-    "replay": "replay",
-    "alerts": "topics",
-    "broker": "broker",
-    "demo": "demo",
-    "version": "init",
+COMMANDS = {  # name: its module, and its line of the help, whose order this is
+    "init": ("init", "Write a commented hush.toml and a fresh noise key."),
+    "check": ("init", "Check configuration, key, topics, ledger and clock log."),
+    "plan": ("planning.plan", "Print bounds, noise, thresholds and cost."),
+    "sql": ("planning.sql", "Show the pipeline that a query becomes, and its cost."),
+    "simulate": ("planning.plan", "Run the pipelines on a file and compare with the truth."),
+    "size": ("planning.size", "Estimate what a load needs, and what gives way first."),
+    "produce": ("produce", "Write the rows of a file as records to a raw topic."),
+    "topics": ("topics", "Create a deployment's topics and its ledger."),
+    "worker": ("worker", "Run a worker; any number of them form one group."),
+    "trigger": ("trigger", "Advance the schedule of pipelines, where it is external."),
+    "releases": ("releases", "Show what a pipeline has released, with error bars."),
+    "connect": ("releases", "Print the properties of a Kafka Connect sink."),
+    "map": ("maps", "Write the newest map of a spatial pipeline."),
+    "points": ("maps", "Write synthetic points from the newest map."),
+    "plot": ("seeing", "Draw what a pipeline has released."),
+    "live": ("seeing", "Serve a page that shows all releases as they come."),
+    "ledger": ("ledger", "Show, verify or explain the privacy ledger."),
+    "replay": ("replay", "Recompute releases and compare them, byte by byte."),
+    "alerts": ("topics", "Print Prometheus rules for these pipelines."),
+    "broker": ("broker", "Run a local Apache Kafka on the loopback interface."),
+    "demo": ("demo", "Show three private pipelines on a real Kafka."),
+    "version": ("init", "Print the version."),
 }
 
 
@@ -47,9 +53,18 @@ class Group(click.Group):
         """Import the module of a command; None if there is no such command."""
         if name not in COMMANDS:
             return None
-        module = importlib.import_module(f"{__package__}.{COMMANDS[name]}")
+        gc.disable()  # modules stay: looking for garbage among them is a tenth of the time
+        try:
+            module = importlib.import_module(f"{__package__}.{COMMANDS[name][0]}")
+        finally:
+            gc.enable()
         found: dict[str | None, click.Command] = {c.name: c for c in module.COMMANDS}
         return found[name]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -88,6 +103,8 @@ def main(args: list[str] | None = None) -> None:
     Args:
         args: words after the program's name; None: those of this process.
     """
+    if args is None and "worker" in sys.argv:
+        signal.signal(signal.SIGTERM, _stopped)  # what it needs takes seconds to load
     try:
         with redaction.hooks():
             # Commands return None: a number is the exit code of a command that exited early.
@@ -99,11 +116,18 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(_failed(error))
 
 
+def _stopped(*_: object) -> None:
+    """End a service as asked. Other commands end by the signal: nobody is to take that for done."""
+    raise SystemExit(0)
+
+
 def _failed(error: BaseException) -> int:
     """Print the error and return the exit code."""
     if _interrupted(error):
         click.echo("interrupted", err=True)
         return 130
+    if (code := _told_to_end(error)) is not None:
+        return code
     if isinstance(error, click.ClickException):
         error.show()
         return 2
@@ -111,7 +135,7 @@ def _failed(error: BaseException) -> int:
         click.echo(f"hush: {error}", err=True)
         return exit_code(error)
     if (said := _of_broker(error)) is not None:
-        click.echo(f"hush: Kafka did not answer as it should ({said}); try again", err=True)
+        click.echo(f"hush: {said}", err=True)
         return 4
     if redaction.quoting():
         traceback.print_exception(error)
@@ -120,19 +144,45 @@ def _failed(error: BaseException) -> int:
 
 
 def _of_broker(error: BaseException) -> str | None:
-    """Text of a Kafka client's error; None for other errors. It quotes no record."""
+    """Say what became of a Kafka client's error; None for other errors. It quotes no record."""
     from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
     from confluent_kafka import KafkaException
 
+    from ..kafka.clients import aio_refusal
+    from ..kafka.refusals import DENIED
+
     if isinstance(error, KafkaException):
-        return str(error.args[0].str())
-    return type(error).__name__ if isinstance(error, KafkaError) else None
+        said, kind = str(error.args[0].str()), DENIED.get(error.args[0].code())
+        if kind is not None:
+            listed = "`hush topics --print` lists the rights of each role"
+            return f"the cluster refuses a right on a {kind} ({said}): {listed}"
+    elif isinstance(error, KafkaError):
+        if (refused := aio_refusal(error)) is not None:
+            return str(refused)
+        said = type(error).__name__
+    else:
+        return None
+    return f"Kafka did not answer as it should ({said}); try again"
 
 
-def _interrupted(error: BaseException | None) -> bool:
+def _interrupted(error: BaseException) -> bool:
     """Whether Ctrl-C caused an error: it may arrive inside a library, or during cleanup."""
+    return any(isinstance(one, click.Abort | KeyboardInterrupt) for one in _chain(error))
+
+
+def _told_to_end(error: BaseException) -> int | None:
+    """The exit code of a signal that asked to end, and arrived inside a library; None if none did.
+
+    A library in C makes a `SystemError` of it. Any other error after a code of 0 is one of its own.
+    """
+    for one in _chain(error):
+        if isinstance(one, SystemExit) and isinstance(one.code, int):
+            return one.code if one.code > 128 or isinstance(error, SystemError) else None
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, then what it came from."""
     while error is not None:
-        if isinstance(error, click.Abort | KeyboardInterrupt):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False

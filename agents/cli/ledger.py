@@ -1,8 +1,9 @@
-"""``hush ledger show | verify | explain``: the spent budget, by epoch and purpose."""
+"""``hush ledger show | verify | explain | sum``: the spent budget, by epoch and purpose."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,32 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ...errors import ConfigError
+from ...errors import ConfigError, LedgerError
 from ...topics.config.load import Config
+from ...topics.config.model import Kafka
 from ...topics.config.secret import noise_key
 from ...topics.events.decode import utc
 from ...topics.names import Names
-from ..clock.genesis import read_ledger
+from ..clock.genesis import NoLedgerError, read_ledger
 from ..clock.ledger import Ledger, Record, number, totals
 from ..clock.start import check_paid, read_clock
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
+from ..deployment.lineage import generations
 from ..deployment.model import Pipeline
 from ..kafka.cluster import Cluster
-from .options import config_options, emit, json_option, read_config, readable
+from ..reading.joint import Joint, UnitSum, joint
+from .options import CONFIG, config_options, emit, json_option, read_config, readable
 
 
 @click.group()
 def ledger() -> None:
-    """Show, verify or explain the privacy ledger."""
+    """Show, verify, explain or add up privacy ledgers."""
 
 
 def _open(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> tuple[Config, Ledger]:
     config = read_config(path, bootstrap, settings)
-    cluster = Cluster(config.kafka)
+    cluster = Cluster(config.kafka, role="auditor")
     cluster.wait()
     return config, read_ledger(cluster, config.deployment.name)
 
@@ -52,6 +56,14 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
                     name: {"epsilon": float(e), "delta": float(d), "epochs": n}
                     for name, (e, d, n) in sums.items()
                 },
+                "generations": [
+                    {
+                        "pipelines": list(chain),
+                        "epsilon": float(sum(sums[name][0] for name in chain)),
+                        "delta": float(sum(sums[name][1] for name in chain)),
+                    }
+                    for chain in generations(read.pipelines)
+                ],
             }
         )
         return
@@ -63,6 +75,36 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
             f"{name}: {epochs} epochs charged; a {units.get(name, 'unit')} active in all of them "
             f"pays at most ε={float(epsilon):g}, δ={float(delta):g} in total"
         )
+    for chain in generations(read.pipelines):
+        click.echo(over_generations(chain, sums, read))
+
+
+def over_generations(
+    chain: Sequence[str], sums: Mapping[str, tuple[Fraction, Fraction, int]], read: Ledger
+) -> str:
+    """State what one unit pays over pipelines that follow each other.
+
+    The boundary divides records, and not units: a unit may have some on either side, so
+    neighbouring streams differ in both, and the maximum of the costs would be too little.
+
+    Args:
+        chain: names, the first generation first.
+        sums: ε, δ and number of charged epochs by pipeline.
+        read: the ledger, which says where each of them ended.
+    """
+    body = read.pipelines[chain[-1]]["config"]
+    epsilon = sum((sums[name][0] for name in chain), Fraction(0))
+    delta = sum((sums[name][1] for name in chain), Fraction(0))
+    parts = [
+        f"{name} ε={float(sums[name][0]):g}, δ={float(sums[name][1]):g}"
+        + (f" until {utc(read.retired[name]['until'])}" if name in read.retired else "")
+        for name in chain
+    ]
+    return (
+        f"{', then '.join(parts)}: each follows the one before. A {body['unit_name']} active in "
+        f"all epochs of all of them pays the sum, ε={float(epsilon):g}, δ={float(delta):g} "
+        f"({body['neighbouring']}); in one epoch alone, what that epoch costs"
+    )
 
 
 def records(found: Sequence[Record]) -> Table:
@@ -107,7 +149,7 @@ def _against_clock(config: Config, read: Ledger) -> Ledger:
     """The ledger, once the clock log knows of no trigger that it has not paid for."""
     names = Names(config.deployment.name, read.genesis["genesis"])
     horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
-    cluster, kafka = Cluster(config.kafka), config.kafka
+    cluster, kafka = Cluster(config.kafka, role="auditor"), config.kafka
     if config.engine.witness:
         witness = Witness(Path(config.engine.witness), names, noise_key(config))
         witness.check(kafka, lambda: read_ledger(cluster, names.deployment))
@@ -140,6 +182,8 @@ def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipelin
     refused = sorted(epoch for name, epoch in read.refused if name == pipeline)
     if refused:
         click.echo(f"  refused for lack of budget: epochs {', '.join(map(str, refused))}")
+    if (end := read.retired.get(pipeline)) is not None:
+        click.echo(f"  retired at {utc(end['until'])}: no epoch from {end['epoch']} on is charged")
 
 
 def _explanation(
@@ -165,6 +209,123 @@ def _span(compiled: Pipeline | None, epoch: int) -> str:
     schedule = compiled.windows
     start = schedule.start(epoch * schedule.per_epoch)
     return f" ({utc(start)} to {utc(start + schedule.length * schedule.per_epoch)})"
+
+
+@ledger.command("sum")
+@config_options
+@json_option
+@click.argument("ledgers", nargs=-1, required=True, metavar="LEDGER...")
+def add_up(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    ledgers: tuple[str, ...],
+) -> None:
+    """Add up LEDGERs: what one unit pays that is in the data of all of them.
+
+    Each LEDGER is a file with a copy, one record per line, or the name of a deployment.
+    """
+    found: dict[str, Ledger] = {}
+    for name in ledgers:
+        if Path(name).is_file():
+            found[name] = _copy(Path(name))
+        else:
+            found[name] = _of_deployment(path, bootstrap, settings, name)
+    whole = joint(found)
+    if as_json:
+        emit(_plain_sum(found, whole))
+        return
+    console = Console()
+    for name, one in found.items():
+        click.echo(f"{name}: {len(one.records)} records, chain intact, head {one.head[:16]}")
+    for one_sum in whole.sums:
+        console.print()
+        console.print(lines(one_sum))
+        click.echo(_summed(one_sum))
+    if not whole.sums:
+        click.echo("nothing has been charged yet")
+    if whole.twice:
+        click.echo(f"\n{whole.twice} charges stand in more than one of them, and count once")
+    if len(whole.sums) > 1:
+        click.echo(
+            "\nUnits and neighbouring relations of these sums differ, so they are not added: "
+            "whoever is several of these units pays for each."
+        )
+
+
+def _copy(path: Path) -> Ledger:
+    values = path.read_bytes().splitlines()
+    try:
+        return Ledger.read(value for value in values if value.strip())
+    except LedgerError as error:
+        raise LedgerError(f"{path}: {error}") from None
+
+
+def _of_deployment(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], name: str
+) -> Ledger:
+    if bootstrap and not settings and path == CONFIG and not Path(path).exists():
+        kafka = Kafka(bootstrap=bootstrap)
+    else:
+        kafka = read_config(path, bootstrap, settings).kafka
+    cluster = Cluster(kafka, role="auditor")
+    cluster.wait()
+    try:
+        return read_ledger(cluster, name)
+    except NoLedgerError:
+        raise ConfigError(f"{name!r} is neither a file nor a deployment on this cluster") from None
+
+
+def lines(one: UnitSum) -> Table:
+    """Charges of one sum, pipeline by pipeline, as a table that fits into 80 columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for name in ("ledger", "pipeline", "epochs", "ε", "δ"):
+        text = name in ("ledger", "pipeline")
+        table.add_column(name, justify="left" if text else "right", no_wrap=not text)
+    for line in one.lines:
+        table.add_row(
+            line.ledger,
+            line.pipeline,
+            str(line.epochs),
+            f"{float(line.epsilon):.6g}",
+            f"{float(line.delta):.6g}",
+        )
+    return readable(table)
+
+
+def _summed(one: UnitSum) -> str:
+    said = (
+        f"A {one.kind.unit} active in every epoch of all of these pays at most "
+        f"ε={float(one.epsilon):g}, δ={float(one.delta):g}"
+    )
+    if one.kind.neighbouring == "replace_value":
+        said += ", for replacing its values"
+    if one.composed < one.epsilon:
+        said += (
+            f".\nComposed: ε={float(one.composed):.6g} at the same δ, if nobody chose a budget "
+            "after a look at releases"
+        )
+    return said + "."
+
+
+def _plain_sum(found: Mapping[str, Ledger], whole: Joint) -> dict[str, Any]:
+    return {
+        "ledgers": {n: {"records": len(o.records), "head": o.head} for n, o in found.items()},
+        "sums": [
+            one.kind._asdict()
+            | {"epsilon": float(one.epsilon), "delta": float(one.delta)}
+            | {"composed_epsilon": float(one.composed)}
+            | {
+                "lines": [
+                    vars(line) | {"epsilon": float(line.epsilon), "delta": float(line.delta)}
+                    for line in one.lines
+                ]
+            }
+            for one in whole.sums
+        ],
+        "twice": whole.twice,
+    }
 
 
 def _short(value: str | None) -> str:

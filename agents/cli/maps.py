@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..reading.assembly import Released
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.grids import FINEST
-from ..reading.maps import cells_of, domain_of, points_as_geojson, points_of
+from ..reading.maps import cells_of, domain_of, map_before, points_as_geojson, points_of
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
 from .options import F, config_options, release_topic
@@ -88,6 +89,9 @@ def map_(
 @click.option("--smooth", is_flag=True,
               help="Let density go on across the edges of cells, instead of being uniform in "
                    "each.")  # fmt: skip
+@click.option("--earlier", is_flag=True,
+              help="Divide cells in the proportions of the last map of the window before, as far "
+                   "as the two agree.")  # fmt: skip
 @click.argument("pipeline")
 def points(
     path: str,
@@ -99,14 +103,18 @@ def points(
     number: int | None,
     seed: int,
     smooth: bool,
+    earlier: bool,
     pipeline: str,
 ) -> None:
     """Write synthetic points drawn from the newest map of a spatial PIPELINE.
 
-    They follow from the release alone, so they cost no privacy, however many are drawn.
+    They follow from releases alone, so they cost no privacy, however many are drawn.
     """
-    release = _newest(path, bootstrap, settings, pipeline, window)
-    drawn = points_of(release, number, seed, smooth)
+    if earlier:
+        release, before = _with_map_before(path, bootstrap, settings, pipeline, window)
+    else:
+        release, before = _newest(path, bootstrap, settings, pipeline, window), None
+    drawn = points_of(release, number, seed, smooth, before)
     shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
     _write(form, out, shapes, drawn)
 
@@ -117,6 +125,23 @@ def _newest(
     """The newest complete release of the newest window, or of the one asked for."""
     topic = release_topic(path, bootstrap, settings, pipeline)
     every = read(topic, Wanted(window=moment("--window", window)))
+    return _last(every, pipeline, window)
+
+
+def _with_map_before(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
+) -> tuple[Released, Released | None]:
+    """The same, and the last map of the window before, if there is one."""
+    topic, asked = release_topic(path, bootstrap, settings, pipeline), moment("--window", window)
+    every = list(read(topic, Wanted()))
+    release = _last(filter(Wanted(window=asked).takes, every), pipeline, window)
+    before = map_before(every, release)
+    if before is None:
+        click.echo("no window before this one has ended: cells stay as they are", err=True)
+    return release, before
+
+
+def _last(every: Iterable[Released], pipeline: str, window: str | None) -> Released:
     newest = max(every, key=lambda one: (one.window.start, one.trigger), default=None)
     if newest is None:
         which = "" if window is None else f" in the window of {window}"

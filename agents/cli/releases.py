@@ -112,7 +112,8 @@ def _single(release: Released) -> Iterator[Table | str]:
         f"{last}, {date(told.emitted_at)}"
     )
     yield table((release, row) for row in sorted(release.rows, key=in_order))
-    yield f"{cost(told)}\n"
+    yield f"{cost(told)}"
+    yield f"{cut_off(release)}\n"
 
 
 def _newest(found: list[Released]) -> Iterator[list[Table | str]]:
@@ -125,7 +126,8 @@ def _newest(found: list[Released]) -> Iterator[list[Table | str]]:
             f"{span(told.window.start, told.window.end)}: newest values, release {told.trigger} of "
             f"{told.triggers} on {date(told.emitted_at)}",
             table(mine),
-            f"{cost(told)}\n",
+            f"{cost(told)}",
+            f"{cut_off(max((r for r, _ in mine), key=lambda one: one.trigger))}\n",
         ]
 
 
@@ -168,6 +170,17 @@ def cost(told: Manifest) -> str:
     if total is None:
         return text
     return f"{text}, ε={total:g}{'' if limit is None else f' of at most {limit:g}'} in all so far"
+
+
+def cut_off(release: Released) -> str:
+    """Tell what share of the records the contribution bound cut; no interval covers it."""
+    found = release.cut
+    if found is None:
+        return "intervals: noise alone; the share of records that the bound cut is unknown"
+    if found.share is None:
+        return "intervals: noise alone; noise hides what share of the records the bound cut"
+    ends = f"{found.low:.1%} to {found.high:.1%}"
+    return f"intervals: noise alone; the bound cut {found.share:.1%} of the records ({ends})"
 
 
 def span(start: datetime, end: datetime) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import click
+from confluent_kafka import KafkaException
 
 from ...errors import ConfigError, EngineError
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
+from ...topics.names import ledger_topic
 from ..deployment.compile import compile_config
+from ..kafka.cluster import Cluster
 from ..reading.client import ReleaseTopic, Wanted, moment
 from ..reading.client import releases as read
 from ..seeing.board import Board
@@ -50,6 +54,8 @@ def live(
     deployment's name: with --bootstrap and --deployment none is needed.
     """
     kafka, name = _source(path, bootstrap, settings, deployment)
+    with suppress(KafkaException):  # the page says itself that nobody answers
+        Cluster(kafka, role="reader").partitions(ledger_topic(name), "READ")
     board = Board(kafka, name, only, windows)
     board.start()
     server = serve(board, bind, port)

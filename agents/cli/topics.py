@@ -3,44 +3,94 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
 import click
 
-from ...deploy.alerts import rules, text
+from ...deploy.alerts import RUNBOOKS, rules, text
 from ...topics.config.load import Config
 from ...topics.config.secret import noise_key
-from ...topics.names import OWNERS, Names, genesis_id
+from ...topics.names import Names
 from ...topics.schedule import Schedule
 from ..clock.genesis import begin, read_ledger
 from ..clock.ledger import Ledger
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms, subjects, verify_pinned
+from ..deployment.grants import (
+    CLUSTER,
+    kafka_acls,
+    missing_genesis,
+    strimzi_topic,
+    strimzi_user,
+    table,
+)
 from ..deployment.model import Deployment
-from ..deployment.topic_specs import TopicSpec, internal_topics, public_topics
+from ..deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
+from ..deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
 from ..kafka.cluster import Cluster
 from ..registry.announced import announce
 from .options import config_options, emit, json_option, read_config
+
+FORMATS = ("table", "kafka-acls", "strimzi")
 
 
 @click.command()
 @config_options
 @json_option
 @click.option("--print", "only_print", is_flag=True, help="Create nothing; show what must exist.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Print rights and topics so.")
+@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES),
+              help="Print the rights of this role; repeatable; default: all.")  # fmt: skip
+@click.option("--user", "users", multiple=True, metavar="ROLE=NAME",
+              help="Print this user's name in a role; default: hush-ROLE.")  # fmt: skip
+@click.option("--genesis", metavar="ID", help="Print names with this genesis id.")
+@click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
+              help="Strimzi's name of the cluster.")  # fmt: skip
 def topics(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, only_print: bool
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    only_print: bool,
+    form: str | None,
+    roles: tuple[Role, ...],
+    users: tuple[str, ...],
+    genesis: str | None,
+    resource: str,
 ) -> None:
-    """Create a deployment's topics and its ledger, or show them for an administrator."""
+    """Create a deployment's topics and its ledger, or show them for an administrator.
+
+    With --print, --format, --role, --user or --genesis nothing is created, and no cluster is asked.
+    """
     config = read_config(path, bootstrap, settings)
-    cluster = Cluster(config.kafka)
-    if only_print:
-        _show(config, as_json)
+    if only_print or form or roles or genesis or users:
+        shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
+        shown.say(form or "table", as_json, topics=not roles or only_print)
         return
+    _create(config, as_json)
+
+
+def _named(users: tuple[str, ...]) -> dict[str, str]:
+    named: dict[str, str] = {role: f"hush-{role}" for role in ROLES}
+    for one in users:
+        role, equals, name = one.partition("=")
+        if role not in named or not equals or not name:
+            raise click.UsageError(f"--user {one}: write ROLE=NAME; roles: {', '.join(ROLES)}")
+        named[role] = name
+    return named
+
+
+def _create(config: Config, as_json: bool) -> None:
+    cluster = Cluster(config.kafka, role="administrator")
     cluster.wait()
-    existing = cluster.topics()
-    deployment = compile_config(config, {i.topic: existing.get(i.topic, 0) for i in config.input})
+    partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
+    deployment = compile_config(config, partitions)
     replication = config.engine.replication_factor
     now, secret = int(time.time() * 1e6), noise_key(config)
     deployment = _registered(config, deployment)
+    if not as_json:
+        specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
+        click.echo(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
     created = begin(cluster, deployment, replication, now, secret)
     ledger = read_ledger(cluster, deployment.name)
     _announce(cluster, deployment, ledger)
@@ -75,35 +125,96 @@ def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
     announce(cluster, pinned)
 
 
-def _show(config: Config, as_json: bool) -> None:
-    """Topics, transactional ids and ACLs; works without a cluster."""
-    deployment = compile_config(config)
-    names = Names(deployment.name, "GENESIS")
-    specs = [*public_topics(deployment), *internal_topics(deployment, names)]
-    inputs = [i.topic for i in deployment.inputs]
-    if as_json:
-        emit(
-            {
-                "topics": [s._asdict() for s in specs],
-                "group": names.group,
-                "transactional_ids": f"{names.base}.*",
-                "reads": inputs,
-            }
+class Shown:
+    """Topics and rights of a deployment, as text; works without a cluster.
+
+    Args:
+        config: of the deployment.
+        genesis: its id, or `UNKNOWN`.
+        roles: whose rights are shown.
+        users: name of the user in each role.
+        resource: Strimzi's name of the cluster.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        genesis: str,
+        roles: Sequence[Role],
+        users: Mapping[str, str],
+        resource: str,
+    ) -> None:
+        self._deployment = deployment = compile_config(config)
+        self._names = names = Names(deployment.name, genesis)
+        self._public = public_topics(deployment)
+        self._internal = internal_topics(deployment, names)
+        self._rights = {role: rights(role, deployment, names) for role in roles}
+        self._users, self._resource = users, resource
+        self._replicas = config.engine.replication_factor
+
+    def say(self, form: str, as_json: bool, topics: bool) -> None:
+        """Print everything.
+
+        Args:
+            form: one of `FORMATS`.
+            as_json: print JSON instead.
+            topics: whether the topics are shown too.
+        """
+        if as_json:
+            emit(self._body())
+        elif form == "table":
+            if topics:
+                self._topics()
+            click.echo("\n\n".join(table(role, given) for role, given in self._rights.items()))
+            click.echo("\n" + "\n".join(self._remarks()))
+        else:
+            click.echo("\n".join(f"# {line}" for line in self._remarks()))
+            self._commands() if form == "kafka-acls" else self._manifests(topics)
+
+    def _commands(self) -> None:
+        for role, given in self._rights.items():
+            click.echo(f"\n# {role}: {TASKS[role]}\n{kafka_acls(self._users[role], given)}")
+
+    def _manifests(self, topics: bool) -> None:
+        # Internal topics have names only once there is a genesis.
+        named = self._internal if self._names.genesis != UNKNOWN else []
+        for spec in [*self._public, *named] if topics else []:
+            click.echo(strimzi_topic(spec, self._replicas, self._resource), nl=False)
+        for role, given in self._rights.items():
+            click.echo(strimzi_user(self._users[role], given, self._resource), nl=False)
+
+    def _body(self) -> dict[str, object]:
+        return {
+            "topics": [s._asdict() for s in (*self._public, *self._internal)],
+            "group": self._names.group,
+            "transactional_ids": f"{self._names.base}.*",
+            "reads": [i.topic for i in self._deployment.inputs],
+            "rights": {r: [one._asdict() for one in given] for r, given in self._rights.items()},
+        }
+
+    def _topics(self) -> None:
+        for spec in (*self._public, *self._internal):
+            click.echo(_line(spec))
+        click.echo("\n" + "\n".join(counted((*self._public, *self._internal))))
+        click.echo(
+            "\nA changelog of stage `ingest` has as many partitions as its input topic.\n"
+            "Rights of each role; READ, WRITE and others include DESCRIBE:\n"
         )
-        return
-    for spec in specs:
-        click.echo(_line(spec))
-    click.echo(
-        "\nThe first `hush topics` generates GENESIS. A changelog of stage `ingest` has as many "
-        "partitions as its input topic.\n"
-        f"Workers need READ on {', '.join(inputs)} and READ and DESCRIBE_CONFIGS on all topics "
-        f"above; WRITE on all topics above but {OWNERS}; DELETE on cells, units, "
-        "selected, clock and requests topics (to trim them); "
-        f"READ on group {names.group}; DESCRIBE and WRITE on transactional ids with prefix "
-        f"{names.base}.; IDEMPOTENT_WRITE on the cluster. `hush topics` needs the noise key, WRITE "
-        f"on {OWNERS}, and the transactional id {genesis_id(deployment.name)} besides; with "
-        "ALTER_CONFIGS it also sets the segments of internal topics that exist."
-    )
+
+    def _remarks(self) -> list[str]:
+        """Remarks on what cannot be read off the list itself."""
+        said = []
+        if any(missing_genesis(given) for given in self._rights.values()):
+            said.append(
+                f"{UNKNOWN} is made by the first `hush topics`, which the administrator runs; "
+                "after that, print this again with --genesis ID."
+            )
+        if "administrator" in self._rights and (also := reached(self._deployment)):
+            said.append(
+                f"The administrator's prefix {self._deployment.name}. reaches {also} too; it would "
+                "not with another deployment.name."
+            )
+        return said
 
 
 def _line(spec: TopicSpec) -> str:
@@ -120,13 +231,21 @@ def _line(spec: TopicSpec) -> str:
 @click.command()
 @config_options
 @json_option
-def alerts(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+@click.option(
+    "--runbooks",
+    default=RUNBOOKS,
+    show_default=True,
+    help="Address of the page with a section for each alert.",
+)
+def alerts(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, runbooks: str
+) -> None:
     """Print Prometheus rules; each pipeline's schedule decides when it is overdue."""
     found = gaps(read_config(path, bootstrap, settings))
     if as_json:
-        emit(rules(found))
+        emit(rules(found, runbooks))
     else:
-        click.echo(text(found), nl=False)
+        click.echo(text(found, runbooks), nl=False)
 
 
 def gaps(config: Config) -> dict[str, float]:

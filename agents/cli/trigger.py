@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from ...errors import ConfigError, EngineError
+from ...errors import ConfigError
 from ...topics.config.load import Config
 from ...topics.names import Names
 from ...topics.records import TriggerRequest, encode
@@ -87,6 +87,7 @@ class Asked:
 
     Raises:
         ConfigError: it names a pipeline that waits for no requests, or a time too far ahead.
+        RightError: this user may not send requests.
     """
 
     def __init__(self, config: Config, request: TriggerRequest) -> None:
@@ -106,10 +107,11 @@ class Asked:
             )
         self._config = config
         self._request = request
-        self._cluster = Cluster(config.kafka)
+        self._cluster = Cluster(config.kafka, role="administrator")
         self._cluster.wait()
         ledger = read_ledger(self._cluster, config.deployment.name)
         self._names = Names(config.deployment.name, ledger.genesis["genesis"])
+        self._cluster.rights.demand({self._names.clock: ["READ"], self._names.requests: ["WRITE"]})
         chosen = set(request.pipelines or external)
         self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
         horizons = {p.name: p.mechanism.horizon for p in self._pipelines}
@@ -131,12 +133,9 @@ class Asked:
         """Write the request.
 
         Raises:
-            EngineError: the broker did not take it.
+            EngineError: the broker did not take it, or refuses the right to write.
         """
-        producer = self._cluster.producer(acks="all")
-        producer.produce(self._names.requests, encode(self._request), partition=0)
-        if producer.flush(30):
-            raise EngineError("the request was not written: the broker did not answer; try again")
+        self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
     def wait(self, total: int) -> None:
         """Return when nothing that was asked for is left to fire; progress goes to stderr.

@@ -8,10 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import click
 
+from ...topics.config.model import Engine
+from ..worker.health.http import serve
+from ..worker.health.together import Together
 from ..worker.log_lines import name_lines
 from ..worker.redaction import quoting
 from ..worker.startup import run_worker
@@ -30,8 +36,14 @@ from .options import config_options, read_config
 @click.option(
     "--member", default="", help="Stable name of this worker, which makes a restart cheap."
 )
+@click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
 def worker(
-    path: str, bootstrap: str | None, settings: tuple[str, ...], processes: int, member: str
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    processes: int,
+    member: str,
+    pages: Path | None,
 ) -> None:
     """Run a worker; any number of workers, on any machines, form one group."""
     config = read_config(path, bootstrap, settings)
@@ -41,37 +53,67 @@ def worker(
         logging.getLogger(chatty).setLevel(logging.ERROR)
     name_lines(member)
     if processes > 1:
-        sys.exit(_supervise(processes, member))
-    run_worker(config, member)
+        with tempfile.TemporaryDirectory(prefix="hush-") as folder:  # for this user alone
+            sys.exit(_supervise(config.engine, processes, member, Path(folder)))
+    run_worker(config, member, pages)
 
 
-def _supervise(processes: int, member: str) -> int:
-    """Run one child per process; if one ends by itself, stop all and return its exit code."""
+def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int:
+    """Run one child per process; if one ends by itself, stop all and return its exit code.
+
+    Args:
+        engine: addresses of the pages, which this process serves for all of them.
+        processes: their number.
+        member: their common name.
+        folder: for their sockets.
+
+    Raises:
+        EngineError: an address is taken.
+    """
     arguments = _without_processes(sys.argv[1:])
-    children = []
-    # systemd waits for one process: this one, which does not know how the others are.
-    environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
-    for number in range(processes):
-        name = f"{member or os.uname().nodename}-{number}"
-        ports = () if number == 0 else ("engine.public_port=0", "engine.operator_port=0")
-        extra = [word for setting in ports for word in ("--set", setting)]
-        command = [sys.executable, "-m", "hushstream", *arguments, "--member", name, *extra]
-        children.append(subprocess.Popen(command, env=environ))
+    sockets = [folder / str(number) for number in range(processes)]
+    together = Together(sockets)
+    if engine.public_port:
+        serve(engine.public_host, engine.public_port, together.public())
+    if engine.operator_port:
+        serve(engine.operator_host, engine.operator_port, together.operator())
+    children: list[subprocess.Popen[bytes]] = []
+    asked = False
 
     def stop(*_: object) -> None:
+        nonlocal asked
+        asked = True
         for child in children:
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    while all(child.poll() is None for child in children):
+    # systemd waits for one process: this one, which does not know how the others are.
+    environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+    for number, pages in enumerate(sockets):
+        if asked:
+            break
+        own = ["--member", f"{member or os.uname().nodename}-{number}", "--pages", str(pages)]
+        command = [sys.executable, "-m", "hushstream", *arguments, *own]
+        children.append(subprocess.Popen(command, env=environ))
+    if asked:
+        stop()  # the last one may have begun after the signal
+    return _first_to_end(children, stop, lambda: asked)
+
+
+def _first_to_end(
+    children: list[subprocess.Popen[bytes]], stop: Callable[[], None], asked: Callable[[], bool]
+) -> int:
+    """Wait until a child ends, and stop the others; its exit code, or 0 where there is none."""
+    while children and all(child.poll() is None for child in children):
         time.sleep(0.2)
-    code = next(child.returncode for child in children if child.returncode is not None)
+    code = next((child.returncode for child in children if child.returncode is not None), 0)
+    by_signal = asked() and code == -signal.SIGTERM  # it had not begun to listen
     stop()
     for child in children:
         child.wait()
-    return code
+    return 0 if by_signal else code
 
 
 def _without_processes(words: list[str]) -> list[str]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import EngineError
+from ...errors import EngineError, LedgerError
 from ...topics.records import (
     Beat,
     ClockRecord,
     Offsets,
     PipelineStanding,
+    Retired,
     Skipped,
     Snapshot,
     Start,
@@ -114,8 +115,25 @@ class Clock:
         found = []
         for name, pipeline in self._pipelines.items():
             if self.timelines[name].first is None:
-                window = 0 if pipeline.external else pipeline.windows.window(now)
+                # A follower begins where the other one ends, however late its worker is.
+                begun = pipeline.external or pipeline.follows is not None
+                window = 0 if begun else pipeline.windows.window(now)
                 found.append(Start(name, window, now, self._fingerprint))
+        return found
+
+    def retirements(self, now: int) -> list[Retired]:
+        """List ends of pipelines that the ledger has retired and the clock log does not say yet.
+
+        The ledger alone decides: an owner that runs an older configuration obeys it too.
+
+        Args:
+            now: microseconds since 1970.
+        """
+        found = []
+        for name, pipeline in self._pipelines.items():
+            end, timeline = self._ledger.end(pipeline), self.timelines[name]
+            if end is not None and timeline.first is not None and timeline.end is None:
+                found.append(Retired(name, end, now))
         return found
 
     def due(self, now: int) -> list[tuple[Pipeline, Due]]:
@@ -130,7 +148,8 @@ class Clock:
             timeline = self.timelines[name]
             if limit is not None and timeline.first is not None:
                 # A request for the future waits for it: nobody spends what is not due yet.
-                dues = pipeline.windows.due(timeline, min(limit, now), MOST_TRIGGERS)
+                until, end = min(limit, now), self._ledger.end(pipeline)
+                dues = pipeline.windows.due(timeline, until, MOST_TRIGGERS, end)
                 found += [(pipeline, due) for due in dues]
         # Ties are broken by numbers of the ledger, so that every owner fires in the same order.
         found.sort(key=lambda f: (f[1].scheduled, f[0].number, f[1].window))
@@ -151,9 +170,12 @@ class Clock:
 
         Raises:
             EngineError: the epoch was charged for another configuration or another key.
+            LedgerError: the pipeline is retired before this epoch.
         """
         epoch = pipeline.windows.epoch(due.window)
         place = pipeline.name, epoch
+        if self._ledger.over(*place):
+            raise LedgerError(f"pipeline {pipeline.name!r} is retired before epoch {epoch}")
         records = []
         charge = self._ledger.charges.get(place)
         if charge is None:
@@ -191,8 +213,9 @@ class Clock:
             timeline = self.timelines[name]
             if pipeline.external or timeline.first is None:
                 continue
-            last = pipeline.windows.window(now + pipeline.max_future_skew)
-            for window in range(timeline.floor, last + 1):
+            last = pipeline.windows.window(now + pipeline.max_future_skew) + 1
+            end = self._ledger.end(pipeline)
+            for window in range(timeline.floor, last if end is None else min(last, end)):
                 open_ = window not in timeline.closed and not timeline.done.get(window)
                 if open_ and not self._payable(pipeline, pipeline.windows.epoch(window)):
                     found.append((pipeline, window))

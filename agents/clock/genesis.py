@@ -20,7 +20,7 @@ from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import internal_topics, layout, public_topics
 from ..kafka.cluster import Cluster
 from .begins import Begins
-from .ledger import Ledger, Record
+from .ledger import Ledger, Record, following, retirement
 from .owners import claim
 from .pinned import placement, verify_declared, verify_key
 
@@ -57,9 +57,10 @@ def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
     Raises:
         NoLedgerError: there is none.
         LedgerError: its chain is broken, or another version of Hushstream wrote it.
+        RightError: this user may not read it.
     """
     topic = ledger_topic(deployment)
-    if topic not in cluster.topics():
+    if not cluster.partitions(topic, "READ"):
         raise NoLedgerError(
             f"there is no ledger topic {topic!r}: run `hush topics` to begin this deployment"
         )
@@ -95,15 +96,17 @@ def begin(
 
     Raises:
         EngineError: an input is missing, or what was declared before has changed.
-        LedgerError: the ledger is broken, lost, or belongs to another key.
+        LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would be
+            retired before what has begun.
     """
-    raw = cluster.topics()
+    raw = cluster.topics(source.topic for source in deployment.inputs)
     for source in deployment.inputs:
         if source.topic not in raw:
             raise EngineError(
                 f"input topic {source.topic!r} does not exist: create it, or let a producer do so"
             )
     if not _begun(cluster, deployment.name, raw):
+        _ends(deployment, Ledger(), now)
         refuse_lost(cluster, deployment.name)
         created = cluster.create(public_topics(deployment), replication)
         claim(cluster, deployment)
@@ -146,10 +149,11 @@ def _again(
     ledger = read_ledger(cluster, deployment.name)
     verify_key(ledger, secret)
     names = verify_declared(cluster, deployment, ledger)
+    ends = _ends(deployment, ledger, now)
     created = cluster.create(public_topics(deployment), replication)
     claim(cluster, deployment)
     created += cluster.create(internal_topics(deployment, names), replication)
-    if set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
+    if not ends and set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
         return created
 
     def missing() -> list[Line]:
@@ -196,19 +200,37 @@ def _declarations(
         ledger.take(record.encode())  # at once, because the next record is chained to it
         lines.append(ledger_line(names.ledger, record))
 
+    def retire(p: Pipeline) -> None:
+        if (body := retirement(p, ledger, now)) is not None:
+            declare("retired", body)
+
     if not ledger.records:
         declare("genesis", _genesis(cluster, deployment, names, secret))
+    for p in deployment.pipelines:
+        if p.name in ledger.pipelines:
+            retire(p)
     for source in deployment.inputs:
         offsets = cluster.begins(source.topic, source.partitions)
-        for p in source.pipelines:
+        for p in sorted(source.pipelines, key=lambda p: len(p.lineage)):  # nobody before its own
             if p.name in ledger.pipelines:
                 continue
             begins = Begins(names.genesis, p.name, source.topic, offsets)
             lines.append(Line(names.begins, p.name.encode(), begins.encode()))
-            body = _pipeline(cluster, source, p, names)
+            body = _pipeline(cluster, source, p, names) | following(p, ledger, now)
             number = len(ledger.pipelines)
             declare("pipeline", body | {"number": number, "begins": begins.seal(secret)})
+            retire(p)
     return lines
+
+
+def _ends(deployment: Deployment, ledger: Ledger, now: int) -> list[dict[str, Any]]:
+    """Bodies of the records that end pipelines and are not in the ledger yet.
+
+    Raises:
+        LedgerError: an end would lie before what has begun or was charged.
+    """
+    bodies = [retirement(p, ledger, now) for p in deployment.pipelines]
+    return [body for body in bodies if body is not None]
 
 
 def _genesis(
@@ -251,7 +273,14 @@ def _append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> 
 
     Raises:
         Overtaken: somebody else has taken the id meanwhile; nothing was written.
+        RightError: this user may not use the id, or not write a topic.
     """
+    refused: list[tuple[KafkaError, str]] = []
+
+    def told(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            refused.append((error, message.topic()))
+
     producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
     try:
         producer.init_transactions(30)
@@ -261,7 +290,7 @@ def _append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> 
             return
         producer.begin_transaction()
         for line in lines:
-            producer.produce(line.topic, line.value, key=line.key, partition=0)
+            producer.produce(line.topic, line.value, key=line.key, partition=0, on_delivery=told)
         producer.commit_transaction(30)
     except KafkaException as error:
         if error.args[0].code() in FENCED:
@@ -269,6 +298,9 @@ def _append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> 
                 "another `hush topics` runs at the same time and was faster: nothing was written "
                 "here; run it again when the other one has ended"
             ) from None
+        for said, topic in refused:
+            cluster.rights.refuse(KafkaException(said), "WRITE", topic)
+        cluster.rights.refuse(error, "WRITE", identity)
         raise
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ...errors import LedgerError
+from ...topics.config.values import format_instant
 from ..deployment.model import Pipeline
 from ..deployment.statement import definition, stated
 
@@ -30,7 +31,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
 
     Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
     ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
-    not be paid for).
+    not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever).
 
     Attributes:
         seq: place in the ledger, from 0.
@@ -64,6 +65,8 @@ class Ledger:
         pipelines: body of each declared pipeline.
         charges: (pipeline, epoch) -> record.
         refused: (pipeline, epoch) pairs that were refused.
+        retired: body of the record that ends a pipeline, by its name: ``until``, microseconds since
+            1970, and ``epoch``, the first one that is not served.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -71,6 +74,7 @@ class Ledger:
     pipelines: dict[str, dict[str, Any]] = field(default_factory=dict)
     charges: dict[tuple[str, int], Record] = field(default_factory=dict)
     refused: set[tuple[str, int]] = field(default_factory=set)
+    retired: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, values: Iterable[bytes]) -> Ledger:
@@ -88,7 +92,9 @@ class Ledger:
         """Verify and index the next raw record.
 
         Raises:
-            LedgerError: it is not a record, breaks the chain, or charges an epoch twice.
+            LedgerError: it is not a record, breaks the chain, charges an epoch twice or beyond
+                the end of its pipeline, ends a pipeline a second time, or declares one that follows
+                another from anywhere but its end.
         """
         place = len(self.records)
         try:
@@ -118,14 +124,68 @@ class Ledger:
         if record.kind == "genesis":
             self.genesis = body
         elif record.kind == "pipeline":
+            if body.get("follows") is not None:
+                self._follow(record)
             self.pipelines[body["pipeline"]] = body
         elif record.kind == "charge":
             place = body["pipeline"], body["epoch"]
             if place in self.charges:
                 raise LedgerError(f"ledger record {record.seq} charges {place} a second time")
+            if self.over(*place):
+                raise LedgerError(
+                    f"ledger record {record.seq} charges {place}, and the pipeline was retired "
+                    f"before epoch {self.retired[place[0]]['epoch']}"
+                )
             self.charges[place] = record
         elif record.kind == "refused":
             self.refused.add((body["pipeline"], body["epoch"]))
+        elif record.kind == "retired":
+            self._retire(record)
+
+    def _retire(self, record: Record) -> None:
+        name, first = record.body["pipeline"], record.body["epoch"]
+        if name not in self.pipelines or name in self.retired:
+            raise LedgerError(
+                f"ledger record {record.seq} retires pipeline {name!r}, which was never declared, "
+                "or is retired already"
+            )
+        if any(owner == name and epoch >= first for owner, epoch in self.charges):
+            raise LedgerError(
+                f"ledger record {record.seq} retires pipeline {name!r} before epoch {first}, and "
+                "that one or a later one was charged before"
+            )
+        self.retired[name] = record.body
+
+    def _follow(self, record: Record) -> None:
+        other, begin = record.body["follows"]["pipeline"], record.body["follows"]["from"]
+        end = self.retired.get(other, {}).get("until")
+        if begin != end or begin != record.body["config"]["window"]["origin"]:
+            raise LedgerError(
+                f"ledger record {record.seq} declares a pipeline that follows {other!r} from "
+                f"{begin} on, and that one ends at {end}"
+            )
+        if (second := self.follower(other)) is not None:
+            raise LedgerError(
+                f"ledger record {record.seq} declares a pipeline that follows {other!r}, which "
+                f"{second!r} follows already"
+            )
+
+    def follower(self, pipeline: str) -> str | None:
+        """Name the pipeline that follows another one; None if none does."""
+        for name, body in self.pipelines.items():
+            if (body.get("follows") or {}).get("pipeline") == pipeline:
+                return name
+        return None
+
+    def over(self, pipeline: str, epoch: int) -> bool:
+        """Whether an epoch lies beyond the end of its pipeline: nothing may be charged for it."""
+        end = self.retired.get(pipeline)
+        return end is not None and epoch >= int(end["epoch"])
+
+    def end(self, pipeline: Pipeline) -> int | None:
+        """The first window that a retired pipeline does not serve; None: it goes on."""
+        body = self.retired.get(pipeline.name)
+        return None if body is None else int(body["epoch"]) * pipeline.windows.per_epoch
 
     @property
     def head(self) -> str:
@@ -186,6 +246,81 @@ def charge_body(
         "key_fingerprint": key_fingerprint,
         **{name: text(value) for name, value in stated(pipeline).items()},
     }
+
+
+def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
+    """Find the first boundary at which a pipeline can still be retired, microseconds since 1970.
+
+    No epoch beyond it has begun or was charged. Windows of a pipeline that is triggered by request
+    do not follow the clock, so for it the charges alone decide.
+
+    Args:
+        pipeline: to be retired.
+        ledger: with its charges.
+        now: microseconds since 1970.
+    """
+    windows = pipeline.windows
+    charged = [epoch + 1 for name, epoch in ledger.charges if name == pipeline.name]
+    begun = [] if pipeline.external else [windows.epoch_at(now) + 1]
+    return windows.begin(max(charged + begun, default=0))
+
+
+def retirement(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any] | None:
+    """Make the body of the record that ends a pipeline; None if it has one, or needs none.
+
+    Args:
+        pipeline: as configured.
+        ledger: as it was read.
+        now: microseconds since 1970.
+
+    Raises:
+        LedgerError: an epoch beyond the end has begun, or was charged.
+    """
+    until = pipeline.until
+    if until is None or pipeline.name in ledger.retired:
+        return None
+    least = earliest_end(pipeline, ledger, now)
+    if until < least:
+        raise LedgerError(
+            f'pipeline {pipeline.name!r}: until = "{format_instant(until)}" is too early: the '
+            "epoch that begins then has begun or was charged, and ends under the terms that it "
+            f'has; the earliest is until = "{format_instant(least)}"'
+        )
+    epoch = pipeline.windows.epoch_at(until)
+    return {"pipeline": pipeline.name, "until": until, "epoch": epoch}
+
+
+def following(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any]:
+    """Make what the declaration of a pipeline says of the one that it follows; {} if of none.
+
+    Args:
+        pipeline: to be declared.
+        ledger: as it was read, with the end of the other one.
+        now: microseconds since 1970.
+
+    Raises:
+        LedgerError: the other one is not retired there, or has ended already, or is followed.
+    """
+    other = pipeline.follows
+    if other is None:
+        return {}
+    name, begin = pipeline.name, pipeline.windows.origin
+    end = ledger.retired.get(other, {}).get("until")
+    if end is None or end != begin:
+        held = "does not end" if end is None else f"ends at {format_instant(end)}"
+        raise LedgerError(
+            f"pipeline {name!r}: it would follow {other!r} from {format_instant(begin)} on, and by "
+            f"the ledger that one {held}"
+        )
+    if end <= now:
+        raise LedgerError(
+            f"pipeline {name!r}: {other!r} has ended at {format_instant(end)}, and records since "
+            "then are lost to whoever would follow it: declare a pipeline without follows, with a "
+            "release.topic of its own"
+        )
+    if (second := ledger.follower(other)) is not None:
+        raise LedgerError(f"pipeline {name!r}: {second!r} follows {other!r} already")
+    return {"follows": {"pipeline": other, "from": end}}
 
 
 def limits(pipeline: Pipeline) -> tuple[str, str]:

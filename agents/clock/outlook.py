@@ -85,7 +85,7 @@ def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> 
         at: microseconds since 1970.
     """
     name, windows = pipeline.name, pipeline.windows
-    dues = windows.due(timeline, at, MOST)
+    dues = windows.due(timeline, at, MOST, ledger.end(pipeline))
     epochs = {(name, windows.epoch(due.window)) for due in dues}
     fresh = len(epochs - ledger.charges.keys() - ledger.refused)
     for limit, each in (

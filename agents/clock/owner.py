@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,24 +33,27 @@ from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,
     STOP_SECONDS,
+    Silence,
     answers,
     asked_to_end,
     check_reached,
     consumer,
     reached,
     read_to_end,
+    start_producer,
     stop_quietly,
     through_outages,
     transactional_producer,
+    within,
 )
-from ..kafka.private.of_aiokafka import wait_patiently
+from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from .clock import REQUEST_AHEAD, Clock
 from .ledger import Ledger, Record
 from .log import RECENT, entries_of
 from .paid import Clocked
 from .snapshots import Opening, ShardMarkers, Snapshots, Trim, beginning, read_markers
-from .wall_time import ClockLead, WallClock
+from .wall_time import SOON, ClockLead, Pace, WallClock
 from .witness import Witness
 
 log = logging.getLogger("hushstream.clock")
@@ -66,7 +68,7 @@ class ClockOwner:
         deployment: compiled pipelines.
         version: of this code, for charges.
         key_fingerprint: of the noise key, for charges.
-        beat_seconds: from one beat to the next.
+        beat_seconds: from one beat to the next, while records come or a trigger is near.
         most_ahead: microseconds that this clock may differ from the broker's.
         transaction_timeout_ms: milliseconds after which the broker aborts an open transaction.
         on_record: called with each record that was committed, and with the ledger by then.
@@ -101,7 +103,7 @@ class ClockOwner:
         self._deployment = deployment
         self._version = version
         self._fingerprint = key_fingerprint
-        self._beat_seconds = beat_seconds
+        self._pace = Pace(beat_seconds)
         self._lead = ClockLead(names.clock, most_ahead)
         self._witness = witness
         self._timeout = transaction_timeout_ms
@@ -133,7 +135,7 @@ class ClockOwner:
         # Fencing first: whatever an earlier owner had open is aborted before the logs are read.
         identity = self._names.transactional_id("clock", "clock", 0)
         self._producer = transactional_producer(self._kafka, identity, self._timeout)
-        await self._producer.start()
+        await start_producer(self._producer)
         await self._read_logs()
         self._wall = WallClock(self._clock.time)
         self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch
@@ -141,14 +143,16 @@ class ClockOwner:
         await reached(self._asker, self._covered())
         self._consumer = consumer(self._kafka)
         await self._consumer.start()
-        wait_patiently(self._consumer)
+        wait_patiently(self._consumer, FIXED_MS)
         requests = TopicPartition(self._names.requests, 0)
         self._consumer.assign([requests])
         begin = (await self._consumer.beginning_offsets([requests]))[requests]
         last = self._snapshots.last
         self._consumer.seek(requests, begin if last is None else max(begin, last.requests))
         end = (await self._consumer.end_offsets([requests]))[requests]
-        while await self._consumer.position(requests) < end:
+        silence = Silence(self._names.requests)
+        while (place := await self._consumer.position(requests)) < end:
+            silence.check(place)
             await self._read_requests(200)  # all of them: a later one may cancel an earlier one
 
     async def _read_logs(self) -> None:
@@ -228,16 +232,21 @@ class ClockOwner:
     async def run(self) -> None:
         """Beat until cancelled; an outage of the broker is waited out, anything else is raised."""
         while True:
-            began = time.monotonic()
+            self._pace.begin()
             try:
                 await self._beat()
+                self.progress.moved()
+                await self._rest()
             except OUTAGES as error:
                 if asked_to_end():
                     raise
                 await self._again(error)
-            self.progress.moved()
-            rest = self._beat_seconds - (time.monotonic() - began)
-            await asyncio.sleep(max(rest, 0.01))  # also after a slow beat: others need a turn
+
+    async def _rest(self) -> None:
+        """Wait until the next beat is due, or a request has come."""
+        soon = bool(self._clock.due(self._wall.now() + SOON))
+        await asyncio.sleep(self._pace.least)  # also after a slow beat: others need a turn
+        await self._read_requests(int(1000 * self._pace.left(soon)))
 
     async def _again(self, error: BaseException) -> None:
         """Open again after a failed transaction.
@@ -251,6 +260,8 @@ class ClockOwner:
         if not isinstance(error, ProducerFenced):  # losing ownership is not an error
             self._on_lost()
         log.warning("the clock lost a transaction (%s); reopening", type(error).__name__)
+        if isinstance(error, TimeoutError):  # nobody has answered for long
+            self.progress.outage(True)
         # Fenced means that another worker owns the clock. To fence it back at once would make both
         # take turns; the rebalance that moved the clock closes this owner within seconds.
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)
@@ -258,17 +269,9 @@ class ClockOwner:
         await self._reacquire()
 
     async def _beat(self) -> None:
-        await self._read_requests()
-        ends = await self._ends()
-        now = self._wall.now()
         clock = self._clock
-        records: list[ClockRecord] = list(clock.starts(now))
-        # Without new records there is no beat: a quiet input would fill the log for nothing, and
-        # every start reads it. Except that its answer alone tells the broker's time.
-        if self._wall.doubtful() or ends != clock.offsets:
-            records.append(Beat(now, ends))
-        if records:
-            await self._commit([], records)
+        await self._read_requests()
+        now = await self._advance()
         while found := clock.due(now):
             # One trigger, one transaction: it stays small, and a charge is never far from it.
             for pipeline, due in found:
@@ -277,11 +280,27 @@ class ClockOwner:
                 if isinstance(record, Skipped):
                     break  # the list is stale: other triggers in it may be of the refused epoch
             self.progress.moved()
-            await self._read_requests()  # one of them may cancel the rest
+            # One of them may cancel the rest. Another may ask for a trigger, whose records were
+            # sent before it: the offsets that were read before it do not cover them.
+            if await self._read_requests():
+                now = await self._advance()
         for pipeline, window in clock.unpaid(now):
             charges, record = clock.refuse(pipeline, window, now)
             await self._commit(charges, [record])
         await self._snapshot()
+
+    async def _advance(self) -> int:
+        """Read how far the raw topics go, and write it as a beat; return the time, microseconds."""
+        ends = await self._ends()
+        now = self._wall.now()
+        records: list[ClockRecord] = [*self._clock.starts(now), *self._clock.retirements(now)]
+        # Without new records there is no beat: a quiet input would fill the log for nothing, and
+        # every start reads it. Except that its answer alone tells the broker's time.
+        if self._wall.doubtful() or ends != self._clock.offsets:
+            records.append(Beat(now, ends))
+        if records:
+            await self._commit([], records)
+        return now
 
     async def _snapshot(self) -> None:
         """Write a snapshot if one is due, and trim; markers are read meanwhile, beside the beat."""
@@ -315,7 +334,8 @@ class ClockOwner:
             floors[TP(self._names.requests, 0)] = before.requests
         await self._trim(floors, self._snapshots.windows())
 
-    async def _read_requests(self, timeout_ms: int = 0) -> None:
+    async def _read_requests(self, timeout_ms: int = 0) -> bool:
+        """Take requests that have come; return whether there were any."""
         found = await self._consumer.getmany(timeout_ms=timeout_ms)
         for records in found.values():
             for record in records:
@@ -334,6 +354,9 @@ class ClockOwner:
                     )
                     continue
                 self._clock.request(request)
+        if came := any(found.values()):
+            self._pace.stir()
+        return came
 
     async def _ends(self) -> Offsets:
         """Ask for the last stable offset of every raw partition, never below the beat before."""
@@ -357,6 +380,22 @@ class ClockOwner:
             EngineError: this clock differs too much from the broker's, or the witness cannot be
                 written; the transaction was aborted.
         """
+        async with within(self._timeout):
+            told = await self._transact(charges, records)
+        self._pace.stir()
+        self.progress.moved()  # a backlog of triggers may keep one beat busy for minutes
+        # A clock log that ends before this, after an outage, was rewound: see `_read_clock`.
+        self._known_end = told[-1].offset + 1
+        for charge in charges:
+            self._ledger.take(charge.encode())
+        self._wall.agree(told[-1].timestamp * 1000)
+        for record, answer in zip(records, told, strict=True):
+            self._clock.apply(record)
+            self._snapshots.take(answer.offset, record)
+            self._tell(record)
+
+    async def _transact(self, charges: list[Record], records: list[ClockRecord]) -> list[Any]:
+        """Commit records, as `_commit` does; returns the broker's answers to those of the clock."""
         await self._producer.begin_transaction()
         paid = [
             await self._producer.send(
@@ -386,16 +425,7 @@ class ClockOwner:
             await self._producer.abort_transaction()
             raise
         await self._producer.commit_transaction()
-        self.progress.moved()  # a backlog of triggers may keep one beat busy for minutes
-        # A clock log that ends before this, after an outage, was rewound: see `_read_clock`.
-        self._known_end = told[-1].offset + 1
-        for charge in charges:
-            self._ledger.take(charge.encode())
-        self._wall.agree(told[-1].timestamp * 1000)
-        for record, answer in zip(records, told, strict=True):
-            self._clock.apply(record)
-            self._snapshots.take(answer.offset, record)
-            self._tell(record)
+        return told
 
     def _follows_time(self, record: ClockRecord) -> bool:
         """Whether a record belongs to a pipeline that follows the clock, not to an external one."""

@@ -53,11 +53,7 @@ def claim(cluster: Cluster, deployment: Deployment) -> None:
     owners = _owners(cluster)
     wanted = [Claim(t, i, deployment.name) for t, i in ids.items() if (t, i) not in owners]
     if wanted:
-        producer = cluster.producer(acks="all")
-        for one in wanted:
-            producer.produce(OWNERS, encode(one), key=one.topic.encode(), partition=0)
-        if producer.flush(30):
-            raise EngineError(f"{OWNERS} could not be written: nothing was claimed; run it again")
+        cluster.write(OWNERS, [(one.topic.encode(), encode(one)) for one in wanted])
     verify_owned(cluster, deployment)
 
 
@@ -67,7 +63,7 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
     Raises:
         EngineError: another deployment owns one, or none does.
     """
-    topics = cluster.topics()
+    topics = cluster.topics((OWNERS, *written(deployment)))
     for topic in (OWNERS, *written(deployment)):
         if topic not in topics:
             raise EngineError(f"topic {topic} does not exist: run `hush topics`")

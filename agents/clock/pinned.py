@@ -7,12 +7,15 @@ charge.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
+from ...topics.config.values import format_instant
 from ...topics.names import Names
+from ..deployment.difference import Terms, proposal
 from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import layout
 from ..kafka.cluster import Cluster
@@ -47,6 +50,11 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
     undeclared = [p.name for p in deployment.pipelines if p.name not in ledger.pipelines]
     if undeclared:
         raise EngineError(f"pipelines {', '.join(undeclared)} are not declared: run `hush topics`")
+    for p in deployment.pipelines:
+        if p.until is not None and p.name not in ledger.retired:
+            raise EngineError(
+                f"pipeline {p.name!r}: until is not in the ledger yet: run `hush topics`"
+            )
     return verify_declared(cluster, deployment, ledger)
 
 
@@ -67,7 +75,8 @@ def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) ->
         if p.name in ledger.pipelines
     ]
     for _, p, declared in known:
-        _verify_configuration(declared, p)
+        _verify_configuration(declared, p, ledger.retired.get(p.name))
+        _verify_end(ledger, p)
     _verify_ids(cluster, _of_clock(ledger, names), "the deployment")
     for source, p, declared in known:
         _verify_topics(cluster, declared, p.name)
@@ -101,14 +110,30 @@ def verify_key(ledger: Ledger, secret: bytes) -> None:
             )
 
 
-def _verify_configuration(declared: Mapping[str, Any], p: Pipeline) -> None:
+def _verify_configuration(
+    declared: Mapping[str, Any], p: Pipeline, end: Mapping[str, Any] | None
+) -> None:
     if declared["config_hash"] == p.config_hash:
         return
     changed = ", ".join(_differences(declared["config"], p.config)) or "the configuration"
+    held = Terms(p.name, declared["config"], None if end is None else int(end["until"]))
     raise EngineError(
         f"pipeline {p.name!r}: {changed} differs from what the ledger declared, which "
         "stays for as long as the pipeline has its name: restore the old configuration, "
-        "or give the pipeline a new name, and with it charges of its own"
+        f"or let the change begin with another pipeline. {proposal(held, int(time.time() * 1e6))}"
+    )
+
+
+def _verify_end(ledger: Ledger, p: Pipeline) -> None:
+    """Check that an end which the ledger holds is configured as it is: it is never moved."""
+    body = ledger.retired.get(p.name)
+    if body is None or body["until"] == p.until:
+        return
+    held = format_instant(body["until"])
+    here = "missing" if p.until is None else f'"{format_instant(p.until)}"'
+    raise EngineError(
+        f"pipeline {p.name!r}: until is {here} here, and the ledger retires it at {held}: an end "
+        f'cannot be moved or taken back; write until = "{held}"'
     )
 
 
@@ -145,7 +170,7 @@ def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name:
 
 
 def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
-    existing = cluster.topics()
+    existing = cluster.topics(declared["partitions"])
     # Kafka lets anybody with the right add partitions at any time, and hashes of keys go by their
     # number: from then on a unit would be at home in two places.
     for topic, partitions in declared["partitions"].items():
@@ -165,7 +190,7 @@ def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:
 
 
 def _verify_ids(cluster: Cluster, pinned: Mapping[str, str], whose: str) -> None:
-    existing = cluster.topics()
+    existing = cluster.topics(pinned)
     for topic in pinned:
         if topic not in existing:
             raise EngineError(

@@ -33,7 +33,7 @@ from ...topics.records import (
     is_snapshot,
 )
 from ..deployment.model import Deployment
-from ..kafka.clients import consumer, stop_quietly
+from ..kafka.clients import consumer, read_span, stop_quietly
 from ..kafka.markers import last_markers
 
 MANY = 10_000  # offsets of the clock log after which a snapshot is due
@@ -186,10 +186,8 @@ async def beginning(kafka: Kafka, topic: str) -> int:
 
 
 async def _values(client: Any, tp: TopicPartition, start: int, end: int) -> list[bytes]:
-    client.seek(tp, start)
     values: list[bytes] = []
-    while await client.position(tp) < end:
-        found = (await client.getmany(tp, timeout_ms=200)).get(tp, [])
+    async for found, _ in read_span(client, tp, start, end):
         values += [r.value for r in found if is_snapshot(r.value)]
     return values
 

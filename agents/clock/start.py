@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from ...errors import EngineError, LedgerError, RewoundError
+from ...errors import LedgerError, OutageError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
 from ...topics.names import Names
@@ -15,6 +15,7 @@ from ...topics.records import is_snapshot
 from ..deployment.model import Deployment
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
+from ..kafka.refusals import of_group, refusal
 from .genesis import read_ledger
 from .ledger import Ledger
 from .log import ALL, entries_of
@@ -152,7 +153,8 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
         Lists of records, at most `LIST` of them; possibly empty.
 
     Raises:
-        EngineError: the broker is silent.
+        OutageError: the broker is silent, or the partition has no leader.
+        RightError: the cluster refuses the right to read.
     """
     client = consumer(kafka, committed=True)
     try:
@@ -163,11 +165,15 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
         while not ended:
             found = client.consume(LIST, timeout=0.2)
             errors = [m.error() for m in found if m.error()]
+            for error in errors:
+                refused = None if of_group(error) else refusal(kafka, error, "READ", topic)
+                if refused is not None:
+                    raise refused
             ended = any(e.code() == KafkaError._PARTITION_EOF for e in errors)
             if found:
                 heard = time.monotonic()
             if time.monotonic() - heard > PATIENCE_SECONDS:
-                raise EngineError(f"{topic} could not be read to its end: the broker is silent")
+                raise OutageError(f"{topic} could not be read to its end: the broker is silent")
             yield [raw(m) for m in found if not m.error()]
     finally:
         client.close()

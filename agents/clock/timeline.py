@@ -6,7 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ...errors import EngineError, RewoundError
-from ...topics.records import ClockRecord, PipelineStanding, Skipped, Snapshot, Start, Trigger
+from ...topics.records import (
+    ClockRecord,
+    PipelineStanding,
+    Retired,
+    Skipped,
+    Snapshot,
+    Start,
+    Trigger,
+)
+
+NEVER = 1 << 62
+"""No window is as late: all of a retired pipeline are below it."""
 
 
 @dataclass
@@ -20,6 +31,7 @@ class Timeline:
         done: triggers so far of each open window.
         closed: windows that had their last trigger or were skipped, at or above ``floor``.
         floor: every window below it is closed.
+        end: the first window that a retired pipeline does not serve; None: it goes on.
     """
 
     horizon: int
@@ -28,6 +40,7 @@ class Timeline:
     done: dict[int, int] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
     floor: int = 0
+    end: int | None = None
 
     @classmethod
     def at(cls, standing: PipelineStanding, horizon: int) -> Timeline:
@@ -39,13 +52,29 @@ class Timeline:
             dict(standing.done),
             set(standing.closed),
             standing.floor,
+            standing.end,
         )
 
     def standing(self) -> PipelineStanding:
         """Say where this pipeline stands, as a snapshot does."""
         return PipelineStanding(
-            self.first, self.ordinal, self.floor, sorted(self.done.items()), sorted(self.closed)
+            self.first,
+            self.ordinal,
+            self.floor,
+            sorted(self.done.items()),
+            sorted(self.closed),
+            self.end,
         )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the pipeline is retired and has had its last trigger."""
+        return self.end is not None and self.floor >= self.end
+
+    @property
+    def over(self) -> int:
+        """The first window that may still hold something; below it rows may be deleted."""
+        return NEVER if self.ended else self.floor
 
     def apply(self, record: ClockRecord) -> None:
         """Advance by one record of this pipeline.
@@ -58,12 +87,24 @@ class Timeline:
         elif isinstance(record, Skipped):
             for window in range(record.window, record.end):
                 self._close(window)
+        elif isinstance(record, Retired):
+            if self.end is not None or any(w >= record.window for w in self.done):
+                raise RewoundError(
+                    f"the clock log retires pipeline {record.pipeline!r} a second time, or below "
+                    "a window that it has released"
+                )
+            self.end = record.window
         elif isinstance(record, Trigger):
             self._trigger(record)
 
     def _trigger(self, record: Trigger) -> None:
         expected = self.done.get(record.window, 0) + 1
         begun = self.first is not None
+        if self.end is not None and record.window >= self.end:
+            raise RewoundError(
+                f"the clock log of pipeline {record.pipeline!r} has a trigger of window "
+                f"{record.window}, and retired it before window {self.end}"
+            )
         if not begun or record.ordinal != self.ordinal + 1 or record.index != expected:
             raise RewoundError(
                 f"the clock log of pipeline {record.pipeline!r} has a gap: "
@@ -83,9 +124,15 @@ class Timeline:
             self.closed.discard(self.floor)
             self.floor += 1
 
+    def retired(self, window: int) -> bool:
+        """Whether a window lies beyond the end of a retired pipeline."""
+        return self.end is not None and window >= self.end
+
     def batch(self, window: int) -> int:
         """Number the open micro-batch of a window, from 1; 0 if the window takes no records."""
         if self.first is None or window < self.floor or window in self.closed:
+            return 0
+        if self.retired(window):
             return 0
         return self.done.get(window, 0) + 1
 
@@ -113,6 +160,8 @@ class Over:
             self._first = record.window
         elif isinstance(record, Skipped):
             self._refused[record.window] = record.end
+        elif isinstance(record, Retired):
+            self._refused[record.window] = NEVER
         elif isinstance(record, Trigger) and record.final:
             self._final[record.window] = record.ordinal
         else:
@@ -127,6 +176,8 @@ class Over:
         below = standing.floor
         self._final = {w: n for w, n in self._final.items() if w >= below}
         self._refused = {w: end for w, end in self._refused.items() if end > below}
+        if standing.end is not None:
+            self._refused[standing.end] = NEVER
         for window in standing.closed:
             if window not in self._refused:
                 self._final.setdefault(window, standing.ordinal)

@@ -1,4 +1,4 @@
-"""The clock owner's time: it follows the monotonic clock, and is held against the broker's."""
+"""The clock owner's time and pace: it follows the monotonic clock, held against the broker's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ log = logging.getLogger("hushstream.clock")
 
 JUMP_SECONDS = 5.0
 ASK_SECONDS = 10.0  # between two questions to the broker, whether a clock that was set is right
+QUIET_SECONDS = 2.0  # without a record of the clock or a request, after which it beats less often
+QUIET_BEAT_SECONDS = 1.0
+LEAST_SECONDS = 0.05  # between two beats, however many requests come
+SOON = 2_000_000  # microseconds; more than a quiet rest, and than a drift is followed in one
 APPENDED = 1  # the timestamp type of a topic whose broker stamps records
 
 
@@ -148,3 +152,40 @@ class ClockLead:
         elif not self._warned:
             self._warned = True
             log.warning("triggers are late: this clock is %.0f s behind the broker's", behind / 1e6)
+
+
+class Pace:
+    """The rest between two beats: longer while nothing comes and nothing is due.
+
+    A beat without new records writes nothing, and asks the broker all the same.
+
+    Args:
+        seconds: from one beat to the next, while there is something to do.
+
+    Attributes:
+        least: seconds of any rest.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._stirred = self._began = time.monotonic()
+        self.least = min(LEAST_SECONDS, seconds)
+
+    def begin(self) -> None:
+        """Note that a beat begins."""
+        self._began = time.monotonic()
+
+    def stir(self) -> None:
+        """Note that there was something to do."""
+        self._stirred = time.monotonic()
+
+    def left(self, soon: bool) -> float:
+        """Tell how many seconds are left until the next beat; 0 if it is due.
+
+        Args:
+            soon: whether a trigger is due within `SOON`.
+        """
+        now = time.monotonic()
+        quiet = not soon and now - self._stirred > QUIET_SECONDS
+        seconds = max(self._seconds, QUIET_BEAT_SECONDS) if quiet else self._seconds
+        return max(self._began + seconds - now, 0.0)

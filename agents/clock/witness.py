@@ -26,14 +26,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ...errors import EngineError, LedgerError, RewoundError
+from ...errors import EngineError, LedgerError, OutageError, RewoundError
 from ...mechanisms.noise import derive
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import encode
-from ..kafka.logs import PATIENCE_SECONDS, consumer
+from ..kafka.logs import PATIENCE_SECONDS, consumer, failed
 from .ledger import Ledger
 
 SCHEMA = "hush.witness/1"
@@ -191,7 +191,7 @@ def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
                 return value
         except KafkaException as error:  # a partition has no leader for a moment after a start
             if waited > PATIENCE_SECONDS:
-                raise EngineError(f"{topic} could not be read: {error.args[0].str()}") from None
+                raise failed(error.args[0], f"{topic} could not be read") from None
         finally:
             client.close()
         time.sleep(0.2)
@@ -199,6 +199,8 @@ def _record(kafka: Kafka, topic: str, offset: int) -> bytes | None:
 
 def _read(client: Consumer, topic: str, offset: int) -> bytes | None:
     begin, end = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_SECONDS)
+    if begin < 0 or end < 0:  # librdkafka learnt none, although it tells no error
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
     if end <= offset:
         return None
     if offset < begin:  # the last trigger is never trimmed
@@ -210,7 +212,7 @@ def _read(client: Consumer, topic: str, offset: int) -> bytes | None:
     client.assign([TopicPartition(topic, 0, offset)])
     message = client.poll(PATIENCE_SECONDS)
     if message is None:
-        raise EngineError(f"{topic} could not be read: the broker is silent")
+        raise OutageError(f"{topic} could not be read: the broker is silent")
     if (error := message.error()) is not None and error.retriable():
         raise KafkaException(error)
     value: bytes | None = message.value()

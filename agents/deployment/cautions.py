@@ -55,7 +55,7 @@ def _domain(p: PipelineSettings) -> Iterator[str]:
 
 
 def _origin(p: PipelineSettings, now: int) -> Iterator[str]:
-    if p.window.origin > now:
+    if p.window.origin > now and p.follows is None:
         begins = utc(Schedule.of(p).start(0))
         yield f"window.origin lies in the future: windows count from {begins}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,11 +16,13 @@ from ...topics.config import model as config_model
 from ...topics.config import pipeline as config_pipeline
 from ...topics.config.aggregates import COUNT
 from ...topics.config.canonical import config_hash, privacy_settings
+from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
 from ...topics.events.fields import InputFields, NumericField, PipelineFields
 from ...topics.events.keys import encode_key
 from ...topics.names import dead_letter_topic, late_topic
 from ...topics.schedule import Schedule
+from .lineage import lineage
 from .model import Deployment, Input, Pipeline
 from .surveys import check_period
 
@@ -43,10 +46,14 @@ def compile_config(
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.
     """
     inputs = []
+    follows = {p.name: p.follows for p in config.pipeline if p.follows is not None}
     place = {p.name: i for i, p in enumerate(config.pipeline)}
     for source in config.input:
         pipelines = tuple(
-            _pipeline(config, source, p, (numbers or place)[p.name])
+            replace(
+                _pipeline(config, source, p, (numbers or place)[p.name]),
+                lineage=lineage(p.name, follows),
+            )
             for p in config.pipeline
             if p.input == source.name
         )
@@ -83,7 +90,7 @@ def _pipeline(
     schedule = Schedule.of(p)
     columns = value_columns(p)
     keys = None if p.public_keys is None else tuple(sorted(encode_key(k) for k in p.public_keys))
-    mechanism = build(p, schedule, columns, keys)
+    mechanism = build(p, schedule, columns, keys, config.engine.cells_partitions)
     if schedule.arrival and "time" in mechanism.inputs:
         raise ConfigError(
             f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
@@ -126,6 +133,8 @@ def _pipeline(
         non_negative=release.display == "non-negative",
         confidence=float(release.confidence_level),
         aggregates=p.aggregate,
+        until=p.until,
+        follows=p.follows,
         public_keys=keys,
         key_names=p.key,
         encoding=release.encoding,
@@ -141,7 +150,15 @@ def _fields(
     """The fields read of each record. A report of a value lacks the value itself."""
     read = tuple(columns) if mechanism.columns or not mechanism.inputs else ()
     paths = input_paths(p, mechanism, columns)
-    return PipelineFields(p.key, read, p.sign, paths, None if keys is None else frozenset(keys))
+    return PipelineFields(
+        p.key,
+        read,
+        p.sign,
+        paths,
+        None if keys is None else frozenset(keys),
+        every(p.where),
+        {name: derived.meant() for name, derived in p.derive.items()},
+    )
 
 
 def input_paths(
@@ -210,6 +227,7 @@ def build(
     schedule: Schedule,
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
+    shards: int,
 ) -> Mechanism:
     """Build the mechanism of a pipeline.
 
@@ -218,13 +236,14 @@ def build(
         schedule: of its windows and triggers.
         columns: its value columns.
         keys: encoded public keys in canonical order; None: keys are selected.
+        shards: aggregate shards.
 
     Raises:
         ConfigError: the mechanism refuses a setting, which the message names.
     """
     try:
         return registry.build(
-            p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys)
+            p.mechanism.kind, parameters_of(p), setting_of(p, schedule, columns, keys, shards)
         )
     except ParameterError as error:
         raise ConfigError(f"pipeline {p.name!r}: {error}") from error
@@ -235,6 +254,7 @@ def setting_of(
     schedule: Schedule,
     columns: Sequence[NumericField],
     keys: tuple[bytes, ...] | None,
+    shards: int,
 ) -> Setting:
     """Collect the pipeline's configuration around its mechanism; arguments as for `build`."""
     return Setting(
@@ -246,6 +266,7 @@ def setting_of(
         grids=tuple(c.grid for c in columns),
         keys=keys,
         count=any(COUNT in aggregate.parts for aggregate in p.aggregate),
+        shards=shards,
     )
 
 

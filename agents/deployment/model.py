@@ -52,6 +52,9 @@ class Pipeline:
     non_negative: bool
     confidence: float
     aggregates: tuple[AnyAggregate, ...]  # made of released columns, where keys are of the record
+    until: int | None = None  # microseconds since 1970: no epoch from then on is served
+    follows: str | None = None  # whose releases this one goes on with
+    lineage: tuple[str, ...] = ()  # all that it follows, the first generation first
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
     encoding: Encoding = "json"  # of released records, as configured

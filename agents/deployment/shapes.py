@@ -55,6 +55,21 @@ PRIVACY = (
     ("charge", TEXT),
 )
 
+CUT = record(
+    "Cut",
+    [
+        ("arrived", WHOLE),
+        ("arrived_stddev", REAL),
+        ("accepted", WHOLE),
+        ("accepted_stddev", REAL),
+        ("cap", WHOLE),
+        ("share", maybe(REAL)),
+        ("low", REAL),
+        ("high", REAL),
+    ],
+    "The share of records that the contribution bound cut, and the noisy counts it follows from.",
+)
+
 
 def shapes(p: Pipeline) -> Mapping[str, ValueShape]:
     """Collect the shapes of a pipeline's rows and manifests, by the names of their headers."""
@@ -133,6 +148,8 @@ def _manifest(p: Pipeline) -> Fields:
     yield "replaces", TRUTH
     yield "nonce", TEXT
     yield "public", mapped(listed(WHOLE))
+    if p.mechanism.stated(p.unit_name).counted:
+        yield "cut", CUT
     if space := p.mechanism.geometry():
         yield "space", _space(space)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ...topics.names import OWNERS, Names, ledger_topic
@@ -27,15 +27,22 @@ NEWEST = COMPACTED | {"message.timestamp.type": "CreateTime"}
 SIZED = (*SEGMENTS, *COMPACTION)
 """Settings that decide when space comes back, and nothing else: `hush topics` may change them."""
 
+DEAD = "records that cannot be used, each with its reason"
+UNITS = "events, on their way to their units"
+
 
 class TopicSpec(NamedTuple):
-    """One topic that must exist; ``internal`` ones hold raw data."""
+    """One topic that must exist.
+
+    ``internal`` ones hold raw data; ``pipeline`` is empty where the topic serves all of them.
+    """
 
     name: str
     partitions: int
     config: Mapping[str, str]
     internal: bool
     purpose: str
+    pipeline: str = ""
 
 
 def sized(spec: TopicSpec) -> dict[str, str]:
@@ -53,47 +60,60 @@ def public_topics(deployment: Deployment) -> list[TopicSpec]:
     ]
     for p in deployment.pipelines:
         specs.append(
-            TopicSpec(p.release_topic, p.release_partitions, PUBLIC, False, "private releases")
+            TopicSpec(
+                p.release_topic, p.release_partitions, PUBLIC, False, "private releases", p.name
+            )
         )
         if p.latest_topic:
+            text = "the newest release of each window and key, for whoever begins to read late"
             specs.append(
-                TopicSpec(p.latest_topic, p.release_partitions, NEWEST, False, "newest releases")
+                TopicSpec(p.latest_topic, p.release_partitions, NEWEST, False, text, p.name)
             )
         if p.dlq_topic:
-            specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, "bad records, raw"))
+            specs.append(TopicSpec(p.dlq_topic, 1, ANY_TIME, True, DEAD, p.name))
         if p.late_topic:
-            specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, "late records, raw"))
-    return specs
+            text = "records that came too late for their window"
+            specs.append(TopicSpec(p.late_topic, 1, ANY_TIME, True, text, p.name))
+    first: dict[str, TopicSpec] = {}
+    for spec in specs:  # who follows a pipeline goes on with its topics
+        first.setdefault(spec.name, spec)
+    return list(first.values())
 
 
 def internal_topics(deployment: Deployment, names: Names) -> list[TopicSpec]:
     """List the topics of one genesis."""
     specs = [
-        TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers"),
-        TopicSpec(names.requests, 1, TRIMMED, True, "external triggers"),
-        TopicSpec(names.begins, 1, KEPT, True, "where inputs began: exact counts"),
+        TopicSpec(names.clock, 1, CLOCK, True, "beats and triggers, in the one order for all"),
+        TopicSpec(names.requests, 1, TRIMMED, True, "triggers that `hush trigger` asks for"),
+        TopicSpec(names.begins, 1, KEPT, True, "offsets at which inputs began: exact counts"),
     ]
     for source in deployment.inputs:
         log_name = names.changelog("ingest", source.name)
-        specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, "state"))
+        text = "how far the input was read, and the watermark: a copy of a worker's table"
+        specs.append(TopicSpec(log_name, source.partitions, COMPACTED, True, text))
         for p in source.pipelines:
             specs += _of_pipeline(p, names)
     return specs
 
 
 def _of_pipeline(p: Pipeline, names: Names) -> list[TopicSpec]:
-    cells = p.cells_partitions
+    def own(name: str, partitions: int, config: Mapping[str, str], purpose: str) -> TopicSpec:
+        return TopicSpec(name, partitions, config, True, purpose, p.name)
+
+    cells, log = p.cells_partitions, names.changelog("aggregate", p.name)
     specs = [
-        TopicSpec(names.cells(p.name), cells, TRIMMED, True, "partial sums"),
-        TopicSpec(names.changelog("aggregate", p.name), cells, COMPACTED, True, "state"),
+        own(names.cells(p.name), cells, TRIMMED, "bounded sums, on their way to their keys"),
+        own(log, cells, COMPACTED, "sums and noise trees: a copy of a worker's table"),
     ]
     if not p.direct:
-        units = p.units_partitions
-        specs.append(TopicSpec(names.units(p.name), units, TRIMMED, True, "events by unit"))
-        log_name = names.changelog("bound", p.name)
-        specs.append(TopicSpec(log_name, units, COMPACTED, True, "state"))
+        units, log = p.units_partitions, names.changelog("bound", p.name)
+        specs += [
+            own(names.units(p.name), units, TRIMMED, UNITS),
+            own(log, units, COMPACTED, "what each unit has contributed: a copy of a table"),
+        ]
     if p.mechanism.feedback:
-        specs.append(TopicSpec(names.selected(p.name), 1, TRIMMED, True, "what became public"))
+        text = "keys that became public, on their way back to the units"
+        specs.append(own(names.selected(p.name), 1, TRIMMED, text))
     return specs
 
 
@@ -102,3 +122,33 @@ def layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
     own = {s.name: s.partitions for s in _of_pipeline(p, names)}
     own[names.changelog("ingest", source.name)] = source.partitions
     return own | {source.topic: source.partitions}
+
+
+def counted(specs: Iterable[TopicSpec]) -> list[str]:
+    """Count topics and partitions, of all and of each pipeline; say how there would be fewer.
+
+    Args:
+        specs: of `public_topics` and `internal_topics`.
+
+    Returns:
+        Lines of text.
+    """
+    every = list(specs)
+    common = [spec for spec in every if not spec.pipeline]
+    lines = [
+        f"{len(every)} topics with {sum(s.partitions for s in every)} partitions, times the "
+        f"replication factor: {len(common)} for the deployment"
+    ]
+    for name in dict.fromkeys(spec.pipeline for spec in every if spec.pipeline):
+        own = [spec for spec in every if spec.pipeline == name]
+        lines.append(f"  {name}: {len(own)} topics, {sum(s.partitions for s in own)} partitions")
+    fewer = []
+    if any(spec.config is NEWEST for spec in every):
+        fewer.append("one for each pipeline with `latest = false`")
+    if any(spec.purpose == DEAD for spec in every):
+        fewer.append('one with `on_error = "drop"`')
+    if any(spec.purpose == UNITS for spec in every):
+        fewer.append("two where the unit is the key of the input's records (`partitioner`)")
+    if fewer:
+        lines.append("Fewer: " + ", ".join(fewer) + ".")
+    return lines

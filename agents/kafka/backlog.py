@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from .intervals import Interval, below, joined, since
+from .intervals import Interval, joined, since
 
 MOST = 60_000  # records waiting at one shard before its partition is paused
 LEAST = 1 << 20  # bytes of a share, however many partitions there are
@@ -32,30 +32,40 @@ class Room:
         return max(self._total // max(self.among, 1), LEAST)
 
 
+class _Fetched(NamedTuple):
+    """An interval that was taken; ``end`` is its end, and ``size`` its bytes."""
+
+    end: int
+    size: int
+    records: Sequence[Any]
+
+
 class Backlog:
     """Fetched records of one partition, in order and without a gap.
+
+    Records stay as they were fetched: to join them costs a copy, and a step wants only some.
 
     Args:
         room: of the process.
         step: bytes of records that are offered to one step; 0: all.
+        most: records that one step takes at the most; 0: all.
 
     Attributes:
         end: offset before which nothing is missing; the next to fetch.
         size: bytes of ``records``, or slightly more.
     """
 
-    def __init__(self, room: Room, step: int = 0) -> None:
+    def __init__(self, room: Room, step: int = 0, most: int = 0) -> None:
         self._room = room
         self._step = step
-        self._sizes: deque[tuple[int, int]] = deque()  # end and bytes of each interval
-        self._parts: list[Sequence[Any]] = []
+        self._most = most
+        self._parts: deque[_Fetched] = deque()
         self._number = 0
         self.end = 0
         self.size = 0
 
     def restart(self, position: int) -> None:
         """Hold nothing, and begin at a position."""
-        self._sizes.clear()
         self._parts.clear()
         self._number = 0
         self.end, self.size = position, 0
@@ -69,36 +79,42 @@ class Backlog:
         fresh = interval.records
         if interval.start < self.end:
             fresh = since(fresh, self.end)
-        if len(fresh):
-            self._parts.append(fresh)
-            self._number += len(fresh)
+        self._parts.append(_Fetched(interval.end, interval.size, fresh))
+        self._number += len(fresh)
         self.end = interval.end
         self.size += interval.size
-        self._sizes.append((interval.end, interval.size))
         return True
 
     @property
     def records(self) -> Sequence[Any]:
         """List records that were not taken by a step; more records make another list."""
-        if len(self._parts) != 1:
-            self._parts = [joined(self._parts) if self._parts else []]
-        return self._parts[0]
+        return joined([part.records for part in self._parts]) if self._number else []
 
-    def offered(self) -> tuple[Sequence[Any], int]:
-        """Records for the next step, and the offset before which they are complete."""
-        room = self._step
-        for end, size in self._sizes if room else ():
-            room -= size
-            if room <= 0:
-                return below(self.records, end), end
-        return self.records, self.end
+    def offered(self) -> tuple[list[Sequence[Any]], int]:
+        """Records for the next step, to be joined, and the offset before which they are complete.
+
+        There are at least as many as a step takes, or all of them, unless their bytes are too many.
+        """
+        found, number, size = list[Sequence[Any]](), 0, 0
+        for part in self._parts:
+            found.append(part.records)
+            number += len(part.records)
+            size += part.size
+            if (self._most and number >= self._most) or (self._step and size >= self._step):
+                return found, part.end
+        return found, self.end
 
     def release(self, position: int) -> None:
         """Let go of what lies before a position."""
-        kept = since(self.records, position)
-        self._parts, self._number = [kept], len(kept)
-        while self._sizes and self._sizes[0][0] <= position:
-            self.size -= self._sizes.popleft()[1]
+        while self._parts and self._parts[0].end <= position:
+            part = self._parts.popleft()
+            self.size -= part.size
+            self._number -= len(part.records)
+        if self._parts:
+            part = self._parts[0]
+            kept = since(part.records, position)
+            self._number -= len(part.records) - len(kept)
+            self._parts[0] = part._replace(records=kept)
 
     @property
     def full(self) -> bool:

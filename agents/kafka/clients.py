@@ -9,20 +9,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any
 
 import aiokafka
+from aiokafka import errors as aio
 from aiokafka.errors import DuplicateSequenceNumber, KafkaError
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError, RewoundError
-from ...topics.config.clients import aiokafka_options
+from ...errors import EngineError, RewoundError, RightError
 from ...topics.config.model import Kafka
+from .access.tokens import client_options
+from .private.of_aiokafka import fetch_columns
 from .progress import Progress
 
 BATCH_BYTES = 900_000
 STOP_SECONDS = 5.0
 SETTLE_SECONDS = 5.0
+ROLE = "worker"  # of everything that uses these clients to write, or for long
 READ_SECONDS = 30.0  # without a record, before the end of a log that is read to its end
+START_SECONDS = 60.0  # for a producer to get its id
+COMMIT_SECONDS = 30.0  # more than the broker leaves a transaction open
 
 log = logging.getLogger("hushstream.kafka")
+
+AIO_DENIED: dict[type[BaseException], tuple[str, str]] = {
+    aio.TopicAuthorizationFailedError: ("READ", "topic"),
+    aio.GroupAuthorizationFailedError: ("READ", "group"),
+    aio.TransactionalIdAuthorizationFailed: ("WRITE", "transactional id"),
+    aio.ClusterAuthorizationFailedError: ("IDEMPOTENT_WRITE", "cluster"),
+}
 
 
 def transactional_producer(
@@ -36,7 +48,7 @@ def transactional_producer(
         timeout_ms: after which the broker aborts an open transaction, milliseconds.
     """
     return aiokafka.AIOKafkaProducer(
-        **aiokafka_options(kafka),
+        **client_options(kafka),
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
         acks="all",
@@ -49,10 +61,41 @@ def transactional_producer(
     )
 
 
+async def start_producer(producer: aiokafka.AIOKafkaProducer) -> None:
+    """Start a producer; returns once what an earlier owner of its id left open is aborted.
+
+    The library waits without end for a coordinator that has no leader.
+
+    Args:
+        producer: a new one.
+
+    Raises:
+        TimeoutError: it got no id within `START_SECONDS`.
+        KafkaError: the broker refuses it.
+    """
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await producer.start()
+    except TimeoutError:
+        raise TimeoutError("no coordinator of its transactions answers") from None
+
+
+def within(timeout_ms: int) -> asyncio.Timeout:
+    """Limit a transaction: the broker has aborted it by then, and the library may wait for ever.
+
+    It does where the coordinator of the transaction has lost its leader. What becomes of a commit
+    that is given up is unknown, as after any error: only the logs tell.
+
+    Args:
+        timeout_ms: milliseconds after which the broker aborts an open transaction.
+    """
+    return asyncio.timeout(timeout_ms / 1000 + COMMIT_SECONDS)
+
+
 def consumer(kafka: Kafka) -> aiokafka.AIOKafkaConsumer:
     """Make a consumer without a group, which reads committed records only."""
     return aiokafka.AIOKafkaConsumer(
-        **aiokafka_options(kafka),
+        **client_options(kafka),
         isolation_level="read_committed",
         enable_auto_commit=False,
         auto_offset_reset="none",
@@ -76,9 +119,11 @@ async def reached(
     Raises:
         RewoundError: a partition ends below its position.
     """
-    until = time.monotonic() + SETTLE_SECONDS
+    until = 0.0
     while True:
         ends: dict[TopicPartition, int] = await client.end_offsets(list(known))
+        # From the first answer on, which may wait behind a fetch that the broker holds.
+        until = until or time.monotonic() + SETTLE_SECONDS
         behind = [f"{tp.topic}-{tp.partition}" for tp, position in known.items()
                   if ends[tp] < position]  # fmt: skip
         if not behind:
@@ -110,9 +155,71 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
         await stop_quietly(client)
 
 
+class Silence:
+    """Notices that nothing comes although a log has more.
+
+    Args:
+        what: topic and partition, for the message.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._position = -1
+        self._heard = time.monotonic()
+
+    def check(self, position: int) -> None:
+        """Take a position, in order.
+
+        Raises:
+            TimeoutError: it has been the same for `READ_SECONDS`.
+        """
+        if position > self._position:
+            self._position, self._heard = position, time.monotonic()
+        elif time.monotonic() - self._heard > READ_SECONDS:
+            raise TimeoutError(f"{self._what} was not read to its end")
+
+
+async def read_span(
+    client: aiokafka.AIOKafkaConsumer,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    columns: bool = False,
+) -> AsyncIterator[tuple[Sequence[Any], int]]:
+    """Read committed records of an assigned partition between two offsets.
+
+    Args:
+        client: a started one.
+        tp: the partition.
+        start: the first offset.
+        end: the offset after the last one.
+        columns: whether records may come as a `RawBatch`.
+
+    Yields:
+        Records, and the position reached.
+
+    Raises:
+        TimeoutError: nothing came for `READ_SECONDS` although ``end`` was not reached.
+    """
+    client.seek(tp, start)
+    silence, position = Silence(f"{tp.topic}-{tp.partition}"), start
+    while position < end:
+        silence.check(position)
+        if columns and (batches := await fetch_columns(client, tp, position, 0.2)) is not None:
+            for one in batches:
+                position = one.end
+                yield one.records, position
+            continue
+        found = await client.getmany(tp, timeout_ms=200)
+        # Not the offset of the last record: ends of transactions take an offset too, and the
+        # last one before the end would be waited for without end.
+        position = await client.position(tp)
+        yield found.get(tp, []), position
+
+
 async def read_to_end(
-    kafka: Kafka, topic: str, partition: int, start: int | None = None
-) -> AsyncIterator[tuple[list[Any], int, int]]:
+    kafka: Kafka, topic: str, partition: int, start: int | None = None, columns: bool = False
+) -> AsyncIterator[tuple[Sequence[Any], int, int]]:
     """Read committed records of one partition from ``start`` to its end at the time of the call.
 
     Args:
@@ -120,6 +227,7 @@ async def read_to_end(
         topic: name of the topic.
         partition: its number.
         start: an offset; None: the first one that the broker still has.
+        columns: whether records may come as a `RawBatch`, without an object for each.
 
     Yields:
         Records, the position reached, and the end; at least once, perhaps without records.
@@ -139,19 +247,9 @@ async def read_to_end(
         end = (await reached(client, {tp: position}))[tp]
         if position < begin:
             raise EngineError(f"{topic}-{partition} does not hold the position that is wanted")
-        client.seek(tp, position)
         yield [], position, end
-        heard = time.monotonic()
-        while position < end:
-            found = await client.getmany(tp, timeout_ms=200)
-            # Not the offset of the last record: ends of transactions take an offset too, and the
-            # last one before the end would be waited for without end.
-            before, position = position, await client.position(tp)
-            if position > before:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > READ_SECONDS:
-                raise TimeoutError(f"{topic}-{partition} was not read to its end")
-            yield found.get(tp, []), position, end
+        async for records, reached_now in read_span(client, tp, position, end, columns):
+            yield records, reached_now, end
     finally:
         await stop_quietly(client)
 
@@ -213,12 +311,35 @@ def check_outage(what: str, until: float, patience: int, error: BaseException) -
         error: raised by the client; the cause of ours.
 
     Raises:
-        EngineError: that time has come.
+        EngineError: that time has come, or the error will not pass: a right is refused.
     """
+    if (refused := aio_refusal(error, ROLE)) is not None:
+        raise refused from error
     if time.monotonic() > until:
+        known = isinstance(error, KafkaError | TimeoutError) and str(error)
+        said = f"; last of all: {error}" if known else ""
         raise EngineError(
-            f"{what}: no broker for {patience / 1e6:g} s (kafka.outage_timeout)"
+            f"{what}: no broker for {patience / 1e6:g} s (kafka.outage_timeout){said}"
         ) from error
+
+
+def aio_refusal(
+    error: BaseException, role: str = "", operation: str | None = None
+) -> RightError | None:
+    """Make an error of a right that aiokafka was refused; None for any other error.
+
+    Args:
+        error: of aiokafka.
+        role: in which this client acts; empty: not known.
+        operation: that was tried; None: the one that such an error usually stands for.
+    """
+    known = AIO_DENIED.get(type(error))
+    if known is None:
+        return None
+    names = error.args[0] if error.args else "of this client"
+    each = sorted(names) if isinstance(names, set | frozenset | list | tuple) else [str(names)]
+    missing = [(operation or known[0], known[1], name) for name in each]
+    return RightError(missing, "this client", role)
 
 
 async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
@@ -233,15 +354,18 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
 
     Raises:
         KafkaError: one was refused: the transaction must not be committed.
+        RightError: the right to write is refused, so trying again is of no use.
     """
     try:
         told = [await one for one in sent]
         if any(one.offset < 0 for one in told):  # of the first record, where it is one's batch
             raise DuplicateSequenceNumber
         return told
-    except Exception:
+    except Exception as error:
         for one in sent:
             one.add_done_callback(_heard)
+        if (refused := aio_refusal(error, ROLE, "WRITE")) is not None:
+            raise refused from error
         raise
 
 

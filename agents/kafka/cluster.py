@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -14,6 +14,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -26,11 +27,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ...errors import EngineError
+from ...errors import EngineError, OutageError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
+from ...topics.names import READ_GROUPS
 from ..deployment.topic_specs import TopicSpec, sized
+from .logs import failed
+from .logs import passing as away
+from .refusals import Permits, locked_out, of_group, of_token, passing
 
+SPREAD_SECONDS = 5.0  # a broker may not know yet what another one has created
 OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
 log = logging.getLogger("hushstream.kafka")
 
@@ -41,85 +47,158 @@ class Cluster:
     Args:
         kafka: the connection.
         patience: seconds to wait for the cluster, and for metadata to spread.
+        role: in which this client acts, for errors of refused rights; empty: not known.
+        options: further options of librdkafka, which win.
+
+    Attributes:
+        bootstrap: address of the brokers.
+        rights: what this user may do.
     """
 
-    def __init__(self, kafka: Kafka, patience: float = 30.0) -> None:
-        self._options = librdkafka_options(kafka)
-        self._admin = AdminClient(self._options | {"socket.timeout.ms": 10_000})
+    def __init__(
+        self,
+        kafka: Kafka,
+        patience: float = 30.0,
+        role: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._options = librdkafka_options(kafka) | dict(options or {})
+        self._heard: list[KafkaError] = []
+        more = {"socket.timeout.ms": 10_000, "error_cb": self._heard.append}
+        self._admin = AdminClient(self._options | more)
         self._patience = patience
+        self._kafka = kafka
+        self.rights = Permits(self._admin, kafka, role)
         self.bootstrap = kafka.bootstrap
 
-    def wait(self) -> None:
-        """Wait for the cluster to answer; log that once.
+    def wait(self, told: Callable[[str], None] | None = None) -> None:
+        """Wait for the cluster to answer.
+
+        Args:
+            told: called with what is waited for, after each attempt; None: it is logged once.
 
         Raises:
-            EngineError: the cluster did not answer in time.
+            OutageError: the cluster did not answer in time.
+            EngineError: it does not let this user in.
         """
-        until, said = time.monotonic() + self._patience, False
+        until, said, tries = time.monotonic() + self._patience, False, 0
+        silent = f"no Kafka answers at {self.bootstrap}"
         while True:
             try:
                 self._admin.list_topics(timeout=2)
                 return
             except KafkaException:
-                if time.monotonic() > until:
-                    raise EngineError(
-                        f"no Kafka answers at {self.bootstrap}: start one (`hush broker start`) or "
-                        "name another with --bootstrap"
+                self._admin.poll(0)
+                # A broker that starts may refuse a client once, so its second answer counts.
+                error, late = locked_out(self._kafka, self._heard), time.monotonic() > until
+                sure = (tries or any(map(of_token, self._heard))) and not passing(self._heard)
+                if error is not None and (late or sure):
+                    raise error from None
+                self._heard[:] = filter(of_token, self._heard)
+                tries += 1
+                if late:
+                    raise OutageError(
+                        f"{silent}: start one (`hush broker start`) or name another with "
+                        "--bootstrap"
                     ) from None
-                if not said:
+                if told is not None:
+                    told(silent)
+                elif not said:
                     log.warning("waiting for Kafka at %s", self.bootstrap)
                     said = True
 
-    def topics(self) -> dict[str, int]:
-        """List all topics, with their numbers of partitions."""
+    def topics(self, named: Iterable[str] = ()) -> dict[str, int]:
+        """List all topics, with their numbers of partitions.
+
+        Kafka hides topics on which this user has no right at all.
+
+        Args:
+            named: topics that must not be hidden.
+
+        Raises:
+            RightError: one of ``named`` is.
+        """
         listed = self._admin.list_topics(timeout=10).topics
-        return {name: len(t.partitions) for name, t in listed.items()}
+        found = {name: len(t.partitions) for name, t in listed.items()}
+        for name in [name for name in named if name not in found]:
+            if number := self.partitions(name):
+                found[name] = number
+        return found
+
+    def partitions(self, topic: str, operation: str = "DESCRIBE") -> int:
+        """Ask for the number of partitions of a topic; 0: there is none of that name.
+
+        Args:
+            topic: its name.
+            operation: what this user wants to do, for the error.
+
+        Raises:
+            RightError: this user has no right on a topic of that name, whether it exists or not.
+        """
+        try:
+            told = self._admin.describe_topics(TopicCollection([topic]))[topic].result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return 0
+            self.rights.refuse(error, operation, topic)
+            raise
+        return len(told.partitions)
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Ask for Kafka's own id of each topic; a topic that is created again has another."""
-        from confluent_kafka import TopicCollection
+        """Ask for Kafka's own id of each topic; a topic that is created again has another.
 
+        Raises:
+            RightError: this user may not describe one.
+        """
         names = list(topics)
-        if not names:
-            return {}
-        found = self._admin.describe_topics(TopicCollection(names))
-        return {name: str(found[name].result().topic_id) for name in names}
+        until = time.monotonic() + SPREAD_SECONDS
+        while names:
+            found = self._admin.describe_topics(TopicCollection(names))
+            try:
+                return {
+                    name: str(self.rights.result(found[name], "DESCRIBE", name).topic_id)
+                    for name in names
+                }
+            except KafkaException as error:
+                new = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                if not new or time.monotonic() > until:
+                    raise
+            time.sleep(0.1)
+        return {}
 
     def begins(self, topic: str, partitions: int) -> list[int]:
-        """Ask for the first offset that each partition still has."""
+        """Ask for the first offset that each partition still has.
+
+        Raises:
+            OutageError: a partition has no leader.
+            RightError: this user may not describe the topic.
+        """
         places = [TopicPartition(topic, n) for n in range(partitions)]
-        found = self._admin.list_offsets({place: OffsetSpec.earliest() for place in places})
-        return [found[place].result().offset for place in places]
+        return self._offsets(places, OffsetSpec.earliest(), "DESCRIBE", away)
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Ask for the effective configuration of each topic, by topic and name.
 
         Raises:
-            EngineError: this user lacks the right DESCRIBE_CONFIGS.
+            RightError: this user may not describe the configuration of one.
         """
         wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found: dict[str, dict[str, str]] = {}
         for resource, future in (self._admin.describe_configs(wanted) if wanted else {}).items():
-            try:
-                entries = future.result()
-            except KafkaException as error:
-                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                    raise EngineError(
-                        f"no right DESCRIBE_CONFIGS on topic {resource.name}: `hush topics "
-                        "--print` lists the rights that workers need"
-                    ) from None
-                raise
+            entries = self.rights.result(future, "DESCRIBE_CONFIGS", resource.name)
             found[resource.name] = {name: entry.value for name, entry in entries.items()}
         return found
 
     def ends(self, topic: str, partitions: int) -> list[int]:
-        """Ask for the last stable offset of each partition: the end of what is committed."""
+        """Ask for the last stable offset of each partition: the end of what is committed.
+
+        Raises:
+            OutageError: a partition has no leader.
+            RightError: this user may not describe the topic.
+        """
         places = [TopicPartition(topic, n) for n in range(partitions)]
-        found = self._admin.list_offsets(
-            {place: OffsetSpec.latest() for place in places},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-        )
-        return [found[place].result().offset for place in places]
+        committed = IsolationLevel.READ_COMMITTED
+        return self._offsets(places, OffsetSpec.latest(), "DESCRIBE", away, committed)
 
     def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
         """Create missing topics, and wait until the cluster's metadata show them.
@@ -148,6 +227,7 @@ class Cluster:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                     continue  # another process was faster
+                self.rights.refuse(error, "CREATE", name)
                 raise EngineError(
                     f"topic {name} cannot be created: {error.args[0].str()}"
                 ) from None
@@ -211,10 +291,11 @@ class Cluster:
             start: first offset to read.
 
         Raises:
-            EngineError: the broker is silent, or reports an error.
+            OutageError: the broker is silent, or the partition has no leader.
+            EngineError: it reports another error, or refuses the right to read.
         """
         options = {
-            "group.id": f"hush-read-{secrets.token_hex(4)}",
+            "group.id": f"{READ_GROUPS}{secrets.token_hex(4)}",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
@@ -232,34 +313,89 @@ class Cluster:
                 message = client.poll(10.0 if reached < 0 else 0.1)
                 if message is None:
                     if reached < 0:
-                        raise EngineError(f"{topic}-{partition} could not be read to its end")
+                        raise OutageError(f"{topic}-{partition} could not be read to its end")
                 elif not message.error():
                     found.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     reached = message.offset()
-                else:
-                    raise EngineError(f"{topic}-{partition}: {message.error().str()}")
+                elif not of_group(message.error()):
+                    self.rights.refuse(KafkaException(message.error()), "READ", topic)
+                    raise failed(message.error(), f"{topic}-{partition}")
             return found
         finally:
             client.close()
 
     def _written(self, topic: str, partition: int) -> int:
         """The end of a partition, records of open transactions included."""
-        place = TopicPartition(topic, partition)
+        place, all_ = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
+        try:  # a new topic is unknown for a moment: any error may pass
+            return self._offsets([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]
+        except KafkaException as error:
+            text = f"{topic}-{partition}: its end is unknown"
+            raise failed(error.args[0], text) from None
+
+    def _offsets(
+        self,
+        places: list[TopicPartition],
+        which: OffsetSpec,
+        operation: str,
+        passes: Callable[[KafkaError], bool],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> list[int]:
+        """Ask for offsets; ask again, as long as patience lasts, while errors may pass."""
         until = time.monotonic() + self._patience
         while True:
-            answer = self._admin.list_offsets(
-                {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED
-            )
+            told = self._admin.list_offsets(dict.fromkeys(places, which), isolation_level=isolation)
             try:
-                return int(answer[place].result().offset)
-            except KafkaException as error:  # a new topic has no leader for a moment
+                return [self._offset(told[place], operation, place) for place in places]
+            except OutageError:
                 if time.monotonic() > until:
-                    raise EngineError(
-                        f"{topic}-{partition}: its end is unknown: {error.args[0].str()}"
-                    ) from None
-                time.sleep(0.1)
+                    raise
+            except KafkaException as error:
+                if time.monotonic() > until or not passes(error.args[0]):
+                    raise
+            time.sleep(0.1)
+
+    def _offset(self, told: Any, operation: str, place: TopicPartition) -> int:
+        """The offset that a broker told.
+
+        While a partition has no leader, librdkafka may tell an offset below zero and no error. Who
+        took that for an end would take a partition that cannot be read for an empty one.
+
+        Raises:
+            OutageError: it told none.
+            RightError: this user may not ask.
+        """
+        offset = int(self.rights.result(told, operation, place.topic).offset)
+        if offset < 0:
+            raise OutageError(
+                f"{place.topic}-{place.partition}: its leader is away, so its offsets are unknown"
+            )
+        return offset
 
     def producer(self, **options: Any) -> Producer:
         """Make a producer with this cluster's settings; ``options`` of librdkafka win."""
         return Producer(self._options | options)
+
+    def write(self, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> None:
+        """Write records, keys and values, to the first partition of a topic, and wait for all.
+
+        Args:
+            topic: its name.
+            records: in order.
+
+        Raises:
+            EngineError: the broker did not take them, or refuses the right to write.
+        """
+        failed: list[KafkaError] = []
+        producer = self.producer(acks="all")
+        for key, value in records:
+            producer.produce(
+                topic, value, key=key, partition=0,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )  # fmt: skip
+        if producer.flush(30):
+            raise EngineError(f"{topic} could not be written: no answer; nothing may be written")
+        if failed:
+            self.rights.refuse(KafkaException(failed[0]), "WRITE", topic)
+            raise EngineError(f"{topic} could not be written: {failed[0].str()}")

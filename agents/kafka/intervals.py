@@ -96,11 +96,12 @@ class Taken:
 
 
 def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
-    """Join several lists or batches into one: a batch, if all of them are."""
-    if len(parts) == 1:
-        return parts[0]
+    """Join several lists or batches into one: a batch, if all that hold something are."""
+    parts = [part for part in parts if len(part)] or parts[:1]
+    if len(parts) <= 1:
+        return parts[0] if parts else []
     batches = [part for part in parts if isinstance(part, RawBatch)]
-    if parts and len(batches) == len(parts):
+    if len(batches) == len(parts):
         return RawBatch.joined(batches)
     return [record for part in parts for record in part]
 
@@ -108,11 +109,6 @@ def joined(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
 def since(records: Sequence[Any], position: int) -> Sequence[Any]:
     """Cut records at a position: those at or above it, which are in the order of offsets."""
     return records[_place(records, position) :] if len(records) else records
-
-
-def below(records: Sequence[Any], position: int) -> Sequence[Any]:
-    """Cut records at a position: those below it."""
-    return records[: _place(records, position)]
 
 
 def _place(records: Sequence[Any], position: int) -> int:
@@ -131,7 +127,8 @@ class Gone:
     - Another worker may have overtaken one that was asleep, and applied and trimmed more. A moment
       later the sleeper learns of it.
 
-    A position is lost only where an open shard wants it for ``patience``.
+    A position is lost only where an open shard wants it for ``patience``. Time in which nobody
+    asked, in an outage or a sleep, does not count: what tells of a rewound cluster was away too.
 
     Args:
         patience: seconds.
@@ -146,6 +143,7 @@ class Gone:
         self._doubt = doubt
         self._doubted: set[tuple[TP, int]] = set()
         self._since: dict[tuple[TP, int], float] = {}
+        self._looked = time.monotonic()
 
     def check(self, failed: Any, wanted: Mapping[TP, int]) -> None:
         """Raise the error of a failed fetch, unless it may pass by itself.
@@ -167,6 +165,9 @@ class Gone:
 
     def _judge(self, missing: set[tuple[TP, int]]) -> None:
         now = time.monotonic()
+        if now - self._looked > self._patience:  # it slept, or no broker was there: nothing passed
+            self._since.clear()
+        self._looked = now
         partitions = {tp for tp, _ in missing}
         known = {one: t for one, t in self._since.items() if one[0] not in partitions}
         self._since = known | {one: self._since.get(one, now) for one in missing}

@@ -10,14 +10,29 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ...errors import EngineError
+from ...errors import EngineError, OutageError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
+from ...topics.names import READ_GROUPS
+from .refusals import of_group, refusal
 
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0
 _LEADERLESS = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_PASSING = frozenset(
+    {
+        *_LEADERLESS,
+        *(KafkaError._NOENT, KafkaError._UNKNOWN_PARTITION),  # the same, found by the client itself
+        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE),
+        *(KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._WAIT_COORD),
+        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE),
+        *(KafkaError.NETWORK_EXCEPTION, KafkaError.REQUEST_TIMED_OUT, KafkaError.NOT_CONTROLLER),
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE),
+        *(KafkaError.NOT_COORDINATOR, KafkaError.OFFSET_NOT_AVAILABLE),
+        *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+    }
+)
 
 # For a name that is not UTF-8 the extension both returns a broken list and sets an error. The
 # interpreter does not check for that error after a specialised call; after this one it always does.
@@ -56,7 +71,8 @@ def read_topic(
         One log per partition, in order.
 
     Raises:
-        EngineError: the broker is silent, or reports an error.
+        OutageError: the broker is silent, or a partition has no leader.
+        EngineError: the broker reports another error.
     """
     client = consumer(kafka, committed)
     try:
@@ -69,8 +85,8 @@ def read_topic(
         while open_:
             message = client.poll(PATIENCE_SECONDS)  # `consume` would wait after the last record
             if message is None:
-                raise EngineError(f"{topic} could not be read to its end: the broker is silent")
-            _take(topic, message, found, open_)
+                raise OutageError(f"{topic} could not be read to its end: the broker is silent")
+            _take(kafka, topic, message, found, open_)
             read += 1
             if read % TOLD == 0 or not open_:
                 advance(read - told)
@@ -78,6 +94,21 @@ def read_topic(
         return [PartitionLog(b, records) for b, records in zip(begins, found, strict=True)]
     finally:
         client.close()
+
+
+def failed(error: KafkaError, text: str) -> EngineError:
+    """Make the error to raise for one of the client library: an outage, or something that stays.
+
+    Args:
+        error: as the library tells it.
+        text: what could not be done.
+    """
+    return (OutageError if passing(error) else EngineError)(f"{text}: {error.str()}")
+
+
+def passing(error: KafkaError) -> bool:
+    """Whether it only says that a broker or a leader is away: what failed may succeed later."""
+    return error.code() in _PASSING
 
 
 def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
@@ -91,16 +122,20 @@ def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
         place: topic and partition.
 
     Raises:
-        EngineError: the broker is silent, or the partition has no leader for too long.
+        OutageError: the broker is silent, or the partition has no leader for too long.
+        EngineError: it reports another error.
     """
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
             begin, end = client.get_watermark_offsets(place, timeout=PATIENCE_SECONDS)
-            return begin, end
+            if begin >= 0 and end >= 0:  # else librdkafka learnt none, although it tells no error
+                return begin, end
+            if time.monotonic() > until:
+                raise OutageError(f"{place.topic} cannot be read: a leader is away")
         except KafkaException as error:
             if time.monotonic() > until or error.args[0].code() not in _LEADERLESS:
-                raise EngineError(f"{place.topic} cannot be read: {error.args[0].str()}") from error
+                raise failed(error.args[0], f"{place.topic} cannot be read") from error
         time.sleep(0.2)
 
 
@@ -113,7 +148,7 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
         more: further options of librdkafka, which win.
     """
     options = {
-        "group.id": f"hush-read-{secrets.token_hex(4)}",
+        "group.id": f"{READ_GROUPS}{secrets.token_hex(4)}",
         "enable.auto.commit": False,
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "auto.offset.reset": "error",
@@ -123,14 +158,34 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
     return Consumer(librdkafka_options(kafka) | options | dict(more or {}))
 
 
-def _take(topic: str, message: Message, found: list[list[RawRecord]], open_: set[int]) -> None:
+def _take(
+    kafka: Kafka, topic: str, message: Message, found: list[list[RawRecord]], open_: set[int]
+) -> None:
     error = message.error()
     if error is None:
         found[message.partition()].append(raw(message))
     elif error.code() == KafkaError._PARTITION_EOF:
         open_.discard(message.partition())
-    elif not error.retriable():
-        raise EngineError(f"{topic}-{message.partition()}: {error.str()}")
+    else:
+        check(kafka, f"{topic}-{message.partition()}", error, topic)
+
+
+def check(kafka: Kafka, what: str, error: KafkaError, topic: str, role: str = "") -> None:
+    """Raise what a client that reads assigned partitions says, unless it passes by itself.
+
+    Args:
+        kafka: the connection.
+        what: is read, for the message.
+        error: as the client says it; not the end of a partition.
+        topic: that is read.
+        role: in which this client acts; empty: not known.
+
+    Raises:
+        EngineError: it does not pass; a `RightError` if the right to read is missing.
+    """
+    if error.retriable() or of_group(error):  # the client reads what it is told, without its group
+        return
+    raise refusal(kafka, error, "READ", topic, role) or failed(error, what)
 
 
 def raw(message: Message) -> RawRecord:

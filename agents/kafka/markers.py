@@ -1,8 +1,9 @@
-"""The last committed marker of a shard, from the end of its changelog backwards."""
+"""Committed markers of a shard in its changelog: the last one, and those beside a position."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import aiokafka
 from aiokafka.structs import TopicPartition
@@ -10,17 +11,47 @@ from aiokafka.structs import TopicPartition
 from ...topics.config.model import Kafka
 from ...topics.records import Marker, decode_marker
 from ..state.layout import MARKER
-from .clients import consumer, stop_quietly
+from .clients import consumer, read_span, stop_quietly
 
 TAIL = 64  # records in which the last marker is looked for first
 
 
-async def last_marker(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
-    """The last committed marker of a changelog partition; None before the first."""
-    client = consumer(kafka)
+class Sought(NamedTuple):
+    """Answer of a changelog partition about a marker, where it was met before.
+
+    Attributes:
+        last: the last committed marker of the partition; None: it has none.
+        found: whether the one that is looked for is there.
+        before: whether any lies below the place.
+    """
+
+    last: Marker | None
+    found: bool
+    before: bool
+
+
+async def seek_marker(
+    kafka: Kafka, changelog: str, partition: int, position: int, marker: Marker
+) -> Sought:
+    """Look for a committed marker beside a position of a changelog partition.
+
+    Args:
+        kafka: the connection.
+        changelog: the topic.
+        partition: its number.
+        position: of a table, not beyond the end: its marker is the last one below it, or, where the
+            table had it from a step of its own, the first one at or above it.
+        marker: of that table.
+    """
+    client, tp = consumer(kafka), TopicPartition(changelog, partition)
     await client.start()
     try:
-        return await _last(client, TopicPartition(changelog, partition))
+        last = await _last(client, tp)
+        if last == marker:  # the usual case: nobody else has written since
+            return Sought(last, True, True)
+        before = await _last(client, tp, position)
+        found = marker in (before, await _first(client, tp, position))
+        return Sought(last, found, before is not None)
     finally:
         await stop_quietly(client)
 
@@ -40,29 +71,47 @@ async def last_markers(
         await stop_quietly(client)
 
 
-async def _last(client: aiokafka.AIOKafkaConsumer, tp: TopicPartition) -> Marker | None:
-    """Every transaction of a shard ends with its marker, so one is among the last records."""
+async def _last(
+    client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, end: int | None = None
+) -> Marker | None:
+    """The last one below ``end``.
+
+    Every transaction of a shard ends with its marker, so one is among the last records.
+    """
     client.assign([tp])
     begin = (await client.beginning_offsets([tp]))[tp]
-    end = (await client.end_offsets([tp]))[tp]
+    if end is None:
+        end = (await client.end_offsets([tp]))[tp]
     back = TAIL
     while True:
         start = max(begin, end - back)
         row = await _marker_row(client, tp, start, end)
         if row is not None:
             return decode_marker(row)
-        if start == begin:
+        if start <= begin:
             return None
         back *= 64
+
+
+async def _first(
+    client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, start: int
+) -> Marker | None:
+    """The first one at or above an offset."""
+    begin = (await client.beginning_offsets([tp]))[tp]
+    end = (await client.end_offsets([tp]))[tp]
+    async for records, _ in read_span(client, tp, max(start, begin), end):
+        for record in records:
+            if record.key == MARKER:
+                return decode_marker(record.value)
+    return None
 
 
 async def _marker_row(
     client: aiokafka.AIOKafkaConsumer, tp: TopicPartition, start: int, end: int
 ) -> bytes | None:
-    """The last marker at or above an offset."""
-    client.seek(tp, start)
+    """The last marker at or above an offset and below another."""
     row: bytes | None = None
-    while await client.position(tp) < end:
-        for record in (await client.getmany(tp, timeout_ms=200)).get(tp, []):
-            row = record.value if record.key == MARKER else row
+    async for records, _ in read_span(client, tp, start, end):
+        for record in records:
+            row = record.value if record.key == MARKER and record.offset < end else row
     return row

@@ -15,18 +15,18 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import aiokafka
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, IllegalStateError
 from aiokafka.structs import TopicPartition
-from faust.auth import SASLCredentials, SSLCredentials
+from faust.auth import OAuthCredentials, SASLCredentials, SSLCredentials
 from faust.transport import drivers
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, ConsumerMessage, Message
 
 from ...errors import EngineError
-from ...topics.config.clients import aiokafka_options
 from ...topics.config.model import Kafka
 from . import tolerant_batches
-from .clients import asked_to_end, stop_quietly, through_outages
+from .access.tokens import PROVIDER, client_options
+from .clients import ROLE, aio_refusal, asked_to_end, stop_quietly, through_outages
 from .intervals import Gone, Interval, Most, Positions
 from .private import of_aiokafka, of_faust
 from .progress import Progress
@@ -163,13 +163,24 @@ class Consumer(of_faust.HookedConsumer):
         found = await cast(ConsumerThread, self.thread).intervals(active, self._patience())
         if found:
             self._heard = time.monotonic()
-        for interval in found:
+        for n, interval in enumerate(found):
             if not self.flow_active or self.app.consumer_generation_id != generation:
-                return  # its partition may have moved: the owner by then fetches it again
+                # Its partition may have moved: the owner by then fetches it again. That may be this
+                # worker, which may have sought already, before this was fetched. Without another
+                # seek it would miss these records until a later one shows the gap.
+                await self._give_back({late.tp for late in found[n:]})
+                return
             message = self._message(interval)
             # The callback waits where an agent's buffer is full. A rebalance must not wait for it.
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
         await asyncio.sleep(0)  # let the agents run, also when records come without a pause
+
+    async def _give_back(self, dropped: set[TP]) -> None:
+        """Have what was fetched and not delivered fetched again."""
+        for tp, position in self.positions().items():
+            if tp in dropped:
+                with contextlib.suppress(IllegalStateError):  # revoked: another worker's by now
+                    await self.seek_to(tp, position)
 
     def _patience(self) -> float:
         """Seconds to wait for records; a partition that is resumed meanwhile waits as long."""
@@ -220,7 +231,10 @@ class Consumer(of_faust.HookedConsumer):
     def group_error(self) -> EngineError | None:
         """Make an error of the group's refusal of this member; None if it was not refused."""
         error = None if self.thread is None else of_aiokafka.group_failure(self.thread.client)
-        return EngineError(f"the consumer group refused this worker: {error!r}") if error else None
+        if error is None:
+            return None
+        refused = aio_refusal(error, ROLE)
+        return refused or EngineError(f"the consumer group refused this worker: {error!r}")
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Check nothing at ``now``, seconds: an idle shard is not an error."""
@@ -256,8 +270,10 @@ def register() -> None:
 
 def credentials(kafka: Kafka) -> Any:
     """Describe the configured security as Faust wants it; None for plain connections."""
-    options = aiokafka_options(kafka)
+    options = client_options(kafka)
     context = options.get("ssl_context")
+    if PROVIDER in options:
+        return OAuthCredentials(oauth_cb=options[PROVIDER], ssl_context=context)
     if "sasl_mechanism" in options:
         return SASLCredentials(
             username=options["sasl_plain_username"],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -11,10 +12,12 @@ from faust.types import TP
 
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
+from .clients import OUTAGES, asked_to_end
 
 log = logging.getLogger("hushstream.trim")
 
 PATIENCE_SECONDS = 10.0
+CHECK_SECONDS = 30.0
 AWAY = {  # the broker is away, which others log
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
@@ -43,19 +46,35 @@ class Trimmer:
         self._before: dict[TP, int] = {}
         self._cut: dict[TP, int] = {}
 
-    def round(self, applied: Mapping[TP, int]) -> None:
+    async def round(self, applied: Mapping[TP, int], check: Callable[[], Awaitable[None]]) -> None:
         """Cut each partition at its offset of the round before, and wait for the broker.
 
-        A refused cut is logged, and tried again in the next round: it costs disk space only.
+        A refused cut is logged, and tried again in the next round: it costs disk space only. If
+        there is something to cut, the cluster's history is checked at once before: in one that was
+        set back, records below what was applied may be wanted by a worker that lost its tables.
 
         Args:
             applied: position that each open shard of this worker has applied.
+            check: raises an error where the cluster was set back.
+
+        Raises:
+            RewoundError: it was.
         """
         due = {tp: n for tp, n in self._before.items() if n > self._cut.get(tp, 0)}
         self._before = dict(applied)
         due = {tp: n for tp, n in due.items() if tp in applied}  # the rest has another owner now
         if not due:
             return
+        try:
+            async with asyncio.timeout(CHECK_SECONDS):
+                await check()
+        except OUTAGES:
+            if asked_to_end():
+                raise
+            return  # the next round tries again
+        await asyncio.to_thread(self._delete, due)
+
+    def _delete(self, due: Mapping[TP, int]) -> None:
         client = AdminClient(self._options | {"socket.timeout.ms": 10_000})
         places = [TopicPartition(tp.topic, tp.partition, offset) for tp, offset in due.items()]
         answers = client.delete_records(places, request_timeout=PATIENCE_SECONDS)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...client.survey import RANGE, SLOTS, Survey
+from ...client.survey import NARROW, RANGE, SLOTS, Survey
 from ...errors import ConfigError
 from ...mechanisms.columns import F64, I64
 from ...mechanisms.keys import Keys
@@ -88,18 +88,23 @@ class Crowd:
     group: I64
     words: NDArray[np.uint64]
 
-    def report(self, rows: Sequence[Row], told: Told) -> tuple[list[Row], Counter[str]]:
+    def report(
+        self, rows: Sequence[Row], told: Told, within: Told = NOTHING
+    ) -> tuple[list[Row], Counter[str]]:
         """Replace the values of the file by reports, and count the fates of the values.
 
         Args:
             rows: records of the file; they are not changed.
             told: thresholds that the devices learn.
+            within: ranges that the devices of the narrow group learn.
 
         Returns:
             Rows in the same order, and the number of values by fate. A row without a report stays,
             because it has a time, but no aggregator accepts it.
         """
-        theta = np.where(self.group == RANGE, 0, told.at(self.window, self.time))
+        step = told.at(self.window, self.time)
+        step = np.where(self.group == NARROW, within.at(self.window, self.time), step)
+        theta = np.where(self.group == RANGE, 0, step)
         silent = (self.group != RANGE) & (theta == 0)
         spent = self._spent(~silent)
         made = ~(silent | spent)

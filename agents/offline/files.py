@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,20 @@ def read_file(path: Path) -> list[dict[str, Any]]:
     Raises:
         ConfigError: the file is missing, of an unknown kind, or does not match its suffix.
     """
-    readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {
+    return list(stream_file(path))
+
+
+def stream_file(path: Path, wanted: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Read the rows of a file one after the other, as `read_file` does.
+
+    Args:
+        path: of the file.
+        wanted: fields that are needed: others may be missing in the rows; None: all.
+
+    Raises:
+        ConfigError: as for `read_file`; some of them only after the first rows.
+    """
+    readers: dict[str, Callable[[Path, Collection[str] | None], Iterator[dict[str, Any]]]] = {
         ".csv": _csv,
         ".jsonl": _lines,
         ".ndjson": _lines,
@@ -36,17 +49,26 @@ def read_file(path: Path) -> list[dict[str, Any]]:
         )
     if not path.exists():
         raise ConfigError(f"{path}: file not found")
+    return _guarded(path, readers[path.suffix](path, wanted))
+
+
+def _guarded(path: Path, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     try:
-        return list(readers[path.suffix](path))
+        yield from rows
     except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
         # The content may be private, so the message does not quote it.
         raise ConfigError(f"{path}: not a {path.suffix} file in UTF-8 that can be read") from None
 
 
-def _csv(path: Path) -> Iterator[dict[str, Any]]:
+def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
     with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            yield {name: _typed(value) for name, value in row.items() if name is not None}
+        rows = csv.reader(file)
+        head = next(rows, [])
+        places = [(i, n) for i, n in enumerate(head) if wanted is None or n in wanted]
+        for row in rows:
+            if row:  # as `csv.DictReader`: an empty line is none, a short one lacks fields
+                size = len(row)
+                yield {name: _typed(row[i]) if i < size else None for i, name in places}
 
 
 def _typed(text: str | None) -> Any:
@@ -60,7 +82,7 @@ def _typed(text: str | None) -> Any:
     return text
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
@@ -77,7 +99,7 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return row
 
 
-def _arrow(path: Path) -> Iterator[dict[str, Any]]:
+def _arrow(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
     with pa.memory_map(str(path)) as source:
         try:
             table = pa.ipc.open_file(source).read_all()

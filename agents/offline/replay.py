@@ -9,7 +9,8 @@ with the decoded raw log for lost and doubled events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...errors import ConfigError, EngineError
@@ -85,7 +86,7 @@ def replay(
         LedgerError: the ledger is broken, or a trigger was not paid for.
         EngineError: a log cannot be read, or lacks what is needed.
     """
-    plan = prepare(config)
+    plan = prepare(config, role="auditor")
     deployment = select(plan.deployment, pipelines)
     logs = read_logs(plan, deployment, report)
     return recompute(plan, deployment, logs, windows, report)
@@ -118,7 +119,7 @@ def recompute(
         report("recomputing", used, max(total, used))
 
     outcome, reach = ReplayOutcome(), reach_of(deployment, logs)
-    checks: dict[str, ReleaseCheck | LatestCheck] = {}
+    checks: dict[str, list[ReleaseCheck | LatestCheck]] = defaultdict(list)
     for p in deployment.pipelines:
         first, mine = reach.first(p.name), reach.triggers(p.name)
         if windows is not None and first is not None and min(windows, default=first) < first:
@@ -126,9 +127,10 @@ def recompute(
                 f"pipeline {p.name!r}: a window that was asked for had begun before the snapshot "
                 "that the clock log begins with: engine.keep_clock says how long it is kept"
             )
-        checks[p.release_topic] = released = ReleaseCheck(p, mine, windows, first)
+        released = ReleaseCheck(p, mine, windows, first)
+        checks[p.release_topic].append(released)
         if p.latest_topic:
-            checks[p.latest_topic] = LatestCheck(p, released)
+            checks[p.latest_topic].append(LatestCheck(p, released))
     report("reading nonces", 0, 0)
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
@@ -160,7 +162,7 @@ class _Streams:
         deployment: Deployment,
         logs: Logs,
         outcome: ReplayOutcome,
-        releases: Mapping[str, ReleaseCheck | LatestCheck],
+        releases: Mapping[str, Sequence[ReleaseCheck | LatestCheck]],
     ) -> None:
         self._kafka = kafka
         self._outcome = outcome
@@ -188,8 +190,8 @@ class _Streams:
 
     def sent(self, out: Out) -> bool:
         """Take a recomputed record of a units or public topic; False if it is another."""
-        if out.topic in self._releases:
-            self._releases[out.topic].expect(out)
+        for check in self._releases.get(out.topic, ()):  # each takes those of its pipeline
+            check.expect(out)
         if units := self._checks.get((out.topic, out.partition)):
             units.sent(out.value or b"")
         return units is not None or out.topic in self._releases
@@ -207,12 +209,15 @@ class _Streams:
         for span in self._spans:
             for committed in (True, False):
                 self._published(span, committed)
-        for check in self._releases.values():
-            check.finish(self._outcome)
+        every = [check for checks in self._releases.values() for check in checks]
+        # The latest topic is judged by how far releases have been published.
+        for one in sorted(every, key=lambda check: isinstance(check, LatestCheck)):
+            one.finish(self._outcome)
 
     def _published(self, span: Span, committed: bool) -> None:
         def take(record: RawRecord) -> None:
-            self._releases[span.topic].take(span.partition, record, committed)
+            for check in self._releases[span.topic]:
+                check.take(span.partition, record, committed)
 
         log = StreamLog(self._kafka, span, STEP, whole=False, committed=committed, seen=take)
         try:
@@ -264,10 +269,11 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     kafka, names = plan.config.kafka, plan.names
     reader = _Reader(kafka, report)
     logs = Logs()
+    topics = {p.release_topic: p.release_partitions for p in deployment.pipelines}
+    newest = {p.latest_topic: p.release_partitions for p in deployment.pipelines if p.latest_topic}
+    logs.releases = [one for topic, n in topics.items() for one in spans(kafka, topic, n)]
+    logs.latest = [one for topic, n in newest.items() for one in spans(kafka, topic, n)]
     for p in deployment.pipelines:
-        logs.releases += spans(kafka, p.release_topic, p.release_partitions)
-        if p.latest_topic:
-            logs.latest += spans(kafka, p.latest_topic, p.release_partitions)
         for other in _dead_topics(p):
             logs.dead[other] = reader.read(other, 1)
     for p in deployment.pipelines:
@@ -275,7 +281,7 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
             logs.units += spans(kafka, names.units(p.name), p.units_partitions)
     _read_clock(kafka, names.clock, logs, deployment)
     reach = reach_of(deployment, logs)
-    logs.ledger = read_ledger(Cluster(kafka), deployment.name)
+    logs.ledger = read_ledger(Cluster(kafka, role="auditor"), deployment.name)
     logs.read.check_paid(logs.ledger)
     for source in deployment.inputs:
         begins = begin_of(plan.begins, logs.ledger, source)

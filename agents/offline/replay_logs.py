@@ -14,7 +14,7 @@ from ...topics.names import Names
 from ...topics.records import ClockRecord, decode_clock
 from ...topics.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
 from ..deployment.model import Deployment
-from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
+from ..kafka.logs import PATIENCE_SECONDS, check, consumer, raw, watermarks
 from ..stages.step import LogFrame
 from ..stages.topology import INGEST
 from ..state.layout import SCHEMA
@@ -157,8 +157,8 @@ class StreamLog:
             if self._whole and reached < self._span.end:
                 raise EngineError(f"{self._name} ends before offset {self._span.end}")
             self._finish(min(reached, self._span.end))
-        elif not error.retriable():
-            raise EngineError(f"{self._name}: {error.str()}")
+        else:
+            check(self._kafka, self._name, error, self._span.topic, "auditor")
 
     def _finish(self, end: int) -> None:
         self._finished = True

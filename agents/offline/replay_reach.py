@@ -15,7 +15,16 @@ import msgspec
 
 from ...errors import EngineError
 from ...topics.frames import Barrier, EventsFrame, decode, encode_barrier
-from ...topics.records import Beat, ClockRecord, PipelineStanding, Skipped, Snapshot, Start, Trigger
+from ...topics.records import (
+    Beat,
+    ClockRecord,
+    PipelineStanding,
+    Retired,
+    Skipped,
+    Snapshot,
+    Start,
+    Trigger,
+)
 from ..clock.timeline import Timeline
 from ..deployment.model import Deployment, Pipeline
 from ..stages.step import LogFrame
@@ -74,8 +83,8 @@ class Reach:
         Raises:
             EngineError: there are none, since all windows had begun before the snapshot.
         """
-        found = self._triggers[pipeline]
-        if self._first[pipeline] is not None and not found:
+        found, first = self._triggers[pipeline], self._first[pipeline]
+        if first is not None and not found and not self._over(pipeline, first):
             raise EngineError(
                 f"pipeline {pipeline!r}: the clock log begins with a snapshot, and no epoch that "
                 "began after it has been released: replay later, or raise engine.keep_clock"
@@ -95,6 +104,8 @@ class Reach:
                 for window in before.closed:
                     if window >= first:
                         line.apply(Skipped(name, 0, window, 0))
+                if before.end is not None:
+                    line.apply(Retired(name, before.end, 0))
                 lines[name] = line.standing()
         return self.place, msgspec.structs.replace(self._snapshot, pipelines=lines)
 
@@ -137,6 +148,11 @@ class Reach:
                     return Beat(record.time, {})
                 return msgspec.structs.replace(record, window=first, until=record.end)
         return record
+
+    def _over(self, pipeline: str, first: int) -> bool:
+        """Whether a pipeline was retired before the first window that could be recomputed."""
+        found = None if self._snapshot is None else self._snapshot.pipelines.get(pipeline)
+        return found is not None and found.end is not None and first >= found.end
 
     def _early(self, pipeline: str, window: int) -> bool:
         first = self._first[pipeline]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...client import published_threshold
+from ...client.survey import NARROW, VALUE
 from ...errors import ConfigError
 from ...topics.config.load import Config
 from ...topics.events.decode import Decoded, Decoder, RawRecord, View
@@ -70,7 +71,11 @@ def simulate(
     if pipeline is None:
         return _run(source, deployment, rows, secret, progress)
     crowd = devices.crowd(source, pipeline, rows, secret)
-    reported, fates = crowd.report(rows, _told(source, deployment, pipeline, crowd, rows, secret))
+    within = devices.NOTHING
+    if crowd.survey.rounds > 1:
+        within = _told(source, deployment, pipeline, crowd, rows, secret, within, NARROW)
+    told = _told(source, deployment, pipeline, crowd, rows, secret, within, VALUE)
+    reported, fates = crowd.report(rows, told, within)
     reports, engine = _run(source, deployment, reported, secret, progress)
     mine = reports[pipeline.name]
     mine.counts |= fates
@@ -83,15 +88,15 @@ def simulate(
 
 def _told(
     source: Input, deployment: Deployment, pipeline: Pipeline, crowd: devices.Crowd,
-    rows: list[dict[str, Any]], secret: bytes,
+    rows: list[dict[str, Any]], secret: bytes, within: devices.Told, group: int,
 ) -> devices.Told:  # fmt: skip
-    """The thresholds that devices learn from releases; they depend on the range group alone."""
+    """Find what a group's devices learn from releases; no later group has a part in it."""
     alone = replace(source, pipelines=(pipeline,))
-    ranged, _ = crowd.report(rows, devices.NOTHING)
+    ranged, _ = crowd.report(rows, devices.NOTHING, within)
     _, engine = _run(alone, replace(deployment, inputs=(alone,)), ranged, secret, None)
     found: dict[int, tuple[int, int]] = {}
     for out in engine.outs[pipeline.release_topic]:
-        theta = published_threshold(out.value or b"", crowd.survey)
+        theta = published_threshold(out.value or b"", crowd.survey, group=group)
         if theta is not None:
             found.setdefault(_window_of(pipeline, out.value or b""), (out.timestamp or 0, theta))
     window = sorted(found)
@@ -104,8 +109,16 @@ def _window_of(p: Pipeline, manifest: bytes) -> int:
     return p.windows.window((start - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1))
 
 
-def _check_columns(source: Input, rows: list[dict[str, Any]]) -> None:
-    """Refuse rows of which none has a field that is read of each record."""
+def check_columns(source: Input, rows: list[dict[str, Any]]) -> None:
+    """Refuse rows of which none has a field that is read of each record.
+
+    Args:
+        source: an input, and the pipelines that read it.
+        rows: records of a file.
+
+    Raises:
+        ConfigError: it names the first such field, and those that are there.
+    """
     found = {name for row in rows for name in row}
     signs = {p.fields.sign for p in source.pipelines}
     paths = set(paths_of(source.fields, [p.fields for p in source.pipelines])) - signs
@@ -124,7 +137,7 @@ def _run(
     secret: bytes,
     progress: Callable[[int], None] | None,
 ) -> tuple[dict[str, SimulationReport], OfflineEngine]:
-    _check_columns(source, rows)
+    check_columns(source, rows)
     records = [RawRecord(i, 0, None, _json(row)) for i, row in enumerate(rows)]
     decoder = Decoder(
         source.fields, [p.fields for p in source.pipelines], [p.mechanism for p in source.pipelines]

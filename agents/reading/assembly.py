@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from statistics import NormalDist
 from typing import Any
 
+from ...topics.cut_share import CutShare, cut_share
 from ...topics.releases import Manifest, Row, WindowSpan
 
 REMEMBERED = 1000  # releases that are known to be complete
@@ -35,6 +37,32 @@ class Released:
         return self.manifests[0]
 
     @property
+    def cut(self) -> CutShare | None:
+        """The share of records that the contribution bound cut; None: the release does not say.
+
+        Every shard states it from the same counts with a noise of its own: their mean is nearer.
+        The intervals of values do not cover what is cut, whether it is known or not.
+        """
+        every = [one.cut for one in self.manifests if one.cut is not None]
+        if not every:
+            return None
+        # In a simulation all shards have one noise, and look once.
+        told = list({(one.arrived, one.accepted): one for one in every}.values())
+        looks, first = len(told), told[0]
+        return cut_share(
+            sum(one.arrived for one in told) / looks,
+            first.arrived_stddev / looks**0.5,
+            sum(one.accepted for one in told) / looks,
+            first.accepted_stddev / looks**0.5,
+            NormalDist().inv_cdf((1 + self.manifest.confidence_level) / 2),
+        )
+
+    @property
+    def pipeline(self) -> str:
+        """Name of the pipeline, which is a later generation where one follows another."""
+        return self.manifest.pipeline
+
+    @property
     def window(self) -> WindowSpan:
         """Event time that the release is about."""
         return self.manifest.window
@@ -55,8 +83,8 @@ class Released:
         return self.manifest.emitted_at
 
 
-At = tuple[datetime, int]
-"""Start of the window, and trigger: what a release is known by."""
+At = tuple[str, datetime, int]
+"""Pipeline, start of the window, and trigger: what a release is known by."""
 
 
 @dataclass
@@ -79,10 +107,12 @@ class Assembly:
 
     Args:
         pipeline: records of others are passed over.
+        onward: whether to take the pipelines that follow it, too: a manifest names whom it follows.
     """
 
-    def __init__(self, pipeline: str) -> None:
+    def __init__(self, pipeline: str, onward: bool = False) -> None:
         self._pipeline = pipeline
+        self._onward = onward
         self._open: dict[At, _Pieces] = {}
         self._done: set[At] = set()
         self._order: deque[At] = deque()
@@ -93,9 +123,9 @@ class Assembly:
         Args:
             record: None is passed over: a tombstone, or a record of another version.
         """
-        if record is None or record.pipeline != self._pipeline:
+        if record is None or (record.pipeline != self._pipeline and not self._onward):
             return None
-        place = (record.window.start, record.trigger)
+        place = (record.pipeline, record.window.start, record.trigger)
         if place in self._done:
             return None  # read again after a restart of the follower
         pieces = self._open.setdefault(place, _Pieces())
@@ -104,9 +134,11 @@ class Assembly:
         else:
             pieces.manifests[record.shard] = record
         release = pieces.whole()
-        if release is not None:
-            self._finish(place)
-        return release
+        if release is None:
+            return None
+        self._finish(place)
+        told = release.manifest
+        return release if self._pipeline in (told.pipeline, *told.follows) else None
 
     def _finish(self, place: At) -> None:
         del self._open[place]

@@ -13,7 +13,7 @@ from ...errors import EngineError, ParameterError
 from ...topics.config.model import Kafka
 from ...topics.names import releases_topic
 from ..kafka.cluster import Cluster
-from ..kafka.logs import consumer, raw
+from ..kafka.logs import check, consumer, raw
 from .assembly import Assembly, Released
 from .schemas import Schemas
 from .tables import table_of
@@ -72,6 +72,7 @@ def read_releases(
 ) -> Any:
     """Read what has been released so far, complete releases only, as an Arrow table.
 
+    Pipelines that follow this one on its topic are read as well: they go on with its releases.
     ``.to_pandas()`` makes a data frame of it, ``polars.from_arrow`` another one. Only committed
     records are read; a release of which rows or manifests are missing is left out.
 
@@ -89,7 +90,8 @@ def read_releases(
         A ``pyarrow.Table`` by window, trigger and key. Columns are window_start, window_end,
         trigger, released (the scheduled time), final; one per field of the key; for maps both ends
         of the cell on each axis; and ``<value>``, ``<value>_stddev``, ``<value>_low``,
-        ``<value>_high`` for each value. The first five alone while nothing has been released.
+        ``<value>_high`` for each value; and pipeline, where one follows another. The first five
+        alone while nothing has been released.
 
     Raises:
         ParameterError: a time or ``which`` cannot be understood.
@@ -167,7 +169,10 @@ def releases(
         follow: whether to go on at the end of the topic.
         patience: with ``follow``, seconds without a record after which to end; None: never.
     """
-    assembly, schemas = Assembly(source.pipeline), Schemas(source.kafka, source.topic)
+    assembly, schemas = (
+        Assembly(source.pipeline, onward=True),
+        Schemas(source.kafka, source.topic, source.options),
+    )
     for record in _records(source, wanted.since, follow, patience):
         release = assembly.take(schemas.decode(record))
         if release is not None and wanted.takes(release):
@@ -177,15 +182,18 @@ def releases(
 def _records(
     source: ReleaseTopic, since: datetime | None, follow: bool, patience: float | None
 ) -> Iterator[Any]:
-    cluster = Cluster(source.kafka)
+    cluster = Cluster(source.kafka, role="reader", options=source.options)
     cluster.wait()
-    partitions = cluster.topics().get(source.topic, 0)
+    partitions = cluster.partitions(source.topic, "READ")
     if not partitions:
-        raise EngineError(f"topic {source.topic!r} does not exist: `hush topics` creates it")
+        raise EngineError(
+            f"topic {source.topic!r} does not exist on this cluster: check the name of the "
+            "pipeline and the address; whoever runs a pipeline creates its topics before it begins"
+        )
     client = consumer(source.kafka, True, {"auto.offset.reset": "earliest", **source.options})
     try:
         client.assign(_starts(client, source.topic, partitions, since))
-        yield from _polled(client, source.topic, partitions, follow, patience)
+        yield from _polled(client, source, partitions, follow, patience)
     finally:
         client.close()
 
@@ -205,8 +213,9 @@ def _starts(
 
 
 def _polled(
-    client: Consumer, topic: str, partitions: int, follow: bool, patience: float | None
+    client: Consumer, source: ReleaseTopic, partitions: int, follow: bool, patience: float | None
 ) -> Iterator[Any]:
+    topic = source.topic
     unread, heard = set(range(partitions)), time.monotonic()
     while follow or unread:
         message = client.poll(POLL_SECONDS)
@@ -215,8 +224,8 @@ def _polled(
             if message is not None and message.error().code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
                 heard = heard if follow else now
-            elif message is not None and not message.error().retriable():
-                raise EngineError(f"{topic}: {message.error().str()}")
+            elif message is not None:
+                check(source.kafka, topic, message.error(), topic, "reader")
             if follow and patience is not None and not unread and now - heard > patience:
                 return
             if not follow and now - heard > SILENCE_SECONDS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
@@ -21,10 +22,11 @@ class Schemas:
     Args:
         kafka: the connection.
         topic: release topic.
+        options: further options of librdkafka, which win.
     """
 
-    def __init__(self, kafka: Kafka, topic: str) -> None:
-        self._kafka, self._topic = kafka, topic
+    def __init__(self, kafka: Kafka, topic: str, options: Mapping[str, Any] | None = None) -> None:
+        self._kafka, self._topic, self._options = kafka, topic, options
         self._known: Mapping[int, Described] = {}
         self._looked = float("-inf")
 
@@ -40,6 +42,9 @@ class Schemas:
         except UnknownSchema:
             if time.monotonic() - self._looked < AGAIN_SECONDS:
                 raise
-        self._known = announced(Cluster(self._kafka), self._topic)
+        self._known = announced(self._cluster(), self._topic)
         self._looked = time.monotonic()
         return decode_public(record.headers, record.value, self._known)
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._kafka, role="reader", options=self._options)

@@ -24,12 +24,12 @@ Placed = tuple[Released, Row]
 
 
 def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
-    """Make an Arrow table of complete releases of one pipeline.
+    """Make an Arrow table of complete releases of one pipeline, and of those that follow it.
 
     Columns are `FIXED`; one per field of the key; ``<axis>_low`` and ``<axis>_high`` for each axis
     of a map; ``<value>``, ``<value>_stddev``, ``<value>_low`` and ``<value>_high`` for each value:
     doubles, null where the release has none. A field of the key whose name is another column's is
-    called ``key_<name>``.
+    called ``key_<name>``. Where one pipeline follows another, there is a column pipeline.
 
     Args:
         releases: in any order.
@@ -43,6 +43,8 @@ def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
         name: pa.array([of(release) for release, _ in rows], kind)
         for name, (kind, of) in FIXED.items()
     }
+    if len({release.pipeline for release in releases}) > 1:
+        columns["pipeline"] = pa.array([release.pipeline for release, _ in rows], pa.string())
     values = _names(release.manifest.value_names for release in releases)
     boxes = _names(row.box for _, row in rows)
     numbers = dict(_values(rows, values))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ...errors import EngineError
 from ...topics.forms.form import Announced, Described
 from ...topics.names import OWNERS
 from ...topics.records import encode
@@ -31,11 +30,8 @@ def announce(cluster: Cluster, deployment: Deployment) -> None:
         return
     known = {topic: announced(cluster, topic) for topic in {one.topic for one in wanted}}
     fresh = [one for one in wanted if known[one.topic].get(one.number) != one.described]
-    producer = cluster.producer(acks="all")
-    for one in fresh:
-        producer.produce(OWNERS, encode(one), key=one.topic.encode(), partition=0)
-    if producer.flush(30):
-        raise EngineError(f"{OWNERS} could not be written: run `hush topics` again")
+    if fresh:
+        cluster.write(OWNERS, [(one.topic.encode(), encode(one)) for one in fresh])
 
 
 def announced(cluster: Cluster, topic: str) -> dict[int, Described]:
@@ -44,9 +40,12 @@ def announced(cluster: Cluster, topic: str) -> dict[int, Described]:
     Args:
         cluster: where `hush.owners.v1` may be.
         topic: release topic.
+
+    Raises:
+        RightError: this user may not read `hush.owners.v1`.
     """
     found: dict[int, Described] = {}
-    if OWNERS not in cluster.topics():
+    if not cluster.partitions(OWNERS, "READ"):
         return found
     for message in cluster.read(OWNERS):
         try:

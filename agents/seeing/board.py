@@ -74,8 +74,13 @@ class Watched:
                     self.history.add(release)
         return self.history.version != before
 
-    def evidence(self, refused: Collection[int]) -> Evidence:
-        """Collect what is known of the pipeline's health."""
+    def evidence(self, refused: Collection[int], until: int | None = None) -> Evidence:
+        """Collect what is known of the pipeline's health.
+
+        Args:
+            refused: epochs that the ledger refused.
+            until: end of a retired one, microseconds since 1970; None: it goes on.
+        """
         last = self.history.last
         return Evidence(
             read=self.tail is None or self.tail.caught_up.is_set(),
@@ -84,6 +89,7 @@ class Watched:
             damaged=self.damaged,
             refused=tuple(sorted(refused)),
             silent=self.tail.trouble if self.tail is not None else "",
+            until=until,
         )
 
 
@@ -190,7 +196,7 @@ class Board:
         self._say()
 
     def _open(self, pipeline: Declared) -> None:
-        schemas = Schemas(self._kafka, pipeline.topic)
+        schemas = Schemas(self._kafka, pipeline.topic, self._options)
         panel = Watched(pipeline, decode=schemas.decode)
 
         def take(records: list[RawRecord]) -> None:
@@ -198,7 +204,9 @@ class Board:
                 self._say()
 
         span = pipeline.windows.length * self._windows
-        panel.tail = Tail(self._kafka, pipeline.topic, panel.begin, take, span, self._options)
+        until = self._ledger.retired.get(pipeline.name, {}).get("until")
+        end = None if until is None else until + pipeline.windows.lateness
+        panel.tail = Tail(self._kafka, pipeline.topic, panel.begin, take, span, self._options, end)
         self._panels[pipeline.name] = panel
         panel.tail.start()
 
@@ -242,6 +250,7 @@ class Board:
     def _told(self, panel: Watched, now: int) -> dict[str, Any]:
         p, ledger = panel.pipeline, self._ledger
         refused = [epoch for name, epoch in ledger.refused if name == p.name]
+        until = ledger.retired.get(p.name, {}).get("until")
         with panel.lock:
             newest = panel.history.newest
             limit = None if newest is None else newest.told.privacy.pipeline_epsilon_limit
@@ -249,7 +258,7 @@ class Board:
                 "name": p.name, "mechanism": p.mechanism, "form": p.form, "unit": p.unit,
                 "measured": p.measured, "local": p.mechanism == "topl",
                 "version": panel.history.version,
-                "health": health(p, panel.evidence(refused), now * MILLI),
+                "health": health(p, panel.evidence(refused, until), now * MILLI),
                 "budget": spent(ledger, p, limit),
                 "windows": panel.history.windows(),
             }  # fmt: skip

@@ -65,20 +65,7 @@ class Declared:
     @cached_property
     def windows(self) -> Schedule:
         """Windows, epochs and trigger times; times in microseconds since 1970."""
-        window, triggers = self.config["window"], self.config["triggers"]
-        every, cron = triggers["every"] or 0, triggers["cron"]
-        horizon = window["horizon"]
-        length = window["length"] or (horizon or 1) * every
-        return Schedule(
-            origin=window["origin"],
-            length=length,
-            per_epoch=self.config["epoch"] // length,
-            every=every,
-            cron=cron,
-            horizon=triggers["count"] or length // (every or length),
-            lateness=self.config["lateness"],
-            arrival=horizon is not None,
-        )
+        return Schedule.declared(self.config)
 
     @cached_property
     def slot(self) -> int | None:

@@ -23,6 +23,7 @@ class Evidence:
         incomplete: releases of which something is there, but not all.
         damaged: records that could not be decoded.
         refused: epochs that the ledger refused.
+        until: end of a retired pipeline, microseconds; None: it goes on.
         silent: reason for which its topic cannot be read; empty: it can.
     """
 
@@ -32,6 +33,7 @@ class Evidence:
     damaged: int = 0
     refused: tuple[int, ...] = ()
     silent: str = ""
+    until: int | None = None
 
 
 def health(pipeline: Declared, seen: Evidence, now: int) -> dict[str, Any]:
@@ -47,7 +49,9 @@ def health(pipeline: Declared, seen: Evidence, now: int) -> dict[str, Any]:
         ``last`` and ``due``.
     """
     due = None if pipeline.external else pipeline.next_due(now if seen.last is None else seen.last)
-    state, words = _judged(pipeline, seen, due, now)
+    if ended := _ended(pipeline, seen, now):
+        due = None
+    state, words = ("good", ended) if ended else _judged(pipeline, seen, due, now)
     more = []
     if seen.damaged:
         more.append(f"{seen.damaged} records of the topic are damaged and were passed over.")
@@ -81,6 +85,19 @@ def _judged(pipeline: Declared, seen: Evidence, due: int | None, now: int) -> tu
     if now <= due + max(LEAST, pipeline.windows.longest_gap() // 2):
         return "good", f"{newest}. The one of {moment(due)} is being made."
     return "late", (f"Stale: the release of {moment(due)} is {span(now - due)} late. {newest}.")
+
+
+def _ended(pipeline: Declared, seen: Evidence, now: int) -> str:
+    """Words for a retired pipeline of which nothing more can come; empty for others."""
+    if seen.until is None or seen.silent or not seen.read:
+        return ""
+    windows = pipeline.windows
+    last = windows.window(seen.until) - 1
+    refused = now >= seen.until and windows.epoch(last) in seen.refused
+    if not refused and (seen.last is None or seen.last < windows.times(last)[-1]):
+        return ""
+    newest = "" if seen.last is None else f" The last release is of {moment(seen.last)}."
+    return f"Ended: it was retired at {moment(seen.until)}.{newest}"
 
 
 def _refused(pipeline: Declared, seen: Evidence, now: int) -> int | None:

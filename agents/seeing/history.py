@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...mechanisms.columns import F64, I64
+from ...topics.cut_share import CutShare
 from ...topics.releases import Row, Value
 from ..reading.assembly import Released
 
@@ -36,6 +37,7 @@ class Sheet:
         values: (v, n, 4) by value name, row and `PARTS`; NaN where there is none.
         boxes: (n, axes, 2) ends of cells; no axes where rows are no cells.
         of: (n,) trigger that each row is from.
+        cut: the share of records that the bound cut, up to the newest release; None: unknown.
     """
 
     start: int
@@ -48,6 +50,7 @@ class Sheet:
     values: F64
     boxes: F64
     of: I64
+    cut: CutShare | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -97,6 +100,7 @@ def sheet_of(release: Released, texts: dict[str, str] | None = None) -> Sheet:
             len(rows), len(axes), 2
         ),
         of=np.full(len(rows), told.trigger, np.int64),
+        cut=release.cut,
     )
 
 

@@ -13,7 +13,8 @@ from ...errors import EngineError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
-from ..kafka.logs import consumer, raw
+from ..kafka.logs import check, consumer, raw
+from ..kafka.refusals import refusal
 
 POLL_SECONDS = 0.5
 AGAIN_SECONDS = 1.0
@@ -33,6 +34,7 @@ class Tail(threading.Thread):
         take: called with records in the order of each partition.
         span: length of time before the newest record that is read, microseconds; None: everything.
         options: further options of librdkafka, which win.
+        end: time of the last record that matters, microseconds since 1970; None: all do.
 
     Attributes:
         caught_up: set once all that was there has been taken.
@@ -47,10 +49,12 @@ class Tail(threading.Thread):
         take: Taker,
         span: int | None = None,
         options: Mapping[str, Any] | None = None,
+        end: int | None = None,
     ) -> None:
         super().__init__(name=f"tail {topic}", daemon=True)
         self._kafka, self._topic, self._span = kafka, topic, span
         self._begun, self._taken, self._options = begun, take, dict(options or {})
+        self._last = end
         self._ended = threading.Event()
         self.caught_up = threading.Event()
         self.trouble = ""
@@ -92,8 +96,8 @@ class Tail(threading.Thread):
                 records.append(raw(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
-            elif not error.retriable() and error.code() not in PASSING:
-                raise EngineError(error.str())
+            elif error.code() not in PASSING:
+                check(self._kafka, self._topic, error, self._topic, "reader")
         if records:
             self._taken(records)
         if not unread and not self.caught_up.is_set():
@@ -103,12 +107,18 @@ class Tail(threading.Thread):
     def _places(self, client: Consumer) -> list[TopicPartition]:
         """Find where to begin: records carry scheduled times, by which the broker finds offsets."""
         listed = client.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
+        if (
+            refused := refusal(self._kafka, listed.error, "READ", self._topic, "reader")
+        ) is not None:
+            raise refused
         if listed.error is not None or not listed.partitions:
             raise EngineError("there is no such topic" if listed.error else "it has no partition")
         numbers = sorted(listed.partitions)
         newest = -1 if self._span is None else self._newest(numbers)
         if self._span is None or newest < 0:
             return [TopicPartition(self._topic, n, 0) for n in numbers]
+        if self._last is not None:  # another pipeline may go on with the topic
+            newest = min(newest, self._last // 1000)
         after = max(newest - self._span // 1000, 0)
         wanted = [TopicPartition(self._topic, n, after) for n in numbers]
         return list(client.offsets_for_times(wanted, timeout=ANSWER_SECONDS))

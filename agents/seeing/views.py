@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...client.survey import octave_end
 from ...errors import ParameterError
 from ...mechanisms.columns import F64
 from .declared import MILLI, Declared
@@ -97,6 +98,7 @@ def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
         "value": value, "values": list(sheet.names), "confidence": told.confidence_level,
         "key_names": list(told.key_names), "number": len(sheet),
         "total": _point(sheet, value, total(sheet, value)),
+        "cut": None if sheet.cut is None else sheet.cut._asdict(),
     }  # fmt: skip
 
 
@@ -256,7 +258,9 @@ def distribution(pipeline: Declared, told: Sequence[Sheet]) -> dict[str, Any]:
         shares, reach = public.get("distribution", []), pipeline.reach
         if reach is None or not (whole := sum(shares)):
             continue
-        low, width = reach[0], (reach[1] - reach[0]) / len(shares)
+        within = public.get("range")  # of a survey in two rounds; it begins at 0
+        high = reach[1] * float(octave_end(within[0], len(shares))) if within else reach[1]
+        low, width = reach[0], (high - reach[0]) / len(shares)
         found = [[low + i * width, low + (i + 1) * width, s / whole] for i, s in enumerate(shares)]
         return {"bins": found, "binned": sheet.released, "measured": pipeline.measured}
     return {"bins": [], "binned": None, "measured": pipeline.measured}

@@ -55,9 +55,14 @@ class KnownUnits:
         """Bytes of memory in use, about."""
         return self._young.memory + self._old.memory
 
-    def put(self, rows: RowColumns) -> None:
-        """Take rows that are on disk from now on; an empty one was deleted."""
-        if 2 * self._young.memory > self._room.share:
+    def put(self, rows: RowColumns, beside: int = 0) -> None:
+        """Take rows that are on disk from now on; an empty one was deleted.
+
+        Args:
+            rows: of units.
+            beside: bytes of this table's share that something else takes.
+        """
+        if 2 * self._young.memory + beside > self._room.share:
             self._young, self._old = self._old, self._young
             self._young.clear()
         self._young.put(rows)

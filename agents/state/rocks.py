@@ -29,8 +29,9 @@ from ...errors import DamagedError, EngineError, HushError
 from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, Found, RowColumns, column_of, pick, put_in
 from .known_units import KnownUnits, UnitRoom
-from .layout import DIGEST, UNIT, UNIT_WIDTH
+from .layout import DIGEST, POSITION, UNIT, UNIT_WIDTH, after
 from .row_table import row_table
+from .unit_filter import UnitFilter
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
 HELD_BYTES = 16 << 20  # of values of units in memory, above which they go to disk
@@ -84,6 +85,8 @@ class RocksStore:
         self._units = row_table(UNIT_WIDTH)  # not on disk yet
         self._room = room or UnitRoom(0)
         self._known = KnownUnits(self._room)  # on disk
+        # Where no rows are held, single ones may be those of units: nothing is known of the disk.
+        self._filter = UnitFilter(self._none_of if hold else lambda prefix: False)
         path.mkdir(parents=True, exist_ok=True)
         with _explained(path, "opened"):
             self._db = Rdict(str(path), _options(cache, write_buffer_bytes))
@@ -122,11 +125,22 @@ class RocksStore:
     def _on_disk(self, keys: Keys) -> Found:
         """Read them in the order in which they lie there: many of a block, and each block once."""
         order = _order(keys)
+        order = order[self._filter.possible(keys)[order]]
         found: list[bytes | None] = [None] * len(keys)
         rows = self._read(Keys.fixed(_matrix(keys)[order]).tolist())
         for place, row in zip(order.tolist(), rows, strict=True):
             found[place] = row
         return Found(column_of(found), np.ones(len(keys), np.bool_))
+
+    def _none_of(self, prefix: bytes) -> bool:
+        """Whether no key on disk begins with a prefix; where a scan is not to be trusted, False.
+
+        That a scan shows nothing proves nothing unless it shows what is there: every table that a
+        shard has written to has its position, which is read by name, and must be seen by a scan.
+        """
+        known = self._read([POSITION]) != [None]
+        seen = next(self._rows(POSITION, after(POSITION)), None) is not None
+        return known == seen and next(self._rows(prefix, after(prefix)), None) is None
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
@@ -138,6 +152,9 @@ class RocksStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield rows with start ≤ key < end, in key order; held rows go to disk before."""
         self.flush()
+        yield from self._rows(start, end)
+
+    def _rows(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
         last = start
@@ -187,10 +204,11 @@ class RocksStore:
             units = self._units.rows()
             self._put(self._held, units)
             self._recent, self._held = self._held, {}
-            self._known.put(units)
+            self._known.put(units, self._filter.memory)
             self._units.clear()
 
     def _put(self, changes: Mapping[bytes, bytes | None], units: RowColumns) -> None:
+        self._filter.add(units.keys, self._room.share // 2)  # before the disk has them
         batch = WriteBatch(raw_mode=True)
         put, delete = batch.put, batch.delete
         keys, values = units.keys.tolist(), units.values.tolist()
@@ -206,7 +224,7 @@ class RocksStore:
     @property
     def known_bytes(self) -> int:
         """Bytes of memory in use, about, for rows of units that are on disk."""
-        return self._known.memory
+        return self._known.memory + self._filter.memory
 
     def size(self) -> int:
         """Measure the bytes on disk; held rows are not among them."""

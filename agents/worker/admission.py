@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from ...errors import EngineError, LedgerError
+from ...errors import EngineError, LedgerError, OutageError, RightError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config
+from ...topics.config.model import Kafka
 from ...topics.config.secret import noise_key
 from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
@@ -22,26 +24,75 @@ from ..clock.start import check_clock_log
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms
+from ..deployment.lineage import with_lineage
 from ..deployment.model import Deployment
+from ..deployment.rights import Role, rights, wanted
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
+from ..kafka.access.groups import may_read
 from ..kafka.cluster import Cluster
+from ..kafka.logs import passing
+from ..kafka.refusals import user_of
 from .evidence import check_tables
 from .setup import WorkerSetup
 
 Told = Callable[[str], None]
+ATTEMPT_SECONDS = 30.0  # of one look at the cluster, for each thing that does not answer
+STRANGE_SECONDS = 60.0  # for errors that do not look as if they passed by themselves
+SAID_SECONDS = 60.0
+log = logging.getLogger("hushstream")
 COMPARED = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type")
 
 
+class _Patience:
+    """The patience of a start with a cluster that does not answer, and its words meanwhile."""
+
+    def __init__(self, where: str, seconds: float, waiting: Callable[[], None]) -> None:
+        self._where, self._seconds, self._waiting = where, seconds, waiting
+        self._began = time.monotonic()
+        self._said = -SAID_SECONDS
+
+    def tell(self, reason: str) -> None:
+        """Say what is waited for, once in `SAID_SECONDS`."""
+        self._waiting()
+        waited = time.monotonic() - self._began
+        if waited - self._said >= SAID_SECONDS:
+            self._said = waited
+            log.warning("the start is waiting for Kafka at %s, for up to %g s: %s", self._where,
+                        self._seconds, reason)  # fmt: skip
+
+    def check(self, error: OutageError | KafkaException) -> None:
+        """Say why an attempt failed; raise it where patience has ended."""
+        if isinstance(error, OutageError):
+            reason, most = str(error), self._seconds
+        else:
+            reason = f"Kafka at {self._where} stopped answering: {error.args[0].str()}"
+            most = self._seconds if passing(error.args[0]) else STRANGE_SECONDS
+        if time.monotonic() - self._began > min(most, self._seconds):
+            raise EngineError(f"{reason} (waited for {min(most, self._seconds):g} s)") from None
+        self.tell(reason)
+
+
+def _passed() -> None:
+    """Do nothing."""
+
+
 def prepare(
-    config: Config, member: str = "", patience: float = 60.0, told: Told | None = None
+    config: Config,
+    member: str = "",
+    patience: float = 60.0,
+    told: Told | None = None,
+    waiting: Callable[[], None] = _passed,
+    role: Role = "worker",
 ) -> WorkerSetup:
     """Decide whether a worker may start, from the cluster as it is; see `admit`.
 
     Args:
         config: as it was read.
         member: name of the worker, and of its folder below ``engine.data_dir``.
-        patience: seconds to wait for a cluster that does not answer.
+        patience: seconds to wait for a cluster, or a partition, that does not answer.
         told: called with each finding in order, also where a later one stops the worker.
+        waiting: called, again and again, while something does not answer.
+        role: whose rights the cluster must grant; a replay only reads.
 
     Returns:
         Everything that the worker needs to run.
@@ -49,20 +100,17 @@ def prepare(
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
     """
-    until = time.monotonic() + patience
+    left = _Patience(config.kafka.bootstrap, patience, waiting)
     while True:
         found: list[str] = []
-        cluster = Cluster(config.kafka, patience)
+        cluster = Cluster(config.kafka, min(patience, ATTEMPT_SECONDS), role)
         try:
-            cluster.wait()
-            return admit(config, cluster, member, found.append)
-        except KafkaException as error:
+            cluster.wait(left.tell)
+            return admit(config, cluster, member, found.append, role)
+        except (OutageError, KafkaException) as error:
             # The cluster answered and then went away. What was found before may be stale by the
             # time it is back, so all of it is looked at again.
-            if time.monotonic() > until:
-                raise EngineError(
-                    f"Kafka at {config.kafka.bootstrap} stopped answering: {error.args[0].str()}"
-                ) from None
+            left.check(error)
             found.clear()
             time.sleep(1.0)
         finally:
@@ -71,7 +119,9 @@ def prepare(
                     told(text)
 
 
-def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSetup:
+def admit(
+    config: Config, cluster: Cluster, member: str, told: Told, role: Role = "worker"
+) -> WorkerSetup:
     """Hold key, configuration, topics, ledger and clock log against each other; fail closed.
 
     Args:
@@ -79,6 +129,7 @@ def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSe
         cluster: it answers.
         member: name of the worker, and of its folder below ``engine.data_dir``.
         told: called with each finding, in order.
+        role: whose rights the cluster must grant.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
@@ -93,17 +144,18 @@ def admit(config: Config, cluster: Cluster, member: str, told: Told) -> WorkerSe
     verify_key(ledger, secret)
     numbers = {name: body["number"] for name, body in ledger.pipelines.items()}
     known = {p.name for p in config.pipeline} <= set(numbers)
-    partitions = {i.topic: topics.get(i.topic, 0) for i in config.input}
+    partitions = {i.topic: cluster.partitions(i.topic, "READ") for i in config.input}
     _check_inputs(cluster, partitions)
     told(f"input topics: {', '.join(f'{t} ({n} partitions)' for t, n in partitions.items())}")
     deployment = compile_config(config, partitions, numbers if known else None)
+    _check_rights(config.kafka, cluster, deployment, ledger, role)
     names = verify(cluster, deployment, ledger)
-    deployment = pinned_forms(deployment, ledger.pipelines)
+    deployment = with_lineage(pinned_forms(deployment, ledger.pipelines), ledger.pipelines)
     verify_owned(cluster, deployment)
     _check_settings(cluster, deployment, names)
     told("topics: those that the ledger pinned, set and owned as they must be")
     data_dir = Path(config.engine.data_dir) / (member or "worker")
-    tables = check_tables(cluster, names, data_dir)
+    tables = check_tables(config.kafka, cluster, names, data_dir)
     told(f"local tables: {tables}, none of them ahead of the cluster")
     begins = read_begins(cluster, names, ledger, secret)
     ledger = check_clock_log(config.kafka, cluster, names, ledger, deployment)
@@ -137,6 +189,23 @@ def _ledger(cluster: Cluster, config: Config) -> Ledger:
         raise
 
 
+def _check_rights(
+    kafka: Kafka, cluster: Cluster, deployment: Deployment, ledger: Ledger, role: Role
+) -> None:
+    """Ask the cluster for every right at once: one that is missing would stop a worker later."""
+    names = Names(deployment.name, ledger.genesis["genesis"])
+    specs = [*public_topics(deployment), *internal_topics(deployment, names)]
+    every = [*(source.topic for source in deployment.inputs), *(spec.name for spec in specs)]
+    cluster.rights.demand(wanted(rights(role, deployment, names), every))
+    if role == "worker":
+        _check_group(kafka, names.group, role)
+
+
+def _check_group(kafka: Kafka, group: str, role: Role) -> None:
+    if not may_read(kafka, group):
+        raise RightError([("READ", "group", group)], user_of(kafka), role)
+
+
 def _check_inputs(cluster: Cluster, partitions: dict[str, int]) -> None:
     missing = [topic for topic, number in partitions.items() if not number]
     if missing:
@@ -162,12 +231,12 @@ def _check_settings(cluster: Cluster, deployment: Deployment, names: Names) -> N
     ]
     kept = {names.ledger, *(spec.name for spec in internal_topics(deployment, names))}
     specs = [*public_topics(deployment), *internal_topics(deployment, names)]
-    wanted = {s.name: _wanted(s) for s in specs if s.name in kept}
-    wanted |= {t: {"message.timestamp.type": PUBLIC["message.timestamp.type"]} for t in released}
-    found = cluster.settings(wanted)
+    required = {s.name: _wanted(s) for s in specs if s.name in kept}
+    required |= {t: {"message.timestamp.type": PUBLIC["message.timestamp.type"]} for t in released}
+    found = cluster.settings(required)
     wrong = [
         f"topic {topic} has {name}={found[topic].get(name)}, and must have {value}"
-        for topic, settings in wanted.items()
+        for topic, settings in required.items()
         for name, value in settings.items()
         if found[topic].get(name) != value
     ]
@@ -192,11 +261,11 @@ def warnings(cluster: Cluster, deployment: Deployment, names: Names) -> list[str
         One sentence for each.
     """
     found = []
-    wanted = {spec.name: sized(spec) for spec in internal_topics(deployment, names)}
-    for topic, settings in cluster.settings(wanted).items():
-        if any(settings.get(name) != value for name, value in wanted[topic].items()):
+    space = {spec.name: sized(spec) for spec in internal_topics(deployment, names)}
+    for topic, settings in cluster.settings(space).items():
+        if any(settings.get(name) != value for name, value in space[topic].items()):
             found.append(
-                f"{topic}: {', '.join(wanted[topic])} differ from what `hush topics` sets: space "
+                f"{topic}: {', '.join(space[topic])} differ from what `hush topics` sets: space "
                 "of what was trimmed or overwritten comes back late; run it again"
             )
     for topic, settings in cluster.settings((names.ledger, names.clock)).items():

@@ -14,7 +14,7 @@ import faust
 
 from ..kafka import transport
 from ..kafka.intervals import Interval
-from ..kafka.private.of_faust import FailingApp
+from ..kafka.private.of_faust import FailingApp, PromptTables
 from ..stages.topology import AGGREGATE, BOUND, INGEST, Topology
 from .setup import WorkerSetup
 
@@ -39,6 +39,7 @@ def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust
         # Tables, web pages and a leader topic are Faust's own ways of keeping state. Ours is in the
         # shards, so all of them are switched off.
         store="memory://",
+        TableManager=PromptTables,
         datadir=str(setup.data_dir / "faust"),
         web_enabled=False,
         topic_allow_declare=False,

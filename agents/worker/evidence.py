@@ -4,6 +4,11 @@ Tables follow changelogs, and committed logs never shrink. So a table beyond the
 changelog, or with a marker that the changelog has not reached, shows that the cluster was restored
 or copied from an earlier moment. Such a table is kept: to discard it would be to forget what was
 released, and to release it again with other contents.
+
+A log that was rewound may have grown again, beyond the table. Each transaction has a name that no
+other one has, in its marker. So a table whose last transaction is missing where it was read comes
+from another history. What is on disk would then be no state of any moment, and noise drawn for it
+could cover two contents.
 """
 
 from __future__ import annotations
@@ -14,14 +19,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import RewoundError
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from ...errors import OutageError, RewoundError
+from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import Marker, decode_marker
 from ..kafka.cluster import Cluster
+from ..kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
+from ..kafka.markers import Sought
 from ..state.layout import MARKER, POSITION
 from ..state.rocks import read_rows
 
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
+NEAR = 64  # records below a table's position in which its marker is looked for at a start
 CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 
@@ -82,14 +93,37 @@ def _pairs(before: Marker, after: Marker) -> Iterator[tuple[int, int]]:
         yield from zip(before.upstream[name], after.upstream[name], strict=False)
 
 
-def check_tables(cluster: Cluster, names: Names, data_dir: Path) -> int:
+def check_same(name: str, sought: Sought) -> bool:
+    """Check that a table comes from the history that its changelog tells.
+
+    Compaction deletes markers from the oldest on, up to some place, but for the newest there. So an
+    older marker that is still there shows that the table's was never in this log.
+
+    Args:
+        name: of the table, for the message.
+        sought: what the changelog says of the table's marker.
+
+    Returns:
+        Whether the table may be used. If not, nothing tells: compaction has deleted its marker, and
+        all of the table must be restored.
+
+    Raises:
+        RewoundError: the changelog has other transactions in that place.
+    """
+    if not sought.found and sought.before:
+        raise RewoundError(f"the changelog of {name} has another history than the table of it here")
+    return sought.found
+
+
+def check_tables(kafka: Kafka, cluster: Cluster, names: Names, data_dir: Path) -> int:
     """Hold every table of a worker against its changelog.
 
     This includes tables whose partitions other workers have now: those workers have no table that
     could tell them.
 
     Args:
-        cluster: it answers.
+        kafka: the connection.
+        cluster: the same, for administration; it answers.
         names: of all topics.
         data_dir: the worker's folder.
 
@@ -97,7 +131,7 @@ def check_tables(cluster: Cluster, names: Names, data_dir: Path) -> int:
         The number of tables.
 
     Raises:
-        RewoundError: a table is ahead of its changelog.
+        RewoundError: a table is ahead of its changelog, or of another history.
     """
     folders = sorted((data_dir / names.genesis).glob("*/[0-9]*"))
     known = {folder: found for folder in folders if (found := _of(folder)) is not None}
@@ -106,7 +140,62 @@ def check_tables(cluster: Cluster, names: Names, data_dir: Path) -> int:
         if time.monotonic() > until:
             raise RewoundError(f"{ahead} ends before what the table of it here has read")
         time.sleep(0.2)
+    _check_histories(kafka, cluster, names, known)
     return len(known)
+
+
+def _check_histories(
+    kafka: Kafka, cluster: Cluster, names: Names, known: dict[Path, Known]
+) -> None:
+    """Look for the last transaction of each table near its place in the changelog.
+
+    Where it is not near, it may lie further off, which the shard finds out when it opens.
+    """
+    there = cluster.topics()
+    client = consumer(kafka, committed=True)
+    try:
+        for folder, one in known.items():
+            topic, number = folder.parent.name, int(folder.name)
+            if one.marker.genesis == names.genesis and topic in there:
+                check_near(kafka, client, TopicPartition(topic, number), one)
+    finally:
+        client.close()
+
+
+def check_near(kafka: Kafka, client: Consumer, place: TopicPartition, known: Known) -> None:
+    """Hold a table against the part of its changelog partition that lies beside its position.
+
+    Args:
+        kafka: the connection.
+        client: reads committed records.
+        place: the partition.
+        known: of the table.
+
+    Raises:
+        RewoundError: other transactions are there.
+        OutageError: the broker is silent.
+        EngineError: it reports an error.
+    """
+    begin = max(watermarks(client, place)[0], known.position - NEAR)
+    client.assign([TopicPartition(place.topic, place.partition, begin)])
+    before = False
+    for _ in range(2 * NEAR):
+        message = client.poll(PATIENCE_SECONDS)
+        if message is None:
+            raise OutageError(f"{place.topic} could not be read: the broker is silent")
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                break
+            check(kafka, f"{place.topic}-{place.partition}", error, place.topic)
+        elif message.key() == MARKER:
+            if decode_marker(message.value()) == known.marker:
+                return
+            if message.offset() >= known.position:
+                break
+            before = True
+    else:
+        return
+    check_same(f"{place.topic}-{place.partition}", Sought(None, False, before))
 
 
 def _of(folder: Path) -> Known | None:

@@ -19,19 +19,21 @@ from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
 from ..kafka.backlog import Room
 from ..kafka.clients import check_reached, read_to_end
-from ..kafka.markers import last_marker
+from ..kafka.markers import seek_marker
 from ..state.columns import NO_ROWS, RowColumns
 from ..state.known_units import UnitRoom
-from ..state.layout import MARKER, POSITION, index_entries
+from ..state.layout import MARKER, POSITION
+from ..state.restored import restored
 from ..state.rocks import RocksStore, discard, set_aside
 from ..state.store import Changes
-from .evidence import Known, check_forward, known_of
+from .evidence import Known, check_forward, check_same, known_of
 from .health.losses import LossWatch
 from .metrics import OperatorMetrics
 
 log = logging.getLogger("hushstream.state")
 
 SAID_SECONDS = 5.0  # between two lines about a restore
+PART = 60_000  # records of a changelog that are written at once
 DAMAGES = 3  # damages of one table in one process
 
 
@@ -137,7 +139,7 @@ class LocalState:
             The marker that was committed last; None before the first step.
 
         Raises:
-            RewoundError: the table knows more than its changelog.
+            RewoundError: the table knows more than its changelog, or another history.
         """
         try:
             store = self._opened()
@@ -145,11 +147,12 @@ class LocalState:
         except DamagedError as error:
             self.set_aside(error)
             store, known = self._opened(), None
-        if known is not None:
-            await self._refuse_rewound(known)
+        same = known is not None and await self._refuse_rewound(known)
         # A table that is older than the changelog keeps deletions would keep rows that were deleted
         # since, and a unit's deleted row would come back to life. So it is restored from nothing.
-        start = known.position if known is not None and known.fresh else None
+        # Nor is one used whose last transaction the changelog no longer has: nothing tells then
+        # that it comes from this history.
+        start = known.position if known is not None and known.fresh and same else None
         if start is None and store.get_many([MARKER]) != [None]:
             store = self._anew()
         try:
@@ -165,11 +168,17 @@ class LocalState:
         (row,) = store.get_many([MARKER])
         return None if row is None else decode_marker(row)
 
-    async def _refuse_rewound(self, known: Known) -> None:
-        """Check that a changelog reaches its table, before anything of the table is changed."""
+    async def _refuse_rewound(self, known: Known) -> bool:
+        """Check that a changelog reaches its table, before anything of the table is changed.
+
+        Returns:
+            Whether the table certainly comes from the history that the changelog tells.
+        """
         kafka, topic, number = self._shared.kafka, self._changelog, self._partition
         await check_reached(kafka, topic, number, known.position)
-        check_forward(self.name, known.marker, await last_marker(kafka, topic, number))
+        sought = await seek_marker(kafka, topic, number, known.position, known.marker)
+        check_forward(self.name, known.marker, sought.last)
+        return check_same(self.name, sought)
 
     def write(self, changes: Changes, reached: int, units: RowColumns = NO_ROWS) -> None:
         """Write the rows of a committed step in one batch.
@@ -223,7 +232,8 @@ class LocalState:
 
     async def _read(self, store: RocksStore, start: int | None) -> None:
         remaining = self._shared.metrics.recovery.labels(store=self.name)
-        lists = read_to_end(self._shared.kafka, self._changelog, self._partition, start)
+        kafka, topic, number = self._shared.kafka, self._changelog, self._partition
+        lists = read_to_end(kafka, topic, number, start, columns=True)
         told = Restoring(self.name)
         async for records, position, end in lists:
             _apply(store, records, position)
@@ -238,15 +248,15 @@ class LocalState:
 
 
 def _apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
-    changes: Changes = {}
-    for record in records:
-        changes[record.key] = record.value
-        changes.update(index_entries(record.key, record.value))
-    if records:
+    # By parts, so that a table holds no more in memory than it does after a step.
+    for begun in range(0, len(records), PART):
+        part = records[begun : begun + PART]
+        changes, units = restored(part)
         # In one batch with the rows: a table whose rows and position came from different moments
         # would skip some of the changelog after a crash.
-        changes[POSITION] = _position(position)
-        store.write(changes)
+        ends = begun + PART >= len(records)
+        changes[POSITION] = _position(position if ends else int(part[-1].offset) + 1)
+        store.write(changes, units)
 
 
 def _position(offset: int) -> bytes:

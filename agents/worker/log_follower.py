@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
-from ...errors import EngineError
+from ...errors import EngineError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import ClockRecord
@@ -26,11 +26,12 @@ from ..kafka.clients import (
     check_outage,
     consumer,
     reached,
+    read_span,
     read_to_end,
     stop_quietly,
     through_outages,
 )
-from ..kafka.private.of_aiokafka import wait_patiently
+from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
 from .tasks import Tasks
@@ -78,6 +79,8 @@ class LogFollower:
         self._wake = wake
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
+        # Offset and value of the last record of each list since the log was last checked.
+        self._read: dict[TopicPartition, list[tuple[int, bytes | None]]] = {}
         # Where each window begins in its selected topic, so that the topic can be trimmed.
         self._windows: dict[str, dict[int, int]] = {topic: {} for topic in self._selected}
         self._tasks = Tasks(on_failure)
@@ -102,14 +105,15 @@ class LogFollower:
         for topic in self._selected:
             tp = TopicPartition(topic, 0)
             start = self._positions.get(tp)  # where an earlier attempt got to
+            before = len(self._read.get(tp, ()))
             async for records, position, _ in read_to_end(self._kafka, topic, 0, start):
-                self._take(tp, records, position)
+                self._take(tp, records, position, before)
 
     async def _read_clock(self) -> None:
         """The clock log, from the snapshot that is needed; or from where an attempt got to."""
         topic = self._names.clock
         tp = TopicPartition(topic, 0)
-        start = self._positions.get(tp)
+        start, before = self._positions.get(tp), len(self._read.get(tp, ()))
         opening = Opening(0)
         if start is None:
             start = await beginning(self._kafka, topic)
@@ -120,18 +124,20 @@ class LogFollower:
             if (snapshot := opening.first(entries)) is not None:
                 self.clock.begin(entries[0][0], snapshot)
             self._take_entries(entries)
-            self._reach(tp, position)
+            self._reach(tp, position, records, before)
             self.clock.skip(min(old, position))
         opening.end()
 
-    def _take(self, tp: TopicPartition, records: list[Any], position: int) -> None:
+    def _take(
+        self, tp: TopicPartition, records: Sequence[Any], position: int, before: int | None = None
+    ) -> None:
         if tp.topic == self._names.clock:
             self._take_entries(entries_of(records, 0))
         else:
             for record in records:
                 window = self._selected[tp.topic].apply(record.value)
                 self._windows[tp.topic].setdefault(window, record.offset)
-        self._reach(tp, position)
+        self._reach(tp, position, records, before)
 
     def below(self, first: Mapping[str, int]) -> dict[TP, int]:
         """Find the places of selected topics below which there are only windows of no use.
@@ -155,8 +161,20 @@ class LogFollower:
             self._wall.reach(entry.time)
             self.clock.append(place, entry)
 
-    def _reach(self, tp: TopicPartition, position: int) -> None:
+    def _reach(
+        self,
+        tp: TopicPartition,
+        position: int,
+        records: Sequence[Any] = (),
+        before: int | None = None,
+    ) -> None:
+        """Stand at a position; all lists of one reading, after ``before`` others, are as one."""
         self._positions[tp] = position
+        if records:
+            known = self._read.setdefault(tp, [])
+            known[len(known) if before is None else before :] = [
+                (records[-1].offset, records[-1].value)
+            ]
         self.progress.moved()
 
     def _check(self, record: ClockRecord) -> None:
@@ -191,14 +209,15 @@ class LogFollower:
         client = consumer(self._kafka)
         try:
             await client.start()
-            wait_patiently(client)
+            wait_patiently(client, FIXED_MS)
             client.assign(list(self._positions))
             ends = await self._look(client, {})
             await self._pass_trimmed(client)
+            await self._check_read(client)
             for tp, position in self._positions.items():
                 client.seek(tp, position)
             while True:
-                found = await client.getmany(timeout_ms=500)
+                found = await client.getmany(timeout_ms=2000)
                 for tp, records in found.items():
                     self._take(tp, records, records[-1].offset + 1)
                 if found:
@@ -206,6 +225,8 @@ class LogFollower:
                 if time.monotonic() - self._heard > LOOK_SECONDS:
                     await self._pass_markers(client)
                     ends = await self._look(client, ends)
+                    if any(len(known) > 1 for known in self._read.values()):
+                        await self.check({})  # the client may have lost its broker and said nothing
         finally:
             await stop_quietly(client)
 
@@ -251,6 +272,58 @@ class LogFollower:
         self._heard = time.monotonic()
         self.progress.outage(False)
         return ends
+
+    async def check(self, known: Mapping[TP, int]) -> None:
+        """Check that logs hold what a shard has applied, and what this worker has read of its own.
+
+        A shard that opens must not meet logs which this worker has read in another history: their
+        records in memory would decide what it applies.
+
+        Args:
+            known: positions in the marker of a shard.
+
+        Raises:
+            RewoundError: a log ends below a position, or has another record in the last place read.
+        """
+        ends = dict(self._positions)
+        for tp, position in known.items():
+            place = TopicPartition(*tp)
+            ends[place] = max(position, ends.get(place, 0))
+        client = consumer(self._kafka)
+        await client.start()
+        try:
+            await reached(client, ends)
+            if self._read:
+                client.assign(list(self._read))
+                await self._check_read(client)
+        finally:
+            await stop_quietly(client)
+
+    async def still(self) -> None:
+        """Check that the cluster has the history that this worker has read.
+
+        Raises:
+            RewoundError: it was set back.
+        """
+        await self.check({})
+
+    async def _check_read(self, client: AIOKafkaConsumer) -> None:
+        """Check that each log still has what was read of it since the last check.
+
+        One that was rewound may have grown again, so its end alone shows nothing. Of logs that are
+        the same in one place, all before is the same: no two records of clocks or releases agree.
+
+        Raises:
+            RewoundError: another record is there.
+        """
+        read = {tp: list(known) for tp, known in self._read.items()}
+        begins = await client.beginning_offsets(list(read))
+        for tp, known in read.items():
+            there = [one for one in known if one[0] >= begins[tp]]  # others were trimmed meanwhile
+            if there and await _missing(client, tp, there):
+                raise RewoundError(f"{tp.topic} lacks records that this worker has read")
+            if known[-1] in self._read[tp]:
+                del self._read[tp][: self._read[tp].index(known[-1])]
 
     async def reach_back(self, place: int, pipelines: Sequence[str]) -> None:
         """Read the log again if a shard of an input stands where some of it was dropped.
@@ -304,6 +377,16 @@ class LogFollower:
         """Stop following."""
         if self._task is not None:
             await self._tasks.stop(self._task)
+
+
+async def _missing(
+    client: AIOKafkaConsumer, tp: TopicPartition, known: Sequence[tuple[int, bytes | None]]
+) -> bool:
+    """Whether a log lacks one of some records, which are given by offset and value."""
+    wanted = set(known)
+    async for records, _ in read_span(client, tp, known[0][0], known[-1][0] + 1):
+        wanted -= {(record.offset, record.value) for record in records}
+    return bool(wanted)
 
 
 async def _nothing() -> None:

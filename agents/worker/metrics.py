@@ -14,10 +14,12 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from ...topics.events.reasons import REASONS
 from ...topics.records import Trigger
 from ..deployment.model import Pipeline
+from .health.losses import CAUSES
 
 
 def code_version() -> str:
@@ -26,6 +28,13 @@ def code_version() -> str:
         return version("hushstream")
     except PackageNotFoundError:  # run from a source tree
         return "0+source"
+
+
+OUTCOMES = ("published", "refused")
+EVENTS = (
+    "routed", "seen", "accepted", "bounded", "late", "future", "retired", "invalid", "released",
+    "manifests",
+)  # fmt: skip
 
 
 class PublicMetrics:
@@ -51,6 +60,13 @@ class PublicMetrics:
         self._delta = Gauge("hush_delta_spent", "Sum over epochs.", budget, **given)
         self._delta_limit = Gauge("hush_delta_limit", "Configured limit.", budget, **given)
         self._epoch = Gauge("hush_epsilon_epoch", "Per unit and epoch.", budget, **given)
+        self._delta_epoch = Gauge("hush_delta_epoch", "Per unit and epoch.", budget, **given)
+        self._end = Gauge(
+            "hush_final_release_timestamp_seconds",
+            "Scheduled time of the last trigger of a retired pipeline.",
+            ["pipeline"],
+            **given,
+        )
         self._left = Gauge("hush_budget_remaining_ratio", "Of the limit.", ["pipeline"], **given)
         self._noise = Gauge(
             "hush_noise_stddev", "At the last trigger.", ["pipeline", "level"], **given
@@ -64,6 +80,9 @@ class PublicMetrics:
         """Publish figures of the configuration."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         self._epoch.labels(**unit).set(float(pipeline.epsilon))
+        self._delta_epoch.labels(**unit).set(float(pipeline.delta))
+        for outcome in OUTCOMES:  # a series that began with its first refusal would hide it
+            self._outcome(pipeline, outcome, 0)
         if pipeline.limit_epsilon is not None:
             self._epsilon_limit.labels(**unit).set(float(pipeline.limit_epsilon))
         if pipeline.limit_delta is not None:
@@ -78,22 +97,35 @@ class PublicMetrics:
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         self._epsilon.labels(**unit).set(float(pipeline.epsilon * epochs))
         self._delta.labels(**unit).set(float(pipeline.delta * epochs))
-        if pipeline.limit_epsilon:
-            ratio = 1 - pipeline.epsilon * epochs / pipeline.limit_epsilon
-            self._left.labels(pipeline=pipeline.name).set(float(ratio))
+        limits = (
+            (pipeline.epsilon, pipeline.limit_epsilon),
+            (pipeline.delta, pipeline.limit_delta),
+        )
+        if ratios := [1 - cost * epochs / limit for cost, limit in limits if limit]:
+            self._left.labels(pipeline=pipeline.name).set(float(min(ratios)))
 
     def triggered(self, pipeline: Pipeline, trigger: Trigger) -> None:
         """Count a scheduled trigger."""
         self._outcome(pipeline, "published")
         self._last.labels(pipeline=pipeline.name).set(trigger.scheduled / 1e6)
 
+    def retired(self, pipeline: Pipeline, window: int) -> None:
+        """Publish when the last trigger of a pipeline is scheduled.
+
+        Args:
+            pipeline: a retired one.
+            window: the first one that it does not serve.
+        """
+        last = pipeline.windows.times(window - 1)[-1]
+        self._end.labels(pipeline=pipeline.name).set(last / 1e6)
+
     def refused(self, pipeline: Pipeline) -> None:
         """Count a window that could not be paid for."""
         self._outcome(pipeline, "refused")
 
-    def _outcome(self, pipeline: Pipeline, outcome: str) -> None:
+    def _outcome(self, pipeline: Pipeline, outcome: str, number: int = 1) -> None:
         kind = pipeline.config["mechanism"]["kind"]
-        self._releases.labels(pipeline=pipeline.name, mechanism=kind, outcome=outcome).inc()
+        self._releases.labels(pipeline=pipeline.name, mechanism=kind, outcome=outcome).inc(number)
 
 
 class OperatorMetrics:
@@ -142,6 +174,22 @@ class OperatorMetrics:
             **given,
         )
         self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
+        ProcessCollector(**given)  # memory, processor, open files: they follow the load
+
+    def declare(self, pipeline: Pipeline) -> None:
+        """Begin every series of a pipeline at 0: one that began with its first event would hide it.
+
+        Args:
+            pipeline: of this deployment.
+        """
+        name = pipeline.name
+        for outcome in EVENTS:
+            self._events.labels(pipeline=name, outcome=outcome).inc(0)
+        for reason in REASONS:
+            self._dead.labels(pipeline=name, reason=reason).inc(0)
+        for cause in CAUSES:
+            self.loss.labels(pipeline=name, cause=cause).set(0)
+        self.delay.labels(pipeline=name)
 
     def forget(self, shard: str, store: str, partition: str, pipelines: Iterable[str]) -> None:
         """End the series of a shard that is gone from here: its last figures would stay for ever.

@@ -8,7 +8,6 @@ nothing else. The whole text and traceback come at level `debug`: ``hush -v``, o
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import logging
@@ -16,9 +15,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import HushError
+
+if TYPE_CHECKING:
+    import asyncio
 
 PACKAGE = "hushstream"
 MORE = 'its text may quote records; run with -v, or log_level = "debug", inside the trust boundary'
@@ -103,7 +105,13 @@ def _veil(arg: Any) -> Any:
     if isinstance(arg, BaseException) and not isinstance(arg, HushError):
         return _Bare(where(arg))
     # The text of a task that failed holds the text of its error.
-    return _Bare(f"<{type(arg).__name__}>") if isinstance(arg, asyncio.Future) else arg
+    return _Bare(f"<{type(arg).__name__}>") if _is_task(arg) else arg
+
+
+def _is_task(arg: Any) -> bool:
+    """Whether it is a task or a future; before asyncio is loaded, which takes time, none is."""
+    loaded = sys.modules.get("asyncio")
+    return loaded is not None and isinstance(arg, loaded.Future)
 
 
 def on_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -17,23 +17,26 @@ from typing import Any, Protocol
 
 from aiokafka.errors import IllegalOperation, ProducerFenced
 from faust.types import TP
+from msgspec.structs import replace
 
 from ...errors import DamagedError, HushError
 from ...topics.records import Marker, encode
 from ..kafka.backlog import Backlog
 from ..kafka.clients import (
     asked_to_end,
+    start_producer,
     stop_quietly,
     through_outages,
     transactional_producer,
+    within,
 )
-from ..kafka.intervals import Interval
+from ..kafka.intervals import Interval, joined
 from ..kafka.progress import Progress
 from ..stages.step import Stage, Step
 from ..state.layout import MARKER
 from .local_state import LocalState, Shared
 from .tasks import Tasks
-from .transaction import transact
+from .transaction import names, transact
 
 log = logging.getLogger("hushstream.shard")
 
@@ -68,6 +71,7 @@ class ShardSpec:
         begin: offset where the input began when the deployment did.
         hold: rows kept in memory before they are written to disk.
         step_bytes: of records offered to one step; 0: all that are held.
+        step_records: that one step takes at the most; 0: all that are held.
     """
 
     tp: TP
@@ -76,6 +80,7 @@ class ShardSpec:
     begin: int = 0
     hold: int = 0
     step_bytes: int = 0
+    step_records: int = 0
 
 
 class Shard:
@@ -102,7 +107,7 @@ class Shard:
         self._spec = spec
         self._stage = stage
         self._host = host
-        self._backlog = Backlog(shared.room, spec.step_bytes)
+        self._backlog = Backlog(shared.room, spec.step_bytes, spec.step_records)
         self._wake = asyncio.Event()
         self._paused = False
         self._task: asyncio.Task[None] | None = None
@@ -113,6 +118,7 @@ class Shard:
         self._guard = threading.Lock()
         self._closing = False
         self._reached = 0
+        self._name_next = names()
         self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
         self.marker = self._begin
@@ -149,7 +155,8 @@ class Shard:
         self._producer = transactional_producer(
             self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
         )
-        await self._producer.start()  # returns once an earlier owner's leftovers are aborted
+        await start_producer(self._producer)  # and earlier owners' leftovers are aborted
+        self._name_next = names()
         try:
             await self._restored()
         except DamagedError as error:  # where nothing but the stage looks
@@ -250,12 +257,14 @@ class Shard:
 
     async def _compute(self) -> Step | None:
         """1. Compute: the stage's pure function, on committed state."""
-        # A copy: the event loop delivers more records while the step is computed in a thread.
-        records, fetched = self._backlog.offered()
+        # A list of its own: the event loop delivers more records while a thread computes the step.
+        parts, fetched = self._backlog.offered()
+
+        def work() -> Step | None:
+            return self._stage.step(self._state.table, self.marker, joined(parts), fetched)
+
         with self._shared.metrics.step.labels(stage="compute").time():
-            step: Step | None = await self._in_thread(
-                lambda: self._stage.step(self._state.table, self.marker, records, fetched)
-            )
+            step: Step | None = await self._in_thread(work)
             return step
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -292,7 +301,9 @@ class Shard:
         """2. Transact: ONE transaction with records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
             producer, partition = self._producer, self.tp.partition
-            self._reached = await transact(producer, step, self._spec.changelog, partition)
+            step.marker = replace(step.marker, transaction=self._name_next())
+            async with within(self._shared.transaction_timeout_ms):
+                self._reached = await transact(producer, step, self._spec.changelog, partition)
 
     async def _follow(self, step: Step) -> None:
         """3. Store: ONE write batch after the commit. 4. Acknowledge: from here on it is applied.
@@ -337,6 +348,8 @@ class Shard:
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""
         log.warning("%s: a transaction failed (%s); reopening", self._name, type(error).__name__)
+        if isinstance(error, TimeoutError):  # nobody has answered for long
+            self.progress.outage(True)
         if isinstance(error, ProducerFenced | IllegalOperation):  # the latter where it knew already
             # Another worker owns this shard now; a rebalance will tell, and close this one.
             await asyncio.sleep(FENCED_SECONDS)

@@ -12,13 +12,17 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 
 from ...errors import EngineError
+from ...mechanisms.columns import Batch, empty_units
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.keys import Keys
+from ...mechanisms.parts.bounding import Bound
 from ...topics.config.load import Config
 from ...topics.events import compiled
 from ...topics.events.columns import LEAST
@@ -31,7 +35,7 @@ from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
 from ..state.row_table import row_table
 from .admission import prepare
-from .health.http import health_page, metrics_page, serve
+from .health.http import Page, health_page, metrics_page, serve, serve_local
 from .health.systemd import Notifier
 from .redaction import on_loop_error
 from .setup import WorkerSetup
@@ -45,12 +49,14 @@ COMPILED = "compiled"  # folder of numba's cache, within a worker's
 SLOW_SECONDS = 3.0  # a cache that was found takes less
 
 
-def run_worker(config: Config, member: str = "") -> None:
+def run_worker(config: Config, member: str = "", pages: Path | None = None) -> None:
     """Run one worker process until SIGINT or SIGTERM.
 
     Args:
         config: as it was read.
         member: stable name of this worker in the consumer group; empty: it has none.
+        pages: socket at which all pages are served to the process that started this one, instead of
+            the configured addresses.
 
     Raises:
         BaseException: the error that made the worker stop.
@@ -60,7 +66,7 @@ def run_worker(config: Config, member: str = "") -> None:
     stopping.daemon = True
     before = signal.signal(signal.SIGTERM, _stopped)  # until the worker can stop by itself
     try:
-        asyncio.run(_run(config, member, stopping))
+        asyncio.run(_run(config, member, stopping, pages))
     finally:
         stopping.cancel()
         signal.signal(signal.SIGTERM, before)
@@ -84,10 +90,80 @@ def _collect_rarely() -> None:
     gc.set_threshold(200_000, 20, 20)
 
 
-async def _run(config: Config, member: str, stopping: threading.Timer) -> None:
-    plan = prepare(config, member)
-    with lock_folder(plan.data_dir):
-        await _serve(plan, stopping)
+async def _run(config: Config, member: str, stopping: threading.Timer, pages: Path | None) -> None:
+    probes = Probes()
+    if pages is not None:
+        config = replace(config, engine=replace(config.engine, public_port=0, operator_port=0))
+        serve_local(pages, {**probes.pages(), **probes.metrics()})
+    notifier = Notifier(probes.ready, probes.live)
+    notifier.start()
+    try:
+        plan = admitted(config, member, probes)
+        with lock_folder(plan.data_dir):
+            await _serve(plan, stopping, probes)
+    finally:
+        notifier.stop()
+
+
+class Probes:
+    """Answers of `/live` and `/ready`, also while there is no worker yet.
+
+    Attributes:
+        worker: None while the start waits for a cluster.
+    """
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+
+    def live(self) -> bool:
+        """Whether every task makes progress."""
+        return self.worker is None or self.worker.health.live()
+
+    def ready(self) -> bool:
+        """Whether the worker serves."""
+        return self.worker is not None and self.worker.health.ready()
+
+    def pages(self) -> dict[str, Page]:
+        """Health pages by path."""
+        return {"/live": health_page(self.live), "/ready": health_page(self.ready)}
+
+    def metrics(self) -> dict[str, Page]:
+        """Both registries by path; empty while there is no worker."""
+        return {
+            "/metrics": lambda: self._all("public"),
+            "/internal/metrics": lambda: self._all("operator"),
+        }
+
+    def _all(self, registry: str) -> tuple[int, bytes]:
+        if self.worker is None:
+            return 200, b""
+        return metrics_page(getattr(self.worker, registry).registry)()
+
+
+def admitted(config: Config, member: str, probes: Probes) -> WorkerSetup:
+    """Wait until the cluster answers, for `kafka.outage_timeout`; decide whether to start.
+
+    Args:
+        config: as it was read.
+        member: stable name of this worker; empty: it has none.
+        probes: served meanwhile, since an orchestrator would restart a process that is silent.
+
+    Raises:
+        ConfigError, LedgerError, EngineError: something does not fit, or nothing answers.
+    """
+    engine, servers = config.engine, list[ThreadingHTTPServer]()
+
+    def waiting() -> None:
+        if engine.public_port and not servers:
+            with contextlib.suppress(EngineError):  # taken: said when the worker serves its own
+                servers.append(serve(engine.public_host, engine.public_port, probes.pages()))
+
+    try:
+        return prepare(config, member, config.kafka.outage_timeout / 1e6, waiting=waiting)
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
 
 
 @contextlib.contextmanager
@@ -115,18 +191,14 @@ def lock_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-async def _serve(plan: WorkerSetup, stopping: threading.Timer) -> None:
+async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -> None:
     config, member = plan.config, plan.member
-    worker = Worker(plan)
+    worker = probes.worker = Worker(plan)
     engine = config.engine
     # Pages before anything runs: a probe must get an answer while tables are restored.
     servers = []
     if engine.public_port:
-        pages = {
-            "/metrics": metrics_page(worker.public.registry),
-            "/live": health_page(worker.health.live),
-            "/ready": health_page(worker.health.ready),
-        }
+        pages = {"/metrics": metrics_page(worker.public.registry), **probes.pages()}
         servers.append(serve(engine.public_host, engine.public_port, pages))
     if engine.operator_port:
         page = {"/internal/metrics": metrics_page(worker.operator.registry)}
@@ -136,13 +208,10 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, lambda: worker.stopped.set())
     log.info("worker %s of deployment %s (%d)", member or "-", plan.names.base, os.getpid())
-    notifier = Notifier(worker.health.ready, worker.health.live)
-    notifier.start()
     try:
         await asyncio.to_thread(warm, plan.deployment, plan.data_dir)
         await worker.run(stopping.start)
     finally:
-        notifier.stop()
         for server in servers:
             server.shutdown()
 
@@ -182,9 +251,19 @@ def _warm_units(mechanism: Mechanism) -> None:
     keys, _ = distinct(digests, units_of(0) + sortable(0))
     codec = UnitCodec(mechanism)
     rows = codec.encode(codec.decode(Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))))
+    _warm_bound(mechanism.lanes)
     table = row_table(UNIT_WIDTH)
     table.put(RowColumns(pick(keys, np.arange(1)), pick(rows, np.arange(1))))
     table.put(RowColumns(keys, rows))
     found = table.look(keys).values
     put_in(found, np.arange(1), pick(found, np.arange(1)))
     table.rows()
+
+
+def _warm_bound(lanes: int) -> None:
+    """Compile the loops of a bound."""
+    from ..stages.bound.bound_scan import bounded
+
+    none, value = np.zeros(0, np.intp), np.zeros((0, 0), np.int64)
+    batch = Batch(Keys.of([]), none, none, value, none.astype(np.int8), none.astype(np.int32))
+    bounded(Bound("records", 1, (1,) * lanes), empty_units(1, lanes, 1), batch, none)

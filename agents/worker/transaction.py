@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,16 @@ async def transact(producer: Any, step: Step, changelog: str, partition: int) ->
     last = (await answers(sent))[-1]  # else a commit would leave out what was refused
     await producer.commit_transaction()
     return int(last.offset)  # reading the rows of a batch again is harmless
+
+
+def names() -> Callable[[], str]:
+    """Names for the transactions of one opening of a shard: one random part, and a count.
+
+    A log that was rewound, and has grown again since, has transactions of other openings. So a name
+    says which history a marker is of: see `evidence.check_same`.
+    """
+    opening, numbers = secrets.token_hex(8), count(1)
+    return lambda: f"{opening}-{next(numbers)}"
 
 
 def _unit_records(step: Step) -> RecordColumns:

@@ -25,7 +25,7 @@ from .setup import WorkerSetup
 from .shard import Shard
 
 MEASURE_SECONDS = 30.0
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.0
 
 
 class ClockTrim:
@@ -41,14 +41,14 @@ class ClockTrim:
         self._follower = follower
 
     async def __call__(self, floors: Mapping[TP, int], first: Mapping[str, int]) -> None:
-        """Cut each log at its place of the call before, off the event loop.
+        """Cut each log at its place of the call before, off the event loop; see `Trimmer.round`.
 
         Args:
             floors: places of logs, by partition.
             first: the first window of each pipeline that a shard may still need.
         """
         due = {**floors, **self._follower.below(first)}
-        await asyncio.to_thread(self._trimmer.round, due)
+        await self._trimmer.round(due, self._follower.still)
 
 
 class Upkeep:
@@ -60,6 +60,7 @@ class Upkeep:
         shards: those that are open here; changes as partitions come and go.
         clock: the clock log, whose old beats are dropped.
         feedback: by pipeline; windows that all shards here have left behind are dropped.
+        follower: knows whether the cluster still has the history that was read.
         opening: held while shards open, which may need what would be dropped.
 
     Attributes:
@@ -73,12 +74,14 @@ class Upkeep:
         shards: Mapping[TP, Shard],
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
+        follower: LogFollower,
         opening: asyncio.Lock,
     ) -> None:
         self._topology = topology
         self._shards = shards
         self._clock = clock
         self._feedback = feedback
+        self._follower = follower
         self._opening = opening
         self.progress = Progress("the event loop")
         self.losses: LossWatch | None = None
@@ -171,7 +174,7 @@ class Upkeep:
             for tp, shard in self._shards.items()
             if shard.applied > 0 and self._passing(tp)
         }
-        await asyncio.to_thread(self._trimmer.round, done)
+        await self._trimmer.round(done, self._follower.still)
 
     def _passing(self, tp: TP) -> bool:
         """Whether a topic only carries records from one shard to the next."""

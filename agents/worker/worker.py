@@ -19,14 +19,14 @@ from rocksdict import Cache
 from ...errors import EngineError
 from ...mechanisms.noise import fingerprint
 from ...topics.events.compiled import possible
-from ...topics.records import ClockRecord, Marker, Skipped, Trigger
+from ...topics.records import ClockRecord, Marker, Retired, Skipped, Trigger
 from ..clock.ledger import Ledger
 from ..clock.log import ClockLog
 from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
 from ..kafka import transport
 from ..kafka.backlog import Room
-from ..kafka.clients import asked_to_end, check_reached
+from ..kafka.clients import asked_to_end
 from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
@@ -34,6 +34,7 @@ from ..stages.aggregate.nonces import drawn
 from ..stages.topology import AGGREGATE, StageFactory, Topology
 from ..state.known_units import UnitRoom
 from .agents import declare_agents, make_app
+from .health.joining import Joining
 from .health.losses import LossWatch
 from .health.state import Health
 from .local_state import Shared
@@ -86,11 +87,15 @@ class Worker:
         self._beating: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._followed = False
+        self._joining = Joining(setup.config.kafka.outage_timeout)
         self._shared = self._share()
         self._wire()
         for pipeline in setup.deployment.pipelines:
             self.public.declare(pipeline)
+            self.operator.declare(pipeline)
             self.public.spent(pipeline, setup.ledger.epochs(pipeline.name))
+            if (end := setup.ledger.end(pipeline)) is not None:
+                self.public.retired(pipeline, end)
 
     def _share(self) -> Shared:
         engine = self.setup.config.engine
@@ -132,7 +137,9 @@ class Worker:
         self._follower = LogFollower(
             kafka, names, clock, feedback, key, self._wake, self.fail, wall
         )
-        self._upkeep = Upkeep(setup, self._topology, self.shards, clock, feedback, self._opening)
+        self._upkeep = Upkeep(
+            setup, self._topology, self.shards, clock, feedback, self._follower, self._opening
+        )
         self._upkeep.losses = self._shared.losses
         self._upkeep.inflow.away = lambda: self._follower.progress.away
         self._upkeep.inflow.ends = self._follower.ends
@@ -260,6 +267,7 @@ class Worker:
             # what aggregate writes is read again at the next trigger at the earliest.
             hold=0 if stage.stage == AGGREGATE else HELD,
             step_bytes=self.setup.config.engine.step_bytes if raw else 0,
+            step_records=self.setup.config.engine.step_records if raw else 0,
         )
         return Shard(self._shared, spec, self._factory.make(stage, tp.partition), self)
 
@@ -284,6 +292,9 @@ class Worker:
     def _on_clock_record(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:
         if isinstance(record, Trigger):
             self.public.triggered(pipeline, record)
+        elif isinstance(record, Retired):
+            self.public.retired(pipeline, record.window)
+            log.info("pipeline %s is retired before window %d", pipeline.name, record.window)
         elif isinstance(record, Skipped):
             self.public.refused(pipeline)
             log.error("pipeline %s: the budget's limit is reached; a window is not released",
@@ -315,18 +326,16 @@ class Worker:
             await self._consumer.seek_to(tp, position)
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Check that the logs hold what a shard has applied, and read the beats from there on.
+        """Check that the logs are those of this history, and read the beats from there on.
 
         Args:
             tp: the shard's input partition.
             marker: its last committed one.
 
         Raises:
-            RewoundError: a log ends before the position in the marker.
+            RewoundError: a log ends before the position in the marker, or is another than was read.
         """
-        kafka = self.setup.config.kafka
-        await check_reached(kafka, tp.topic, tp.partition, marker.applied)
-        await check_reached(kafka, self.setup.names.clock, 0, marker.clock)
+        await self._follower.check({tp: marker.applied, self._clock_tp: marker.clock})
         stage = self._topology.of(tp.topic)
         if stage.pipeline is None:
             pipelines = [p.name for p in stage.source.pipelines]
@@ -392,7 +401,9 @@ class Worker:
             self.app.progress.moved()  # nothing is fetched meanwhile, and others are watched
         stopped = EngineError("the consumer stopped") if self.app.should_stop else None
         crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
-        return crash or stopped
+        busy = self._followed or self._opening.locked() or self.app.progress.away
+        left_out = self._joining.look(busy)
+        return crash or stopped or left_out
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.health.serving = False

@@ -23,7 +23,6 @@ from __future__ import annotations
 from decimal import Decimal, localcontext
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
 
 from ..accounting.normal import precision
 from ..columns import F64, I64
@@ -73,6 +72,8 @@ def _square_root(gram: I64) -> tuple[I64, F64]:
 
 def _triangular(root: I64, rest: F64) -> tuple[F64, F64]:
     """Lower triangular F and a correction with FᵀF = root + rest, after one Newton step."""
+    from scipy.linalg import cholesky, solve_triangular  # here: it takes long to load
+
     approximate = root * 2.0**-_ROOT_BITS
     upper = cholesky(approximate[::-1, ::-1], lower=False)
     start = np.rint(upper[::-1, ::-1] * 2.0**_FACTOR_BITS)

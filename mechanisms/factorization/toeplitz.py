@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ellipj, ellipk
 
 from ...errors import ContractError
 from ..columns import F64, I64
@@ -44,6 +43,8 @@ def sqrt_column(horizon: int) -> F64:
 
 def buffers(horizon: int) -> Buffers:
     """The BLT parameters for a horizon, rounded to 2^-30 so that all machines agree."""
+    from scipy.special import ellipj, ellipk  # here: it takes long to load
+
     low = min(3 / at_least("horizon", horizon, 1), 0.5)
     number = max(3, 1 + len(str(horizon - 1 or 1)))
     quarter = ellipk(1 - low)

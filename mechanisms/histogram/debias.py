@@ -9,9 +9,15 @@ The estimate assumes that the bound cuts off the same share of every key's recor
 users prefer certain keys, those are scaled too little and others too much. It removes bias on
 average, not truncation of a particular key, and makes noise larger by the same factor.
 
+Every aggregate shard needs all four for its own keys, and draws their noise under its own nonces:
+so they are released once by each shard, as many independent looks at the same counts, and each look
+is paid for. What is released of them is at first only a factor in each row; but since the looks are
+paid for in full, the counters themselves are published as well (`Debias.told`), from the very same
+draws: the sums over S and V, from which follows the share of records that the bound cut.
+
 Sensitivity: of one unit at most ``cap`` records are counted as arrived, S and V together, and of
 these at most ``most`` can be accepted; both are sums over triggers, so that the two pairs of
-counters have squared sensitivities cap² and most² per squared column norm of C.
+counters have squared sensitivities cap² and most² per squared column norm of C, in every look.
 """
 
 from __future__ import annotations
@@ -22,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import F64, I64, Units
-from ..contract import Noise
+from ..columns import F64, I64, Counted, Units
+from ..contract import Noise, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..keys import Keys
 from ..parts.bounding import RESERVED, ranks
@@ -49,10 +55,12 @@ class Debias:
     Attributes:
         cap: most records of one unit that are counted as arrived, per epoch.
         processes: noise of the counters, in the order of `COUNTERS`.
+        looks: shards that each release them, under a noise of their own.
     """
 
     cap: int
     processes: tuple[Process, ...]
+    looks: int = 1
 
     def count(self, raw: I64, unit: NDArray[np.intp]) -> tuple[I64, NDArray[np.bool_]]:
         """New (u,) counts and (n,) which records of the slice are counted; any cut agrees."""
@@ -64,6 +72,27 @@ class Debias:
         zero = np.zeros(1, np.int64)
         steps = [int(one.at(noise, SHARED, t, zero)[0]) for one in self.processes]
         return totals + (np.array(steps, np.int64) + (STEPS + 1) // 2) // STEPS
+
+    def told(self, rates: I64, t: int) -> Counted:
+        """The counters over all keys, hidden or public; no draw beside those of `noisy`.
+
+        Args:
+            rates: (4,) released at trigger t, by `noisy`.
+            t: that trigger.
+        """
+        zero = np.zeros(1, np.int64)
+        variance = [float(one.variance_at(t, zero)[0]) for one in self.processes]
+        arrived, accepted = (int(rates[lane : lane + 2].sum()) for lane in (0, 2))
+        return Counted(arrived, accepted, sum(variance[:2]), sum(variance[2:]), self.cap)
+
+    def stated(self, unit: str) -> Stated:
+        """State that releases hold the counters."""
+        words = (
+            "each release also states, with noise, how many records arrived and how many of them "
+            f"the bound let through, of each {unit} at most {self.cap} in an epoch; ε and δ "
+            "include both"
+        )
+        return Stated({}, words, counted=True)
 
     def factors(self, first: I64, now: I64, t: int) -> F64:
         """(r, 2) arrived/accepted of the lanes S and V, at least 1.

@@ -232,7 +232,8 @@ class Histogram:
         rows = Rows(closed.rows.key.take(back), cell[back], due[back])
         keys, status = closed.rows.key.take(shown), cell["first"][shown]
         value, variance = self._values(cell[shown], keys, closed.t, noise, scale)
-        return rows, Releases(keys, value, variance, status, self._public(closed.t))
+        told = self.debias.told(rates, closed.t) if self.debias and rates is not None else None
+        return rows, Releases(keys, value, variance, status, self._public(closed.t), told)
 
     def _scale(
         self, rates: I64 | None, cell: NDArray[Any], shown: NDArray[np.intp], t: int
@@ -348,8 +349,8 @@ class Histogram:
         return self.quantities[0].lanes[S]
 
     def stated(self, unit: str) -> Stated:
-        """State nothing beside the cost."""
-        return NOTHING_MORE
+        """State that the debiasing counters are released too, which the cost includes."""
+        return NOTHING_MORE if self.debias is None else self.debias.stated(unit)
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """The contribution bound."""
@@ -360,10 +361,16 @@ class Histogram:
         return Fraction(self.threshold[t - 1], STEPS) if self.threshold else None
 
     def digests(self) -> tuple[str, ...]:
-        """Digests of the factorisations of all processes, the debiasing counters' among them."""
+        """Digests of the factorisations of all processes, the debiasing counters' among them.
+
+        Where several shards release these counters, their number is among them: it decides about
+        all noise, and was left out of the cost by earlier versions.
+        """
         processes = [one for quantity in self.quantities for one in quantity.lanes]
         processes += self.debias.processes if self.debias else ()
-        return tuple(one.factor.digest() for one in processes)
+        looks = self.debias.looks if self.debias else 1
+        more = (f"debiasing released by {looks} shards",) if looks > 1 else ()
+        return (*(one.factor.digest() for one in processes), *more)
 
     def plan(self) -> dict[str, Any]:
         """Bounds, noise, thresholds and chances to appear."""

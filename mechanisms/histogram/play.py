@@ -37,7 +37,8 @@ class Run:
     """One mechanism over one window, trigger by trigger, by the product's own functions.
 
     After each `step`, ``values`` (keys, outputs) holds the public figures and ``seconds`` the
-    time of the last release. Windows of one epoch share ``units``.
+    time of the last release; ``accepted`` counts records that the bound let through, where nothing
+    is deleted. Windows of one epoch share ``units``.
     """
 
     mechanism: Histogram | Rounds
@@ -57,7 +58,7 @@ class Run:
         # What bound sees in micro-batch j: statuses as of trigger j-1-delay.
         self.past = deque([self.status] * (self.delay + 1), self.delay + 1)
         self.values = np.zeros((self.work.keys, len(mechanism.outputs)), np.int64)
-        self.t, self.seconds = 0, 0.0
+        self.t, self.seconds, self.accepted = 0, 0.0, 0
 
     @property
     def shown(self) -> I64:
@@ -95,6 +96,7 @@ class Run:
         assert self.units is not None
         units, part = self.mechanism.absorb(self.units.load(ids), batch)
         self.units.store(ids, units)
+        self.accepted += int(np.abs(part.sums[:, 0]).sum())
         return part
 
     def _publish(self, out: Releases) -> None:

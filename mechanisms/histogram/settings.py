@@ -25,7 +25,7 @@ from .quantities import Column, Quantity
 from .rounds import Rounds
 
 DEBIAS_SHARE = Fraction(1, 200)
-"""Share of the Gaussian budget for each pair of debiasing counters."""
+"""Share of the Gaussian budget for each pair of debiasing counters, in all shards together."""
 
 _WIDEST = (1 << 62) // RECORDS
 _TOO_WIDE = (
@@ -250,8 +250,10 @@ def processes(
     touched = most * setting.horizon
     if parameters.debias:
         ends = (parameters.debias_cap, min(most, parameters.debias_cap))
-        needs += [Need(factor.sensitivity2 * 4**factor.bits * end**2, DEBIAS_SHARE) for end in ends]
-        touched += 2 * parameters.debias_cap * setting.horizon
+        looks = at_least("shards", setting.shards, 1)  # each with a noise of its own
+        once = factor.sensitivity2 * 4**factor.bits
+        needs += [Need(looks * once * end**2, DEBIAS_SHARE) for end in ends]
+        touched += 2 * looks * parameters.debias_cap * setting.horizon
     fitted = fit(setting, needs, touched, selecting)
     quantities = []
     for place, (name, variance) in enumerate(zip(names, fitted.variance, strict=False)):
@@ -261,11 +263,12 @@ def processes(
             for first in bound.weights[:1]
         )
         quantities.append(Quantity(place + (not counted), lanes))
-    return tuple(quantities), _debias(parameters, factor, fitted), fitted.loss
+    debias = _debias(parameters, factor, fitted, setting.shards)
+    return tuple(quantities), debias, fitted.loss
 
 
 def _debias(
-    parameters: HistogramParameters, factor: Factorization, fitted: Fitted
+    parameters: HistogramParameters, factor: Factorization, fitted: Fitted, looks: int
 ) -> Debias | None:
     if not parameters.debias:
         return None
@@ -275,7 +278,7 @@ def _debias(
         for name, variance in named
         for lane in "SV"
     )
-    return Debias(parameters.debias_cap, counters)
+    return Debias(parameters.debias_cap, counters, looks)
 
 
 def _split(parameters: HistogramParameters, columns: int, counted: bool) -> list[Fraction]:

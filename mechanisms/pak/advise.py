@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ...errors import ParameterError
 from ..contract import Setting
-from ..slots.settings import sampler_delta, slots_of
+from ..slots.settings import slots_of
 from ..slots.slots import Slots
 from .optimise import Choice, ThresholdProblem, fixed, optimise, predicted
-from .settings import PakParameters, advise, counter_of, draws, problem_of
+from .settings import PakParameters, advise, counter_of, problem_of, sampling_of
 
 _LONGEST = 3  # a warm-up takes at most this part of a window: nothing is released before its end
 
@@ -97,7 +97,7 @@ def propose(
 
 def _problem(parameters: PakParameters, setting: Setting) -> ThresholdProblem:
     slots = slots_of(parameters, setting)
-    delta = setting.delta - sampler_delta(setting.epsilon, slots.bound * draws(slots))
+    delta = setting.delta - sampling_of(parameters, setting, slots)
     return problem_of(parameters, setting, slots, counter_of(parameters, setting, slots, delta))
 
 
@@ -143,7 +143,7 @@ def _configured(
 ) -> float | None:
     if parameters.threshold == "top":
         return fixed(problem)
-    share = setting.delta - sampler_delta(setting.epsilon, slots.bound * draws(slots))
+    share = setting.delta - sampling_of(parameters, setting, slots)
     own = advise(parameters, setting, slots, counter_of(parameters, setting, slots, share))
     numbers = [
         Fraction(mine).limit_denominator(1 << 20) or chosen

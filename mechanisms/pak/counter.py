@@ -20,7 +20,8 @@ another one covers the steps to come, on top of what was released.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, Literal, Protocol
 
@@ -57,6 +58,10 @@ class PrefixCounter(Protocol):
         """The same with independent noise from each of these steps on, where that is needed."""
         ...
 
+    def stretch(self, number: int) -> PrefixCounter:
+        """The same with independent noise, of the stretch of that number; itself for 0."""
+        ...
+
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """Noise of the sums of the first ``ends`` steps, in 1/steps."""
         ...
@@ -67,6 +72,10 @@ class PrefixCounter(Protocol):
 
     def variance(self, theta: int, first: int, end: int) -> float:
         """Variance of the noise of the sum of the steps first..end-1."""
+        ...
+
+    def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
+        """Variance of the noise of Σ weight·(sum of a step)."""
         ...
 
     def digests(self) -> tuple[str, ...]:
@@ -100,6 +109,10 @@ class TreePrefix:
         """Itself: each node has the nonce of its last step."""
         return self
 
+    def stretch(self, number: int) -> TreePrefix:
+        """See `PrefixCounter.stretch`."""
+        return replace(self, purpose=_numbered(self.purpose, number))
+
     def scale(self, theta: int) -> Fraction:
         """θ·H(T)/ε."""
         return theta * tree_levels(self.horizon) / self.epsilon
@@ -129,6 +142,14 @@ class TreePrefix:
         nodes = self.nodes(first) ^ self.nodes(end)
         return len(nodes) * laplace_variance(self.scale(theta))
 
+    def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
+        """See `PrefixCounter.weighted`."""
+        total: dict[tuple[int, int], float] = {}
+        for end, weight in _on_prefixes(weights).items():
+            for node in self.nodes(end):
+                total[node] = total.get(node, 0.0) + weight
+        return sum(w * w for w in total.values()) * laplace_variance(self.scale(theta))
+
     def digests(self) -> tuple[str, ...]:
         """None: the tree is exact."""
         return ()
@@ -150,6 +171,10 @@ class HierarchyPrefix:
         """See `PrefixCounter.restarted`."""
         return HierarchyPrefix(self.chunks.restarted(origins))
 
+    def stretch(self, number: int) -> HierarchyPrefix:
+        """See `PrefixCounter.stretch`."""
+        return HierarchyPrefix(replace(self.chunks, purpose=_numbered(self.chunks.purpose, number)))
+
     def noise(self, noise: Noise, theta: int, ends: I64) -> list[int]:
         """See `PrefixCounter.noise`; the steps must fit into one chunk."""
         return [self._upto(noise, theta, int(end)) for end in ends]
@@ -170,6 +195,10 @@ class HierarchyPrefix:
     def variance(self, theta: int, first: int, end: int) -> float:
         """See `PrefixCounter.variance`."""
         return self.chunks.variance(theta, first, end)
+
+    def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
+        """See `PrefixCounter.weighted`."""
+        return self.chunks.variance(theta, 0, 0, weights)
 
     def digests(self) -> tuple[str, ...]:
         """None: the estimates are exact rationals."""
@@ -201,6 +230,10 @@ class MatrixPrefix:
         """Itself: each coordinate has the nonce of the step that completes it."""
         return self
 
+    def stretch(self, number: int) -> MatrixPrefix:
+        """See `PrefixCounter.stretch`."""
+        return replace(self, purpose=_numbered(self.purpose, number))
+
     def process(self, theta: int) -> Process:
         """The noise for a threshold."""
         return Process(self.purpose, self.name, self.horizon, self.variance_at_one * theta**2)
@@ -225,6 +258,31 @@ class MatrixPrefix:
         scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**factor.bits
         return float((row * row).sum()) * scale
 
+    def weighted(self, theta: int, weights: Mapping[int, float]) -> float:
+        """See `PrefixCounter.weighted`."""
+        factor, on = self.process(theta).factor, _on_prefixes(weights)
+        rows = factor.B[np.fromiter(on, np.int64, len(on)) - 1]
+        row = np.fromiter(on.values(), np.float64, len(on)) @ rows
+        scale = float(self.variance_at_one) * float(theta) ** 2 / 4.0**factor.bits
+        return float((row * row).sum()) * scale
+
     def digests(self) -> tuple[str, ...]:
         """Digest the factorisation, which no threshold changes."""
         return (self.process(1).factor.digest(),)
+
+
+def _numbered(purpose: str, stretch: int) -> str:
+    return f"{purpose}.{stretch}" if stretch else purpose
+
+
+def _on_prefixes(weights: Mapping[int, float]) -> dict[int, float]:
+    """Weights on sums of the first steps that amount to weights on single steps.
+
+    >>> _on_prefixes({0: 1.0, 1: 1.0, 3: 0.5})
+    {2: 1.0, 4: 0.5, 3: -0.5}
+    """
+    out: dict[int, float] = {}
+    for step, weight in weights.items():
+        out[step + 1] = out.get(step + 1, 0.0) + weight
+        out[step] = out.get(step, 0.0) - weight
+    return {end: weight for end, weight in out.items() if end and weight}

@@ -9,7 +9,8 @@ the prefix sums: post-processing, see `views`.
 *Guarantee.* Add/remove of one record (or replacement of its value within its slot). A record lies
 in one slot, fixed by its own time and micro-batch, so it pays either in the warm-up, ε1 for the
 threshold and ε2 for the sum with ε1 + ε2 = ε, or ε to the counter, of which ``watch`` takes a share
-for the number of records above τ that each trigger then releases with DLap(1/share). With the rank
+for the number of records above τ that each trigger then releases with DLap(1/share), and
+``relearn`` another one for the threshold of the next stretch, see `slots.relearning`. With the rank
 rule and a tree or hierarchy the whole is ε-DP; the smooth rule and the matrix counter add δ. A
 unit's k records may lie in both parts: `settings` checks every division of them before it accepts a
 configuration.
@@ -20,7 +21,7 @@ when its slots are closed; for the others see `pak.counter`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -33,12 +34,16 @@ from ..parts.clip_threshold import noisy_max, rank_scores
 from ..parts.hierarchy import laplace_variance
 from ..parts.smooth_quantile import SmoothQuantile
 from ..ranges import Draws, laplace
+from ..slots.relearning import Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
 from ..validate import at_least, positive
 from .counter import PrefixCounter
+from .running import NO_VIEWS, Past, Running, blank
+from .succession import Succession
 
 _HELD = 1 << 62
+_STORED = 3
 
 
 @dataclass(frozen=True)
@@ -62,9 +67,14 @@ class RankQuantile:
         at_least("rank", self.rank, 1)
         positive("factor", self.factor)
 
-    def choose(self, histogram: I64, noise: Noise, t: int) -> int:
+    @property
+    def scale(self) -> Fraction:
+        """2/ε: scores may move in different directions."""
+        return 2 / self.epsilon
+
+    def choose(self, histogram: I64, noise: Noise, t: int, purpose: str = "threshold") -> int:
         """Index of the least threshold ≥ r times the chosen quantile, or of the last one."""
-        found = noisy_max(rank_scores(histogram, self.rank), 2 / self.epsilon, noise, t)
+        found = noisy_max(rank_scores(histogram, self.rank), self.scale, noise, t, purpose)
         target = self.factor * self.thresholds[found]
         above = [i for i, theta in enumerate(self.thresholds) if theta >= target]
         return above[0] if above else len(self.thresholds) - 1
@@ -81,6 +91,8 @@ class Pak(SlotStream):
         sum_epsilon: ε2 of one record for the warm-up's sum; None keeps that sum back.
         loss: the result of `cost`.
         watch: ε of one record after the warm-up for the number of records above τ, or None.
+        relearning: how later thresholds are learnt, or None; the counter is that of a stretch.
+        running: further columns.
     """
 
     chooser: SmoothQuantile | RankQuantile | None
@@ -88,12 +100,15 @@ class Pak(SlotStream):
     sum_epsilon: Fraction | None
     loss: Cost
     watch: Fraction | None = None
+    relearning: Relearning | None = None
+    running: Running = NO_VIEWS
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """Sum of the slot (of the whole warm-up at its end), and sum up to the end of the slot."""
+        """Sum of the slot (of the whole warm-up at its end), sum up to its end, further columns."""
         step = self.slots.grid / self.counter.steps
-        return Output("sum", step, INSERTING), Output("prefix", step, INSERTING)
+        both = Output("sum", step, INSERTING), Output("prefix", step, INSERTING)
+        return *both, *self.running.outputs(step)
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
@@ -113,7 +128,7 @@ class Pak(SlotStream):
         tau = self.slots.thresholds[chosen]
         public = {"threshold": np.array([tau], np.int64)}
         if self.sum_epsilon is None:
-            return self._store(rows, tau, 0, 0), no_releases(2, public)
+            return self._store(rows, tau, 0, 0), self._nothing(public)
         total = int(self.slots.clipped(entries, tau).sum())
         if tau:
             index, label, scale = (
@@ -123,8 +138,10 @@ class Pak(SlotStream):
             )
             total += int(noise.laplace("sum", label, index, scale, np.full(1, t, np.int64))[0, 0])
         base = _held(total * self.counter.steps)
-        value = np.full((1, 2), base, np.int64)
-        variance = np.full((1, 2), self._base_variance(tau))
+        further = blank(len(self.outputs) - 2)
+        value = np.concatenate([np.full((1, 2), base, np.int64), further[0]], axis=1)
+        known = np.full((1, 2), self._base_variance(tau))
+        variance = np.concatenate([known, further[1]], axis=1)
         last_slot = self.slots.warmup_slots - 1
         out = self._released(self.slots.warmup, last_slot, value, variance, public)
         return self._store(rows, tau, base, 0), out
@@ -133,43 +150,86 @@ class Pak(SlotStream):
         self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
     ) -> tuple[Rows, Releases]:
         """The sums of a trigger's slots, clipped at τ."""
-        tau, base, total = (int(x) for x in state[:3])
-        t, counter = closed.t, self.counter.restarted(self.slots.begins(closed.renewals, 1))
-        first = self.slots.range_of(t)[0]
-        exact = total + np.cumsum(self.slots.per_slot(entries, tau, t))
-        restarted = replace(self, counter=counter)
-        value, variance = restarted._values(self._timed(noise), tau, base, first, total, exact)
+        base, total, t = int(state[1]), int(state[2]), closed.t
+        past = self.running.unpack(state[_STORED:])
+        learnt = self._learnt(self.relearning, state[_STORED + self.running.stored :], t)
+        thetas = learnt.thresholds if learnt else (int(state[0]),)
+        pieces = self._pieces(thetas, self.slots.begins(closed.renewals, 1))
+        tau, first = thetas[-1], self.slots.range_of(t)[0]
+        at, begin = first - self.slots.warmup_slots, (len(thetas) - 1) * pieces.length
+        exact = [total, *(total + np.cumsum(self.slots.per_slot(entries, tau, t))).tolist()]
+        timed = self._timed(noise).after(begin)
+        prefix = self._prefixes(timed, pieces, base, at - begin, exact)
+        past, further = self.running.after(past, prefix, at)
+        value = np.concatenate([np.stack([np.diff(prefix), prefix[1:]], axis=1), further], axis=1)
+        variance = self._variances(pieces, at, len(prefix) - 1)
         public = self._watched(self.watch, entries, tau, t, noise)
-        return self._store(rows, tau, base, int(exact[-1])), self._released(
-            t, first, value, variance, public
-        )
+        learnt, more = self._learnt_at(self.relearning, learnt, entries, t, noise)
+        base, total = (prefix[-1], 0) if more else (base, exact[-1])
+        stored = self._store(rows, thetas[0], base, total, past, learnt)
+        return stored, self._released(t, first, value, variance, public | more)
 
-    def _values(
-        self, noise: Noise, tau: int, base: int, first: int, before: int, exact: I64
-    ) -> tuple[I64, F64]:
-        """(slots, 2) sums and prefix sums of consecutive slots, and their noise variances."""
-        begin, steps = first - self.slots.warmup_slots, self.counter.steps
-        ends = np.arange(begin, begin + len(exact) + 1)
+    def _pieces(self, thetas: tuple[int, ...], origins: tuple[int, ...]) -> Succession:
+        """The counters of the stretches so far; ``origins`` are steps where a nonce changed."""
+        length = self.slots.slots - self.slots.warmup_slots
+        if self.relearning:
+            length = self.relearning.every * self.slots.per_trigger
+        made = []
+        for number in range(len(thetas)):
+            begin = number * length
+            mine = {0, *(step - begin for step in origins if 0 < step - begin < length)}
+            made.append(self.counter.stretch(number).restarted(tuple(sorted(mine))))
+        return Succession(tuple(made), thetas, length)
+
+    def _prefixes(
+        self, noise: Noise, pieces: Succession, base: int, begin: int, exact: list[int]
+    ) -> list[int]:
+        """Prefix sums to be released, and before them the one that was released last.
+
+        Args:
+            noise: of the open stretch, in its steps.
+            pieces: of the stream.
+            base: released before the stretch.
+            begin: step of the stretch.
+            exact: sums of the stretch, up to ``begin`` and to the steps after it.
+        """
+        counter, tau = pieces.counters[-1], pieces.thetas[-1]
+        ends = np.arange(begin, begin + len(exact))
         known = ends[ends > 0]
-        drawn = [0] * (len(ends) - len(known)) + self.counter.noise(noise, tau, known)
-        totals = [before, *exact.tolist()]
-        prefix = [_held(base + x * steps + z) for x, z in zip(totals, drawn, strict=True)]
-        value = np.stack([np.diff(prefix), np.array(prefix[1:])], axis=1)
-        squares = [
-            (self.counter.variance(tau, e - 1, e), self.counter.variance(tau, 0, e))
-            for e in ends[1:].tolist()
+        drawn = [0] * (len(ends) - len(known)) + counter.noise(noise, tau, known)
+        return [_held(base + x * counter.steps + z) for x, z in zip(exact, drawn, strict=True)]
+
+    def _variances(self, pieces: Succession, at: int, slots: int) -> F64:
+        """(slots, columns) noise variances of slots after the warm-up, in output steps."""
+        rows = [
+            [
+                pieces.variance(end - 1, end),
+                pieces.variance(0, end),
+                *self.running.variances(pieces, end),
+            ]
+            for end in range(at + 1, at + slots + 1)
         ]
-        variance = np.array(squares) * float(steps) ** 2
-        variance[:, 1] += self._base_variance(tau)
-        return value, variance
+        variance = np.array(rows) * float(self.counter.steps) ** 2
+        variance[:, 1] += self._base_variance(pieces.thetas[0])
+        return variance
+
+    def _nothing(self, public: dict[str, I64]) -> Releases:
+        return no_releases(len(self.outputs), public)
 
     def _base_variance(self, tau: int) -> float:
         if self.sum_epsilon is None:
             return 0.0
         return laplace_variance(tau / self.sum_epsilon) * float(self.counter.steps) ** 2
 
-    def _store(self, rows: Rows, tau: int, base: int, total: int) -> Rows:
-        return with_state(rows, np.array([tau, base, total], np.int64))
+    def _store(
+        self, rows: Rows, tau: int, base: int, total: int,
+        past: Past | None = None, learnt: Learnt | None = None,
+    ) -> Rows:  # fmt: skip
+        """The state: first τ, what was released before the stretch, its exact sum; then more."""
+        past = past or self.running.begin(base)
+        more = self._kept(self.relearning, tau, learnt)
+        mine = [tau, base, total, *self.running.pack(past)]
+        return with_state(rows, np.concatenate([np.array(mine, np.int64), more]))
 
     def cost(self) -> Cost:
         """Loss of a unit's k records, however they divide between warm-up and the rest."""
@@ -185,21 +245,19 @@ class Pak(SlotStream):
             made.append(laplace("value", 2 / self.chooser.epsilon))
         if self.watch:
             made.append(laplace("value", 1 / self.watch))
+        if self.relearning:
+            made.append(laplace("value", self.relearning.chooser.scale))
         return tuple(made)
 
     def error(self, t: int) -> F64:
-        """(2,) noise of slot and prefix sum at the last slot of trigger t for the worst case τ = B.
+        """(c,) noise of every column at the last slot of trigger t for the worst case τ = B.
 
         In output steps. Triggers without a release count as the first one that has one.
         """
         end = (max(t, self.slots.warmup + 1) - self.slots.warmup) * self.slots.per_trigger
-        squares = [
-            self.counter.variance(self.slots.top, end - 1, end),
-            self.counter.variance(self.slots.top, 0, end),
-        ]
-        variance = np.array(squares) * float(self.counter.steps) ** 2
-        variance[1] += self._base_variance(self.slots.top)
-        deviation: F64 = np.sqrt(variance)
+        stretches = self.relearning.stretches if self.relearning else 1
+        pieces = self._pieces((self.slots.top,) * stretches, (0,))
+        deviation: F64 = np.sqrt(self._variances(pieces, end - 1, 1)[0])
         return deviation
 
 

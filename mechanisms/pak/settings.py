@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 from ...errors import ParameterError
 from .. import accounting, factorization
@@ -12,10 +13,12 @@ from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
 from ..parts.hierarchy import Chunks, choose_height
 from ..parts.smooth_quantile import SmoothQuantile
+from ..slots.relearning import Relearning
 from ..slots.settings import (
     SlotParameters,
     check_delta,
     check_sums,
+    relearn_of,
     sampler_delta,
     slots_of,
     watch_of,
@@ -25,6 +28,7 @@ from ..validate import non_negative, one_of, positive
 from .counter import HierarchyPrefix, MatrixPrefix, PrefixCounter, TreePrefix
 from .mechanism import Pak, RankQuantile
 from .optimise import Choice, ThresholdProblem, optimise
+from .running import Running
 
 _FANOUT = 16
 _TALLEST = 5
@@ -46,9 +50,13 @@ class PakParameters(SlotParameters):
         split: share of the warm-up's ε for the threshold if its sum is released.
         beta: probability that the smooth quantile falls below the exact one.
         excess: scale of the tail in grid steps, as far as publicly known; 0 takes B/24.
+        sliding: slots of a sliding sum and a moving average to be released as well; 0 for none.
+        decay: share of a slot's sum that is left a slot later, for a decayed sum; 0 for none.
 
     tail, safety, factor and split are chosen by `optimise` where they are 0.
     """
+
+    later: ClassVar[tuple[str, ...]] = ("sliding", "decay")
 
     threshold: str = "noisy-max"
     counter: str = "auto"
@@ -59,6 +67,8 @@ class PakParameters(SlotParameters):
     split: float = 0.0
     beta: float = 0.1
     excess: float = 0.0
+    sliding: int = 0
+    decay: float = 0.0
 
 
 def build(parameters: PakParameters, setting: Setting) -> Pak:
@@ -69,7 +79,7 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
     """
     slots = slots_of(parameters, setting)
     one_of("threshold", parameters.threshold, ("noisy-max", "smooth", "top"))
-    sampling = sampler_delta(setting.epsilon, slots.bound * draws(slots))
+    sampling = sampling_of(parameters, setting, slots)
     check_delta(setting, sampling)
     counter = counter_of(parameters, setting, slots, setting.delta - sampling)
     check_sums(slots, counter.steps, parameters.expected)
@@ -78,20 +88,56 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
     split = _share("split", parameters.split) or advice.split
     if not parameters.publish_warmup or parameters.threshold == "top":
         split = Fraction(int(parameters.threshold != "top"))
-    chooser = _chooser(parameters, setting, slots, epsilon * split, advice)
+    records = parameters.expected * slots.warmup_slots
+    chooser = _chooser(parameters, setting, slots, epsilon * split, advice, records)
     rest = epsilon * (1 - split) if parameters.publish_warmup else None
     gaussian = isinstance(counter, MatrixPrefix)
     spent = gaussian or isinstance(chooser, SmoothQuantile)
     if spent:
         check_delta(setting, sampling / _SPARE)
     loss = Cost(epsilon=setting.epsilon, delta=setting.delta if spent else sampling)
-    watch = epsilon * watch_of(parameters)
-    return Pak(slots, chooser, counter, rest, loss, watch or None)
+    watch, anew = epsilon * watch_of(parameters), relearn_of(parameters, slots)
+    relearning = _relearning(parameters, setting, slots, counter, epsilon * anew) if anew else None
+    running = Running(parameters.sliding, Fraction(parameters.decay).limit_denominator(10_000))
+    return Pak(slots, chooser, counter, rest, loss, watch or None, relearning, running)
 
 
-def draws(slots: Slots) -> int:
-    """Most draws of the pure parts whose distribution one record can move."""
-    return len(slots.thresholds) + 2 * slots.slots.bit_length() + 2 * slots.slots
+def sampling_of(parameters: PakParameters, setting: Setting, slots: Slots) -> Fraction:
+    """The δ that the distance of drawn from exact noise adds for a unit."""
+    draws = len(slots.thresholds) + 2 * slots.slots.bit_length() + 2 * slots.slots
+    if parameters.relearn:
+        draws += len(slots.thresholds)  # a record may count in two choices' noise, never in more
+    return sampler_delta(setting.epsilon, slots.bound * draws)
+
+
+def steps_of(parameters: PakParameters, slots: Slots) -> int:
+    """Slots that a counter covers: those of a stretch, or all after the warm-up."""
+    return (parameters.relearn or slots.horizon - slots.warmup) * slots.per_trigger
+
+
+def _relearning(
+    parameters: PakParameters,
+    setting: Setting,
+    slots: Slots,
+    counter: PrefixCounter,
+    epsilon: Fraction,
+) -> Relearning:
+    """Stretches whose noisy ranks have an optimum of their own: they see other numbers of records.
+
+    Raises:
+        ParameterError: the threshold is not one by noisy maximum.
+    """
+    if parameters.threshold != "noisy-max":
+        rule = f'needs threshold = "noisy-max", not "{parameters.threshold}"'
+        raise ParameterError("relearn", parameters.relearn, rule)
+    records = parameters.expected * steps_of(parameters, slots)
+    problem = replace(
+        problem_of(parameters, setting, slots, counter),
+        epsilon=epsilon, published=False, records=2 * records,
+    )  # fmt: skip
+    chooser = _chooser(parameters, setting, slots, epsilon, optimise(problem, [records]), records)
+    assert isinstance(chooser, RankQuantile)
+    return Relearning(chooser, parameters.relearn, slots.warmup, slots.horizon)
 
 
 def advise(
@@ -107,7 +153,7 @@ def problem_of(
 ) -> ThresholdProblem:
     """The optimiser's input."""
     known = non_negative("excess", parameters.excess)
-    late = slots.slots - slots.warmup_slots
+    late = steps_of(parameters, slots)
     return ThresholdProblem(
         records=max(2, parameters.expected * slots.slots),
         top=slots.top,
@@ -122,14 +168,19 @@ def problem_of(
 
 
 def _chooser(
-    parameters: PakParameters, setting: Setting, slots: Slots, epsilon: Fraction, advice: Choice
+    parameters: PakParameters,
+    setting: Setting,
+    slots: Slots,
+    epsilon: Fraction,
+    advice: Choice,
+    records: int,
 ) -> SmoothQuantile | RankQuantile | None:
     if parameters.threshold == "top":
         return None
     tail = _share("tail", parameters.tail) or advice.tail
     safety = _share("safety", parameters.safety) or advice.safety
     factor = Fraction(parameters.factor).limit_denominator(1000) or advice.factor
-    rank = int(safety * tail * parameters.expected * slots.warmup_slots) + 1
+    rank = int(safety * tail * records) + 1
     if parameters.threshold == "noisy-max":
         return RankQuantile(epsilon, rank, factor, slots.thresholds)
     delta = _smooth_delta(setting, slots.bound)
@@ -146,20 +197,21 @@ def counter_of(
 ) -> PrefixCounter:
     """The configured counter, or the one of least mean error among those that are possible.
 
-    It has what ``watch`` leaves of ε: a unit's records pay that share of their part of ε besides,
-    however many of them come after the warm-up.
+    It has what ``watch`` and ``relearn`` leave of ε: a unit's records pay those shares of their
+    part of ε besides, however many of them come after the warm-up, and in whatever stretches.
     """
     one_of("counter", parameters.counter, ("auto", "tree", "hierarchy", "matrix"))
-    setting = replace(setting, epsilon=setting.epsilon * (1 - watch_of(parameters)))
-    steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
+    rest = (1 - watch_of(parameters)) - relearn_of(parameters, slots)
+    setting = replace(setting, epsilon=setting.epsilon * rest)
+    steps, epsilon = steps_of(parameters, slots), setting.epsilon / slots.bound
     if parameters.counter != "auto":
         return _counter(parameters.counter, steps, epsilon, setting, slots.bound, delta)
-    options = [TreePrefix(steps, epsilon), *_others(setting, slots, delta)]
+    options = [TreePrefix(steps, epsilon), *_others(steps, setting, slots, delta)]
     return min(options, key=lambda counter: mean_error(counter, steps))
 
 
-def _others(setting: Setting, slots: Slots, delta: Fraction) -> list[PrefixCounter]:
-    steps, epsilon = slots.slots - slots.warmup_slots, setting.epsilon / slots.bound
+def _others(steps: int, setting: Setting, slots: Slots, delta: Fraction) -> list[PrefixCounter]:
+    epsilon = setting.epsilon / slots.bound
     out = []
     for name in ("hierarchy", "matrix"):
         try:

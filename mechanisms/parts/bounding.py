@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,15 +89,22 @@ class Bound:
             return min(self.per_key, self.left)
         return min(math.isqrt(self.left // self.weights[0]), *self.caps[:1], MOST)
 
-    def _caps(self) -> I64:
+    def most_per_lane(self) -> I64:
+        """(lanes,) most records of one unit in one key and lane, of a quadratic bound."""
         return np.asarray(self.caps or (MOST,) * len(self.weights), np.int64)
 
     def apply(self, units: Units, batch: Batch, lane: NDArray[np.intp]) -> Accepted:
         """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
 
+        Where the batch brings compiled loops, these do the work; both answer alike.
+
         Returns new unit state, (n,) which records were accepted, and which of them are the first
         accepted of their (unit, key) pair in this window.
         """
+        if batch.loops is not None:
+            done = cast(Accepted | None, batch.loops(self, units, batch, lane))
+            if done is not None:
+                return done
         slots = _pair_slots(units, batch)
         used = slots.used
         lanes = lane[batch.key]
@@ -111,14 +118,14 @@ class Bound:
             # falls: after a refusal all later ones are refused, so `rank` counts accepted records.
             seen = flat[cell].astype(np.int64) + rank
             price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
-            price = np.where(seen < self._caps()[lanes], price, self.left + 1)
+            price = np.where(seen < self.most_per_lane()[lanes], price, self.left + 1)
             price = np.minimum(price, self.left + 1)  # nobody can pay that; running sums stay small
             open_ = np.ones(len(price), np.bool_)
         else:
             open_ = total + ranks(slots.slot, len(used)) < self.per_key
             price = np.ones(len(open_), np.int64)
         accepted = open_.copy()
-        accepted[open_] = _greedy(price[open_], batch.unit[open_], units.left)
+        accepted[open_] = greedy(price[open_], batch.unit[open_], units.left)
         rows = np.flatnonzero(accepted)
         first = _firsts(slots.slot[rows], rows, len(used), len(price))
         first &= total == 0
@@ -204,7 +211,7 @@ def ranks(group: NDArray[np.intp], groups: int) -> I64:
     return rank
 
 
-def _greedy(price: I64, unit: NDArray[np.intp], left: I64) -> NDArray[np.bool_]:
+def greedy(price: I64, unit: NDArray[np.intp], left: I64) -> NDArray[np.bool_]:
     """Per unit and in order, accept each record whose price what is left can pay.
 
     Each round accepts, per unit, the longest run that can be paid as a whole, then drops for

@@ -147,7 +147,13 @@ def candidates(slots: int, fanout: int = 0, height: int = 0, skip: int = -1) -> 
 
 @lru_cache(maxsize=256)
 def choose_shape(
-    slots: int, epsilon: Fraction, load: int = 1, fanout: int = 0, height: int = 0, skip: int = -1
+    slots: int,
+    epsilon: Fraction,
+    load: int = 1,
+    fanout: int = 0,
+    height: int = 0,
+    skip: int = -1,
+    whole: int = 0,
 ) -> TreeShape:
     """The shape of least expected error, of the least fanout and levels among equals.
 
@@ -157,6 +163,7 @@ def choose_shape(
         load: records expected per slot.
         fanout, height, skip: children per node, levels in all, levels without noise of their own;
             0, 0 and -1 have them chosen.
+        whole: a number of slots that must consist of whole blocks; 0 for any.
 
     Raises:
         ParameterError: a parameter is out of range, or no shape is possible.
@@ -168,7 +175,8 @@ def choose_shape(
         at_least("fanout", fanout, 2)
     if height and skip >= height:
         raise ParameterError("skip", skip, f"must be below the height {height}")
-    return _best(candidates(slots, fanout, height, skip), slots, epsilon, load)
+    shapes = candidates(slots, fanout, height, skip)
+    return _best((one for one in shapes if whole % one.width == 0), slots, epsilon, load)
 
 
 def _best(shapes: Iterable[TreeShape], slots: int, epsilon: Fraction, load: int) -> TreeShape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..entry import Entry, as_given, no_objection
+from ..parts.bound_advisor import BoundAdvisor
 from .mechanism import PHDStream
 from .settings import PHDStreamParameters, build
 
@@ -15,5 +16,5 @@ ENTRY = Entry(
     build=build,
     framed=as_given,
     objections=no_objection,
-    advisor=None,
+    advisor=BoundAdvisor("phdstream"),
 )

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..columns import I64, Closed, Rows
-from ..keys import Keys
+from ..keys import Keys, concat
 from ..spatial.domain import U64, Domain
-from .tree import NODE, Nodes, picked
+from .tree import NODE, Nodes, joined, picked
 
 INSERT, DELETE = 0, 1
 _WAITING = 0xFF
+_RECORDS = np.zeros(1, np.uint64)  # before all nodes, whose codes begin at 1
 _NODE_WIDTH = 8
 _WIDTH = 13  # _WAITING, trigger, cell: sorts after every node, whose first byte is below 0x80
 
@@ -82,11 +83,31 @@ def split_rows(closed: Closed) -> tuple[Nodes, NDArray[np.intp]]:
     nodes = len(wide) - int(np.count_nonzero(wide))
     begin = int(rows.key.offsets[0])
     data = np.ascontiguousarray(rows.key.data[begin : begin + _NODE_WIDTH * nodes])
-    stored = rows.due[:nodes] == -1
-    codes = data.view(">u8").astype(np.uint64)[stored]
+    codes = data.view(">u8").astype(np.uint64)
+    stored = (rows.due[:nodes] == -1) & (codes > _RECORDS)
+    codes = codes[stored]
     return Nodes(codes, picked(rows.cell[:nodes], stored)), np.flatnonzero(
         wide & (rows.due == closed.t)
     )
+
+
+def record_row(closed: Closed) -> Rows:
+    """A copy of the row that holds the number of all records, due at every trigger.
+
+    Its ``out`` is the number that was released last, ``first`` what has come since, exactly.
+    """
+    key, cell = Keys.of_codes(_RECORDS), np.zeros(1, NODE)
+    if len(closed.rows.key) and closed.rows.key.take(np.zeros(1, np.intp)).tolist() == key.tolist():
+        cell = picked(closed.rows.cell, np.zeros(1, np.intp))
+    return Rows(key, cell, np.full(1, -1, np.int32))
+
+
+def beside(records: Rows | None, rows: Rows) -> Rows:
+    """Both, in canonical order."""
+    if records is None:
+        return rows
+    due = np.concatenate([records.due, rows.due])
+    return Rows(concat([records.key, rows.key]), joined([records.cell, rows.cell]), due)
 
 
 def waited(closed: Closed, rows: NDArray[np.intp]) -> Waiting:

@@ -42,12 +42,13 @@ from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empt
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
+from ..parts.record_total import PrivateTotal
 from ..parts.stated_bound import stated_records
 from ..ranges import Draws
 from ..spatial.domain import U64, Bool
 from ..spatial.privtree import STEPS, Selection
 from ..spatial.stream import SpatialStream
-from .events import DELETE, INSERT, Events, plan, split_rows
+from .events import DELETE, INSERT, Events, beside, plan, record_row, split_rows
 from .node_counters import NodeCounter, Now
 from .opening import WindowStart
 from .tree import (
@@ -121,6 +122,8 @@ class PHDStream(SpatialStream):
             tree alone; needs a counter whose noise is labelled by trigger.
         smoothing: records added to a child's estimate before its parent's unplaced counts are
             shared in proportion; 0 = equal shares, as in the paper.
+        total: private number of all records, by which released counts are scaled up
+            (`parts.record_total`); insertions alone.
 
     Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
     estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
@@ -141,6 +144,11 @@ class PHDStream(SpatialStream):
     smoothing: int = 0
     forget: bool = False
     opening: WindowStart | None = None
+    total: PrivateTotal | None = None
+
+    @property
+    def totals(self) -> int:
+        return 0 if self.total is None else 1
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -156,12 +164,14 @@ class PHDStream(SpatialStream):
         """All events of a unit: insertions, or with a lifetime pairs of events, cost the most."""
         inserts = self.bound // 2 if self.lifetime else self.bound
         counted = self.counter.cost(2 * inserts if self.lifetime else inserts)
-        usual = counted._replace(epsilon=counted.epsilon + inserts * self.selection.epsilon)
+        beside = Fraction(0) if self.total is None else self.total.epsilon
+        every = inserts * self.selection.epsilon + beside
+        usual = counted._replace(epsilon=counted.epsilon + every)
         if self.opening is None:
             return usual
         # Every insertion may come at the first trigger; what deletes it later costs the same.
         later = self.counter.cost(inserts).epsilon if self.lifetime else Fraction(0)
-        opened = usual._replace(epsilon=inserts * self.opening.epsilon + later)
+        opened = usual._replace(epsilon=inserts * self.opening.epsilon + later + beside)
         return max(usual, opened, key=lambda cost: cost.epsilon)
 
     @property
@@ -175,24 +185,30 @@ class PHDStream(SpatialStream):
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """Events of one unit that count in an epoch."""
-        return stated_records(self.bound, unit)
+        said = stated_records(self.bound, unit)
+        return said if self.total is None else self.total.stated(said)
 
     # Bound shard
 
     def init_units(self, u: int) -> Units:
+        if self.total is not None:
+            return empty_units(u, 1, self.total.fresh)
         return empty_units(u, 1, self.bound // 2 if self.lifetime else self.bound)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; sum insertions and deletions per cell, never netted."""
         accept = signed if self.deletions and not self.lifetime else insertions
-        units, accepted = accept(units, batch)
+        records = np.empty(0, np.int64)
+        if self.total is None:
+            units, accepted = accept(units, batch)
+        else:
+            units, accepted, records = self.total.absorb(accept, units, batch)
         k = len(batch.keys)
         slot = batch.key[accepted] + k * (batch.sign[accepted] < 0)
         counts = np.bincount(slot, minlength=2 * k)
         used = np.flatnonzero(counts)
         lane = np.where(used < k, INSERT, DELETE).astype(np.uint8)
-        none = np.empty(0, np.int64)
-        return units, Part(batch.keys.take(used % max(k, 1)), lane, counts[used, None], none)
+        return units, Part(batch.keys.take(used % max(k, 1)), lane, counts[used, None], records)
 
     # Aggregate shard
 
@@ -209,13 +225,26 @@ class PHDStream(SpatialStream):
             raise ContractError(f"trigger {closed.t} is beyond the horizon")
         nodes, waiting = split_rows(closed)
         events, waits = plan(closed, waiting, self.first, self.lifetime, self.horizon)
+        records = self._records(closed, noise)
         if closed.t < self.first:
-            return waits, no_releases(2, _public(0))
+            return beside(records, waits), no_releases(2, _public(0))
         carried = float(nodes.cell["carried"].max(initial=0.0))
         tree = self.descend(nodes, self._walk(events, closed.t, noise, carried))
         variance = self._counted(tree, events, Now(closed.t, closed.renewed), noise)
         gone = np.setdiff1d(nodes.code, tree.code, assume_unique=True) if self.forget else _NONE
-        return _stored(tree, gone, waits), self._publish(tree, variance)
+        rows = beside(records, _stored(tree, gone, waits))
+        return rows, self._publish(tree, variance, records, closed.t)
+
+    def _records(self, closed: Closed, noise: Noise) -> Rows | None:
+        """The row of the private number of records after this trigger, if there is one."""
+        if self.total is None:
+            return None
+        row = record_row(closed)
+        row.cell["first"] += closed.part.totals[0]
+        if closed.t >= self.first:  # what was held back is covered by this draw as well
+            row.cell["out"] += row.cell["first"] + self.total.noise(row.key, closed.t, noise)
+            row.cell["first"] = 0
+        return row
 
     def _opens(self, t: int) -> WindowStart | None:
         return self.opening if t == self.first else None
@@ -267,12 +296,17 @@ class PHDStream(SpatialStream):
         tree.sum_below(variance)
         return variance
 
-    def _publish(self, tree: LiveTree, variance: F64) -> Releases:
+    def _publish(self, tree: LiveTree, variance: F64, records: Rows | None, t: int) -> Releases:
         leaves = describe(self.shape, tree, variance)
         value = np.stack([leaves.total, leaves.unbiased], axis=1)
         spread = np.repeat(leaves.spread[:, None], 2, axis=1)
+        public = _public(len(value))
+        if self.total is not None and records is not None:
+            number, triggers = int(records.cell["out"][0]), t - self.first + 1
+            shown = self.total.corrected(value, spread, GRID, number, triggers)
+            value, spread, public = shown.value, shown.variance, public | shown.public
         status = np.ones(len(value), np.int32)
-        return Releases(Keys.of_codes(leaves.code), value, spread, status, _public(len(value)))
+        return Releases(Keys.of_codes(leaves.code), value, spread, status, public)
 
     def _longest(self, t: int) -> float:
         """Variance of a leaf that was active at every trigger up to t."""
@@ -293,7 +327,8 @@ class PHDStream(SpatialStream):
         scores = (self.selection.draws(),) if isinstance(self.selection, Selection) else ()
         opening = self.opening
         begun = () if opening is None else (opening.selection.draws(), opening.counter.draws(1))
-        return (*begun, *scores, self.counter.draws(self.horizon))
+        total = () if self.total is None else (self.total.draws(self.horizon),)
+        return (*begun, *scores, self.counter.draws(self.horizon), *total)
 
     def error(self, t: int) -> F64:
         """(2,) standard deviation of a leaf active at every trigger in one chain, in grid steps."""

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from ...errors import ParameterError
 from ..contract import Setting
+from ..parts.record_total import private_total
 from ..spatial.domain import Domain
 from ..spatial.privtree import Selection
-from ..validate import at_least, between, non_negative, one_of, positive
+from ..validate import at_least, between, non_negative, one_of, positive, without_unset
 from .matrix_counter import MatrixCounter
 from .mechanism import PHDStream, ReleasedSelection
 from .node_counters import BlockCounter, NodeCounter, SimpleCounter, TreeCounter
@@ -51,6 +52,10 @@ class PHDStreamParameters:
         lifetime: triggers after which an insertion is deleted; 0 = never.
         bound: most events of one unit in an epoch, deletions included.
         deletions: whether records of sign -1 count.
+        debias: scale counts up by a private number of all records; assumes that the bound cuts the
+            same share everywhere. Insertions alone.
+        debias_cap: most records of a unit that this number counts, in an epoch.
+        debias_share: part of ε that it costs.
     """
 
     domain: Domain | Mapping[str, Any] = _UNIT
@@ -71,6 +76,13 @@ class PHDStreamParameters:
     lifetime: int = 0
     bound: int = 1
     deletions: bool = False
+    debias: bool = False
+    debias_cap: int = 100
+    debias_share: Fraction | float = Fraction(1, 10)
+
+    def pinned(self) -> dict[str, Any]:
+        """The settings as they are charged under."""
+        return without_unset(self, ("debias", "debias_cap", "debias_share"))
 
 
 def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
@@ -82,7 +94,12 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
     _check(parameters, setting)
     given = parameters.domain
     domain = given if isinstance(given, Domain) else Domain.from_json(given)
-    split, count = budget(parameters, setting.epsilon)
+    total = private_total(
+        parameters.debias, parameters.debias_cap, parameters.debias_share, parameters.bound,
+        setting.epsilon,
+    )  # fmt: skip
+    left = setting.epsilon - (Fraction(0) if total is None else total.epsilon)
+    split, count = budget(parameters, left)
     smoothing = parameters.smoothing
     if smoothing is None:
         smoothing = min(int(-(-10 // count)), LARGEST_COUNT)
@@ -103,6 +120,7 @@ def build(parameters: PHDStreamParameters, setting: Setting) -> PHDStream:
         smoothing,
         forget,
         _opening(parameters, count, domain),
+        total,
     )
 
 
@@ -142,6 +160,8 @@ def _check(parameters: PHDStreamParameters, setting: Setting) -> None:
         raise ParameterError("bound", parameters.bound, "a lifetime makes two events of a record")
     if parameters.lifetime and parameters.deletions:
         raise ParameterError("deletions", True, "records with a lifetime delete themselves")
+    if parameters.debias and (parameters.deletions or parameters.lifetime):
+        raise ParameterError("debias", True, "needs deletions = false and no lifetime")
 
 
 def _opens(parameters: PHDStreamParameters) -> bool:

@@ -32,6 +32,7 @@ from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empt
 from ..contract import ALWAYS, Cost, Noise, Output
 from ..keys import Keys, concat
 from ..parts.point_bound import insertions, signed
+from ..parts.record_total import PrivateTotal
 from ..parts.stated_bound import stated_records
 from ..ranges import Draws
 from ..spatial.domain import bit_level
@@ -40,6 +41,7 @@ from .layout import SumLayout
 from .tree import GrownTree, Live, Pruning, Reading, grow
 
 _MARK = Keys.of_codes(np.array([2**64 - 1], np.uint64))  # after every name of a sum
+_RECORDS = Keys.of_codes(np.array([2**64 - 2], np.uint64))  # likewise
 _CELL = np.dtype([("sum", np.int64), ("grown", np.int32)])
 _ROWS = "privhp rows 2"
 """Which rows a grown tree becomes. It is pinned: versions of it must not share an epoch."""
@@ -117,6 +119,11 @@ class PrivHP(SpatialStream):
     bar: Fraction = Fraction(2)
     decode: Literal["joint", "single"] = "joint"
     deletions: bool = False
+    total: PrivateTotal | None = None
+
+    @property
+    def totals(self) -> int:
+        return 0 if self.total is None else 1
 
     @property
     def shape(self) -> SumLayout:
@@ -132,7 +139,8 @@ class PrivHP(SpatialStream):
         return (Output("count", least=ALWAYS),)
 
     def cost(self) -> Cost:
-        return add(self.counter.costs())
+        beside = () if self.total is None else (Cost(epsilon=self.total.epsilon),)
+        return add((*self.counter.costs(), *beside))
 
     @property
     def distribution(self) -> Literal["discrete_gaussian", "discrete_laplace"]:
@@ -145,27 +153,33 @@ class PrivHP(SpatialStream):
 
     def bounds(self, unit: str) -> dict[str, Any]:
         """Records of one unit that count in an epoch."""
-        return stated_records(self.counter.bound, unit)
+        said = stated_records(self.counter.bound, unit)
+        return said if self.total is None else self.total.stated(said)
 
     # Bound shard
 
     def init_units(self, u: int) -> Units:
-        return empty_units(u, 1, self.counter.bound)
+        bound = self.counter.bound if self.total is None else self.total.fresh
+        return empty_units(u, 1, bound)
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Bound the slice; return exact sums of counters and sketches.
 
         A part has at most one row per sum, however many records and cells it stands for.
         """
-        units, accepted = (signed if self.deletions else insertions)(units, batch)
+        accept, records = signed if self.deletions else insertions, np.empty(0, np.int64)
+        if self.total is None:
+            units, accepted = accept(units, batch)
+        else:
+            units, accepted, records = self.total.absorb(accept, units, batch)
         counts = _net(batch, accepted)
         used = np.flatnonzero(counts)
         codes = batch.keys.take(used).codes()
         order = np.argsort(codes, kind="stable")
         table = self.shape.sum_leaves(codes[order], counts[used[order]])
         cells = np.flatnonzero(table)
-        lane, none = np.zeros(len(cells), np.uint8), np.empty(0, np.int64)
-        return units, Part(self.shape.names(cells), lane, table[cells, None], none)
+        lane = np.zeros(len(cells), np.uint8)
+        return units, Part(self.shape.names(cells), lane, table[cells, None], records)
 
     # Aggregate shard
 
@@ -186,12 +200,33 @@ class PrivHP(SpatialStream):
             raise ContractError(f"the sums were grown at trigger {closed.t} before")
         rows, table = self._fold(closed)
         tree = self.grow(table + self.counter.draw(noise, closed.t), closed.t)
-        return rows, self._publish(tree, closed.t)
+        if self.total is None:
+            return rows, self._publish(tree, closed.t)
+        number = self._records(closed, noise)
+        last = len(rows.key) - 1  # the marker
+        cell = np.insert(rows.cell, last, np.array([(number, closed.t)], _CELL))
+        keys = concat([rows.key.take(np.arange(last)), _RECORDS, _MARK])
+        rows = Rows(keys, cell, np.zeros(len(cell), np.int32))
+        return rows, self._corrected(self._publish(tree, closed.t), number, closed.t)
+
+    def _records(self, closed: Closed, noise: Noise) -> int:
+        """The released number of all records up to this trigger."""
+        assert self.total is not None
+        known = closed.rows.key.codes() == _RECORDS.codes()[0] if len(closed.rows.key) else []
+        before = int(closed.rows.cell["sum"][known].sum()) if len(known) else 0
+        drawn = self.total.noise(_RECORDS, closed.t, noise)
+        return before + int(closed.part.totals[0]) + drawn
+
+    def _corrected(self, release: Releases, number: int, t: int) -> Releases:
+        assert self.total is not None
+        shown = self.total.corrected(release.value, release.variance, 1, number, t)
+        public = release.public | shown.public
+        return release._replace(value=shown.value, variance=shown.variance, public=public)
 
     def _fold(self, closed: Closed) -> tuple[Rows, I64]:
         """Changed rows with the marker last, and the table of exact sums."""
         key = closed.rows.key
-        stored = np.flatnonzero(key.codes() != _MARK.codes()[0]) if len(key) else np.arange(0)
+        stored = np.flatnonzero(key.codes() < _RECORDS.codes()[0]) if len(key) else np.arange(0)
         table = np.zeros(self.shape.cells, np.int64)
         table[self.shape.places(key.take(stored))] = closed.rows.cell["sum"][stored]
         changed = self.shape.places(closed.part.key)
@@ -225,7 +260,8 @@ class PrivHP(SpatialStream):
 
     def draws(self) -> tuple[Draws, ...]:
         """List the draws of the sums of every level."""
-        return self.counter.draws()
+        total = () if self.total is None else (self.total.draws(self.horizon),)
+        return (*self.counter.draws(), *total)
 
     def error(self, t: int) -> F64:
         """(1,) largest standard deviation of a sum's noise over the levels at trigger t."""

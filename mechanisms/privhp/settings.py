@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
 from ...errors import ParameterError
 from ..accounting import tree_levels
 from ..contract import Setting
+from ..parts.record_total import private_total
 from ..parts.sketch import Sketch, SketchKind
 from ..spatial.domain import Domain
-from ..validate import at_least, one_of, positive
+from ..validate import at_least, one_of, positive, without_unset
 from .layout import SumLayout
 from .mechanism import PrivHP, SumNoise
 from .noise import MatrixNoise, TreeNoise
@@ -46,6 +47,10 @@ class PrivHPParameters:
             honaker.
         bound: most records of one unit in an epoch, deletions included.
         deletions: whether records of sign -1 count.
+        debias: scale counts up by a private number of all records; assumes that the bound cuts the
+            same share everywhere. Insertions alone.
+        debias_cap: most records of a unit that this number counts, in an epoch.
+        debias_share: part of ε that it costs.
     """
 
     domain: Domain | Mapping[str, Any] = _UNIT
@@ -63,6 +68,13 @@ class PrivHPParameters:
     factorization: str = "auto"
     bound: int = 1
     deletions: bool = False
+    debias: bool = False
+    debias_cap: int = 100
+    debias_share: Fraction | float = Fraction(1, 10)
+
+    def pinned(self) -> dict[str, Any]:
+        """The settings as they are charged under."""
+        return without_unset(self, ("debias", "debias_cap", "debias_share"))
 
 
 def build(parameters: PrivHPParameters, setting: Setting) -> PrivHP:
@@ -72,13 +84,21 @@ def build(parameters: PrivHPParameters, setting: Setting) -> PrivHP:
         ParameterError: a parameter is out of range, or they clash with the setting.
     """
     _check(parameters, setting)
-    given = parameters.domain
-    domain = given if isinstance(given, Domain) else Domain.from_json(given)
+    domain = parameters.domain
+    if not isinstance(domain, Domain):
+        domain = Domain.from_json(domain)
     if domain.step != 1:
         raise ParameterError("domain.split", domain.split, "must be binary")
+    total = private_total(
+        parameters.debias, parameters.debias_cap, parameters.debias_share, parameters.bound,
+        setting.epsilon,
+    )  # fmt: skip
+    if total is not None:
+        setting = replace(setting, epsilon=setting.epsilon - total.epsilon)
     counter = _counter(parameters, setting, _shape(parameters, setting, domain))
     bar = Fraction(positive("bar", parameters.bar))
-    return PrivHP(domain, counter, parameters.prune, bar, parameters.decode, parameters.deletions)
+    given = (parameters.prune, bar, parameters.decode, parameters.deletions)
+    return PrivHP(domain, counter, *given, total)
 
 
 def _check(parameters: PrivHPParameters, setting: Setting) -> None:
@@ -92,6 +112,8 @@ def _check(parameters: PrivHPParameters, setting: Setting) -> None:
     one_of("decode", parameters.decode, ("joint", "single"))
     one_of("noise", parameters.noise, ("laplace", "gauss"))
     positive("epsilon", setting.epsilon)
+    if parameters.debias and parameters.deletions:
+        raise ParameterError("debias", True, "needs deletions = false")
 
 
 def nodes_for(epsilon: Fraction, expected: int, noises: int) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ParameterError
 from ..accounting.calibration import inexact_draws
@@ -16,6 +16,8 @@ from .slots import Slots
 
 FEWEST = 1 << 24
 """Records at the largest value that a window's sums always have room for."""
+STRETCHES = 256
+"""Most stretches of a window with a threshold of their own."""
 SPARE = 16
 """Times as many records as are expected that a window's sums have room for."""
 
@@ -35,7 +37,11 @@ class SlotParameters:
         expected: records expected per slot; public, shapes accuracy alone.
         watch: share of ε, after the warm-up, for the number of records above the threshold, which
             every trigger releases then; 0 releases none.
+        relearn: triggers after which the threshold is learnt anew; 0 keeps the first one.
+        relearn_share: share of ε, after the warm-up, for that.
     """
+
+    later: ClassVar[tuple[str, ...]] = ()
 
     bound: int = 1
     warmup: int = 1
@@ -45,6 +51,15 @@ class SlotParameters:
     resolution: int = 16
     expected: int = 1
     watch: float = 0.0
+    relearn: int = 0
+    relearn_share: float = 0.1
+
+    def pinned(self) -> dict[str, Any]:
+        """The settings as they are charged: later ones only where they are not the default."""
+        later = ("relearn", "relearn_share", *self.later)
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        plain = {one.name: one.default for one in fields(self)}
+        return {n: v for n, v in given.items() if n not in later or v != plain[n]}
 
 
 P = TypeVar("P", bound="SlotParameters")
@@ -98,6 +113,30 @@ def watch_of(parameters: SlotParameters) -> Fraction:
     share = Fraction(parameters.watch).limit_denominator(1000)
     if not 0 <= share < 1:
         raise ParameterError("watch", parameters.watch, "must lie in [0, 1)")
+    return share
+
+
+def relearn_of(parameters: SlotParameters, slots: Slots) -> Fraction:
+    """Share of ε that learns thresholds after the first one; 0 where there is only that.
+
+    Raises:
+        ParameterError: the number of stretches or the share is out of range, or nothing would be
+            left for the sums.
+    """
+    every = parameters.relearn
+    if not every:
+        return Fraction(0)
+    late = slots.horizon - slots.warmup
+    if not 0 < every < late or -(-late // every) > STRETCHES:
+        rule = (
+            f"must be 0 or below {late}, the triggers after the warm-up, and divide them into at "
+            f"most {STRETCHES} stretches"
+        )
+        raise ParameterError("relearn", every, rule)
+    share = Fraction(parameters.relearn_share).limit_denominator(1000)
+    if not 0 < share < 1 - watch_of(parameters):
+        rule = "must lie above 0 and, with watch, below 1"
+        raise ParameterError("relearn_share", parameters.relearn_share, rule)
     return share
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import ContractError
 from ..columns import I64
 from ..contract import Noise
 from ..keys import Keys
@@ -32,6 +33,17 @@ class InSteps:
     before: int
     per_trigger: int
     width: int = 1
+
+    def after(self, steps: int) -> InSteps:
+        """The same for steps that are counted from later on.
+
+        Raises:
+            ContractError: no trigger ends so many steps.
+        """
+        triggers, rest = divmod(steps * self.width, self.per_trigger)
+        if rest:
+            raise ContractError("steps that no trigger ends")
+        return replace(self, before=self.before + triggers)
 
     def triggers(self, first: I64) -> I64:
         """The trigger that closes the last slot of so many steps."""

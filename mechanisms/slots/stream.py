@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, no_releases
-from ..contract import NOTHING_MORE, Noise, Place, Stated
+from ..contract import NOTHING_MORE, Noise, Output, Place, Stated
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
+from .relearning import Learnt, Relearning
 from .slots import ROW, Entries, Slots, slot_keys
 from .steps import InSteps
 
@@ -46,6 +47,11 @@ class SlotStream(ABC):
     slots: Slots
 
     @property
+    @abstractmethod
+    def outputs(self) -> tuple[Output, ...]:
+        """Released columns."""
+
+    @property
     def horizon(self) -> int:
         """Triggers per window."""
         return self.slots.horizon
@@ -74,7 +80,7 @@ class SlotStream(ABC):
         """
         rows, entries, state = self.slots.close(closed)
         if closed.t < self.slots.warmup:
-            return rows, no_releases(2)
+            return rows, no_releases(len(self.outputs))
         if closed.t == self.slots.warmup:
             return self._open(rows, entries, noise)
         if not len(state):
@@ -107,6 +113,36 @@ class SlotStream(ABC):
         label, now = Keys.of_codes(np.array([t], np.uint64)), np.full(1, t, np.int64)
         drawn = noise.laplace("clipped", label, np.zeros(1, np.int64), 1 / share, now)
         return {"clipped": self.slots.above(entries, theta) + drawn[0]}
+
+    def _learnt(self, relearning: Relearning | None, stored: I64, t: int) -> Learnt | None:
+        """Thresholds of the stretches up to that of trigger t, and counts of the open one."""
+        if relearning is None:
+            return None
+        return relearning.unpack(stored, t, len(self.slots.thresholds))
+
+    def _learnt_at(
+        self,
+        relearning: Relearning | None,
+        learnt: Learnt | None,
+        entries: Entries,
+        t: int,
+        noise: Noise,
+    ) -> tuple[Learnt | None, dict[str, I64]]:
+        """State of them that trigger t leaves, and the threshold that it releases, if any."""
+        if relearning is None or learnt is None:
+            return None, {}
+        closed, known = self.slots.histogram(entries), len(learnt.thresholds)
+        learnt = relearning.after(learnt, closed, self.slots.thresholds, noise, t)
+        new = np.array(learnt.thresholds[known:], np.int64)
+        return learnt, {"threshold": new} if len(new) else {}
+
+    def _kept(self, relearning: Relearning | None, theta: int, learnt: Learnt | None) -> I64:
+        """Integers to be stored for them; none where the first threshold stays."""
+        if relearning is None:
+            return np.zeros(0, np.int64)
+        if learnt is None:
+            return relearning.begin(theta, len(self.slots.thresholds))
+        return relearning.pack(learnt)
 
     def _released(
         self, t: int, first: int, value: I64, variance: F64, public: dict[str, I64]

@@ -21,7 +21,7 @@ from .synthetic import Bits, columns, spread
 MOST_BITS = 16
 """log2 of the cells of the finest grid that leaves are divided into."""
 
-ROUNDS = 20
+ROUNDS = 60
 """Steps of smoothing; more of them gained little on the maps that it was chosen on."""
 
 
@@ -60,15 +60,18 @@ def smoothed(
     return both[order], np.concatenate([found[inside], weight[~coarse]])[order]
 
 
-def smooth_points(domain: Domain, codes: U64, counts: I64, n: int, seed: int = 0) -> dict[str, F64]:
-    """n synthetic points of the smooth map, spread evenly: no leaf is off by more than one point.
+def spread_points(
+    domain: Domain, fine: tuple[U64, F64], released: tuple[U64, I64], n: int, seed: int = 0
+) -> dict[str, F64]:
+    """n synthetic points of fine cells, spread evenly: no cell is off by more than one point.
 
     Points are taken at equal distances of the counts cumulated along the curve, from a random place
     on; each is uniform in its fine cell.
 
     Args:
         domain: public geometry.
-        codes, counts: (m,) released leaves, which partition the domain, and counts of at least 0.
+        fine: codes, ascending, and counts of at least 0, such as those of `smoothed`.
+        released: codes and counts of the map that they follow from; the draws depend on it.
         n: number of points.
         seed: public; another one gives other points.
 
@@ -78,17 +81,17 @@ def smooth_points(domain: Domain, codes: U64, counts: I64, n: int, seed: int = 0
     Raises:
         ParameterError: n or seed is negative.
     """
-    bits = Bits(b"smooth points 1", codes, counts, at_least("seed", seed, 0))
-    fine, held = smoothed(domain, codes, counts)
+    bits = Bits(b"smooth points 1", *released, at_least("seed", seed, 0))
+    codes, held = fine
     if not held.any():
-        fine, held = np.ones(1, np.uint64), np.ones(1)
-    levels = bit_level(fine)
-    order = np.argsort(fine << (int(levels.max()) - levels).astype(np.uint64), kind="stable")
+        codes, held = np.ones(1, np.uint64), np.ones(1)
+    levels = bit_level(codes)
+    order = np.argsort(codes << (int(levels.max()) - levels).astype(np.uint64), kind="stable")
     upto = np.cumsum(held[order])
     place = (np.arange(at_least("n", n, 0)) + bits.uniform(0, 1)) * (upto[-1] / max(n, 1))
     cell = np.minimum(np.searchsorted(upto, place, side="right"), np.flatnonzero(held[order])[-1])
     uniform = bits.uniform(1, n * (1 + domain.dimensions)).reshape(n, 1 + domain.dimensions)
-    return columns(domain, spread(domain, fine[order], cell, uniform))
+    return columns(domain, spread(domain, codes[order], cell, uniform))
 
 
 def _leaf_of(codes: U64, levels: I64, bits: int) -> NDArray[np.intp]:

@@ -26,7 +26,6 @@ class SpatialStream:
     routing: ClassVar[Literal["key", "single"]] = "single"
     feedback: ClassVar[bool] = False
     columns: ClassVar[int] = 0
-    totals: ClassVar[int] = 0
     lanes: ClassVar[int] = 1
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"

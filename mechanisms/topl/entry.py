@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..entry import Entry, as_given, no_objection
+from .advisor import ToPLAdvisor
 from .mechanism import ToPL
 from .settings import ToPLParameters, build
 
@@ -15,5 +16,5 @@ ENTRY = Entry(
     build=build,
     framed=as_given,
     objections=no_objection,
-    advisor=None,
+    advisor=ToPLAdvisor(),
 )

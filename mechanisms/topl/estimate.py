@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...client.channels import Window
-from ...client.survey import RANGE, VALUE, Survey
+from ...client.survey import NARROW, RANGE, VALUE, Survey
 from ..columns import F64, I64
 from ..keys import Keys
 from .fit import choose_threshold, fit, worst_variance
@@ -18,10 +18,11 @@ from .fit import choose_threshold, fit, worst_variance
 # A report bucket is 32 bits: one for the group, 13 for theta, 18 for the channel's output.
 _GROUP, _THETA, _CODE = 31, 18, (1 << 18) - 1
 CHOSEN = 1 << 40  # row that remembers theta; no bucket is that large
+FOUND = CHOSEN + 1  # row that remembers the range of a survey in two rounds
 
 
 def pack(group: I64, theta: I64, code: I64) -> I64:
-    """Report buckets as integers below 2^32."""
+    """Report buckets as integers below 2^32; of the groups by Square Wave, one has no theta."""
     return np.asarray((group == VALUE).astype(np.int64) << _GROUP | theta << _THETA | code)
 
 
@@ -29,7 +30,7 @@ class Buckets(NamedTuple):
     """Report counts by bucket, all of one length."""
 
     group: I64
-    theta: I64  # 0 in the range group
+    theta: I64  # 0 in the range group, the range in the narrow group
     code: I64
     reports: I64
 
@@ -39,20 +40,29 @@ class Buckets(NamedTuple):
 
 
 def unpack(key: Keys, reports: I64) -> Buckets:
-    """Buckets from keys made of `pack`; the row `CHOSEN` is left out."""
+    """Buckets from keys made of `pack`; the rows `CHOSEN` and `FOUND` are left out."""
     codes = integers(key)
-    group = np.where(codes >> _GROUP, VALUE, RANGE)
-    return Buckets(group, codes >> _THETA & 0x1FFF, codes & _CODE, reports).where(codes < CHOSEN)
+    theta = codes >> _THETA & 0x1FFF
+    group = np.where(codes >> _GROUP, VALUE, np.where(theta, NARROW, RANGE))
+    return Buckets(group, theta, codes & _CODE, reports).where(codes < CHOSEN)
 
 
-def counted(seen: Buckets, theta: int) -> Buckets:
-    """The buckets that count: the range group's, and those of values clipped to ``theta``.
+class Steps(NamedTuple):
+    """Steps that were published for a window before a micro-batch; 0 where there was none."""
+
+    theta: int = 0
+    within: int = 0  # the range of the narrow group
+
+
+def counted(seen: Buckets, told: Steps) -> Buckets:
+    """The buckets that count: the range group's, and those under what was published.
 
     Reports under another threshold answer another question. A value clipped lower would pull the
     mean down, with the larger weight of its smaller variance, so a liar who chooses theta would
     choose his own weight.
     """
-    return seen.where((seen.group == RANGE) | (seen.theta == theta))
+    own = np.where(seen.group == VALUE, told.theta, told.within)
+    return seen.where((seen.group == RANGE) | (seen.theta == own))
 
 
 def integers(key: Keys) -> I64:
@@ -63,12 +73,17 @@ def integers(key: Keys) -> I64:
 @lru_cache(maxsize=64)
 def variances(survey: Survey) -> dict[int, Fraction]:
     """Worst variance of one report about a value in [-1, 1], by group."""
-    return {RANGE: worst_variance(survey.square_wave), VALUE: worst_variance(survey.hybrid)}
+    wave = worst_variance(survey.square_wave)
+    return {RANGE: wave, NARROW: wave, VALUE: worst_variance(survey.hybrid)}
 
 
-def density(survey: Survey, seen: Buckets, smooth: bool) -> F64:
-    """Distribution over the buckets of [0, B], from the range group alone."""
-    ranged = seen.where(seen.group == RANGE)
+def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> F64:
+    """Distribution over the buckets of [0, B], from the range group alone.
+
+    In two rounds the range group's buckets are those of its scale, and the narrow group's divide
+    the range that it was told.
+    """
+    ranged = seen.where(seen.group == group)
     counts = np.zeros(survey.square_wave.outputs, np.int64)
     np.add.at(counts, ranged.code, ranged.reports)
     return fit(counts, survey.square_wave, smooth).density
@@ -88,6 +103,9 @@ def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
 def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
     """Inverse-variance mean over groups and thresholds, and its worst variance.
 
+    Answers on the scale of octaves say little about a mean: in two rounds the range group is left
+    out.
+
     Each group's own mean is unbiased for values clipped to its range (in the range group, where a
     bucket stands for its middle, to within half a bucket). The weights are public: numbers of
     reports and worst variances.
@@ -96,6 +114,8 @@ def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
         The exact mean in the user's own units, None without reports; and its variance.
     """
     precision, weighted = Fraction(0), Fraction(0)
+    if survey.rounds > 1:
+        seen = seen.where(seen.group != RANGE)
     for group, theta in sorted(set(zip(seen.group.tolist(), seen.theta.tolist(), strict=True))):
         one = seen.where((seen.group == group) & (seen.theta == theta))
         top = survey.threshold(theta) if theta else survey.bound
@@ -110,7 +130,7 @@ def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
 def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:
     """Sum of the reported values, each as a fraction of its own range."""
     reports = int(seen.reports.sum())
-    if group == RANGE:
+    if group in (RANGE, NARROW):
         wave = survey.square_wave
         middle = Fraction(wave.inputs - 1, wave.inputs)
         return (reports + middle * _decoded(wave, seen)) / 2

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...client.channels import Hybrid, TwoPoint, Window
-from ...client.survey import RANGE, Survey
+from ...client.survey import NARROW, OCTAVES, RANGE, Survey
 from ...errors import ContractError
 from ..columns import F64, I64
 
@@ -55,7 +55,7 @@ def _draw_hybrid(channel: Hybrid, scaled: F64, words: U64) -> I64:
 
 
 def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> I64:
-    """Reports of n simulated devices: the outputs of `Survey.perturb_range` and `perturb_value`.
+    """Reports of n simulated devices: what `Survey.perturb_range` and the other two answer.
 
     For forecasts and tests only. A stage that perturbs values has seen them: that is central
     trust, whatever the formula.
@@ -63,8 +63,8 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
     Args:
         survey: the public parameters.
         value: (n,) raw values in the user's own units, none of them NaN.
-        group: (n,) `RANGE` or `VALUE`.
-        theta: threshold step that the value group learns.
+        group: (n,) `RANGE`, `NARROW` or `VALUE`.
+        theta: step that the value group or the narrow group is told.
         words: (n, 3) uniform words, the only randomness.
 
     Returns:
@@ -75,11 +75,23 @@ def simulate(survey: Survey, value: F64, group: I64, theta: int, words: U64) -> 
     """
     if words.shape != (len(value), 3) or len(group) != len(value) or np.isnan(value).any():
         raise ContractError("simulate needs n values that are numbers, n groups and (n, 3) words")
-    place = np.clip(value / float(survey.bound), 0, 1) * survey.buckets
+    told = np.clip(value / float(survey.threshold(theta)), 0, 1)
+    wide = _places(survey, np.clip(value / float(survey.bound), 0, 1))
+    place = np.where(group == NARROW, told * survey.buckets, wide)
     bucket = np.minimum(place.astype(np.int64), survey.buckets - 1)
-    scaled = np.clip(value / float(survey.threshold(theta)), 0, 1) * survey.levels
     ranged = _draw_window(survey.square_wave, bucket, words[:, 1:])
-    return np.where(group == RANGE, ranged, _draw_hybrid(survey.hybrid, scaled, words))
+    by_wave = (group == RANGE) | (group == NARROW)
+    return np.where(by_wave, ranged, _draw_hybrid(survey.hybrid, told * survey.levels, words))
+
+
+def _places(survey: Survey, share: F64) -> F64:
+    """Places of shares of B among the range group's buckets."""
+    if survey.rounds == 1:
+        return share * survey.buckets
+    _, octave = np.frexp(np.maximum(share, 2.0**-OCTAVES))
+    octave = np.minimum(octave - 1 + OCTAVES, OCTAVES - 1)
+    within = np.maximum(share, 2.0**-OCTAVES) * 2.0 ** (OCTAVES - octave) - 1
+    return np.asarray((octave + within) * (survey.buckets // OCTAVES))
 
 
 class Fit(NamedTuple):
@@ -195,13 +207,13 @@ def choose_threshold(density: F64, variance: float, reports: float) -> int:
     if reports <= 0:
         return d
     theta = np.arange(1, d + 1) / d
-    bias = _mean_excess(density)
+    bias = mean_excess(density)
     score = theta**2 * variance / (4 * reports) + bias**2 * np.clip(theta**2, 1 / 128, 1 / 4)
     best = int(np.argmin(score)) + 1
     return d if 4 * best > 3 * d else best
 
 
-def _mean_excess(density: F64) -> F64:
+def mean_excess(density: F64) -> F64:
     """(d,) E[(v - i/d)+] for i = 1..d, with mass in the middle of its bucket."""
     d = len(density)
     above = np.cumsum(density[::-1])[::-1] - density  # mass in later buckets than i-1

@@ -7,6 +7,10 @@ released. The *value* group is told theta and reports by Hybrid within [0, theta
 combine both groups by inverse variance. Nothing is noised here: every result of this mechanism is
 post-processing of reports.
 
+A survey in two rounds releases a range at ``warmup``, from a range group that reports on a scale
+of octaves. A third group, the *narrow* one, reports by Square Wave within that range, and at twice
+``warmup`` theta follows from its reports. A device still reports once about a slot, in one group.
+
 Anybody can send a report, so claims in a report are not believed: its group must be the one that
 the salted hash gives its unit, and its theta the one that was published for its window before it
 came. Two reports of one group therefore always weigh the same.
@@ -27,7 +31,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...client.survey import RANGE, VALUE, Survey
+from ...client.survey import NARROW, RANGE, VALUE, Survey
 from ...errors import ContractError, ParameterError
 from ..columns import (
     F64,
@@ -49,7 +53,9 @@ from ..ranges import Draws
 from ..validate import at_least, between, positive
 from .estimate import (
     CHOSEN,
+    FOUND,
     Buckets,
+    Steps,
     counted,
     density,
     integers,
@@ -60,12 +66,13 @@ from .estimate import (
     variances,
 )
 from .groups import Groups
+from .rounds import found_range, found_threshold
 from .units import accept
 
 U64 = NDArray[np.uint64]
 
 _PPM = 1_000_000
-RULES = "topl/2"
+RULES = "topl/3"
 """Which reports count: whatever changes it must change this, so that no charge covers both."""
 
 
@@ -132,12 +139,22 @@ class ToPL:
             why = "topl needs two triggers per window: values are reported once theta is published"
             raise ParameterError("horizon", self.horizon, why)
         at_least("expected", self.expected, 1)
-        between("warmup", at_least("warmup", self.warmup, 1), 1, self.horizon - 1)
+        most = (self.horizon - 1) // self.survey.rounds
+        if not most:
+            why = "topl in two rounds needs three triggers per window: set more, or rounds = 1"
+            raise ParameterError("horizon", self.horizon, why)
+        between("warmup", at_least("warmup", self.warmup, 1), 1, most)
 
     @property
     def outputs(self) -> tuple[Output, ...]:
         """``mean`` of all values so far in the window; ``sum`` of this micro-batch's values."""
-        return (Output("mean", self.grid, INSERTING), Output("sum", self.grid, INSERTING))
+        whole = Output("mean", self.grid, INSERTING, self.survey.bound)
+        return (whole, Output("sum", self.grid, INSERTING))
+
+    @property
+    def chosen_at(self) -> int:
+        """The trigger that releases theta."""
+        return self.warmup * self.survey.rounds
 
     @cached_property
     def _groups(self) -> Groups:
@@ -155,7 +172,9 @@ class ToPL:
         ranged = (group == RANGE) & (theta == 0) & (code < self.survey.square_wave.outputs)
         valued = (group == VALUE) & (theta >= 1) & (theta <= self.survey.buckets)
         valued &= code < self.survey.hybrid.outputs
-        keep = own & (slot >= 0) & (code >= 0) & (ranged | valued)
+        narrow = (group == NARROW) & (theta >= 1) & (theta <= self.survey.buckets)
+        narrow &= code < self.survey.square_wave.outputs
+        keep = own & (slot >= 0) & (code >= 0) & (ranged | valued | narrow)
         keep &= group == self._groups.of(columns[UNIT])
         codes = np.where(keep, slot << 32 | pack(group, theta, code), 0).view(np.uint64)
         keys, key = Keys.of_codes(codes).unique()
@@ -178,41 +197,54 @@ class ToPL:
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Mean so far and sum of this micro-batch; theta from the warm-up on."""
         rows = _added(closed)
-        theta = told = self._told(closed)
+        told = self._told(closed)
         seen = counted(unpack(rows.key, rows.cell["count"]), told)
         public = {"survey": np.array([self.survey.number], np.int64)}
-        if closed.t in (self.warmup, self.horizon):
-            exact = density(self.survey, seen, self.smooth)
+        exact, theta, within = np.zeros(0), told.theta, told.within
+        if closed.t in (self.chosen_at, self.horizon):
+            group = NARROW if self.survey.rounds > 1 else RANGE
+            exact = density(self.survey, seen, self.smooth, group)
             public["distribution"] = np.rint(exact * _PPM).astype(np.int64)
-        if closed.t == self.warmup:
-            theta = threshold(self.survey, seen, exact)
-            rows = self._with(rows, theta)
-        if theta:
-            public["theta"] = np.array([theta], np.int64)
+        if self.survey.rounds > 1 and closed.t == self.warmup:
+            within = found_range(self.survey, seen, self.smooth)
+            rows = self._with(rows, FOUND, within)
+        if closed.t == self.chosen_at:
+            theta = self._threshold(seen, exact, within)
+            rows = self._with(rows, CHOSEN, theta)
+        for name, step in (("range", within), ("theta", theta)):
+            if step:
+                public[name] = np.array([step], np.int64)
         batch = counted(unpack(closed.part.key, closed.part.sums[:, 0]), told)
         return _changed(rows, closed, batch), self._estimates(seen, batch, public)
 
-    def _told(self, closed: Closed) -> int:
-        """The window's theta as published before this micro-batch; 0 up to the warm-up.
+    def _threshold(self, seen: Buckets, exact: F64, within: int) -> int:
+        if self.survey.rounds > 1:
+            return found_threshold(self.survey, seen, exact, within)
+        return threshold(self.survey, seen, exact)
+
+    def _told(self, closed: Closed) -> Steps:
+        """Steps that the window published before this micro-batch.
 
         Raises:
             ContractError: it was published and is missing: later reports are in the counts by now.
         """
-        if closed.t <= self.warmup:
-            return 0
-        if not len(closed.rows.key) or integers(closed.rows.key)[-1] != CHOSEN:
+        codes = integers(closed.rows.key)
+        stored = dict(zip(codes.tolist(), closed.rows.cell["count"].tolist(), strict=True))
+        theta, within = stored.get(CHOSEN, 0), stored.get(FOUND, 0)
+        if closed.t > self.chosen_at and not theta:
             raise ContractError("the threshold of the warm-up is missing from the state")
-        return int(closed.rows.cell["count"][-1])
+        if self.survey.rounds > 1 and closed.t > self.warmup and not within:
+            raise ContractError("the range of the warm-up is missing from the state")
+        return Steps(theta, within)
 
-    def _with(self, rows: Rows, theta: int) -> Rows:
-        """The rows with theta among them, to be remembered for the window."""
-        last = self.init_rows(Keys.of_codes(np.array([CHOSEN], np.uint64)))
-        last.cell["count"] = theta
-        return Rows(
-            concat([rows.key, last.key]),
-            np.append(rows.cell, last.cell),
-            np.append(rows.due, last.due),
-        )
+    def _with(self, rows: Rows, name: int, step: int) -> Rows:
+        """The rows with a step among them, to be remembered for the window."""
+        added = self.init_rows(Keys.of_codes(np.array([name], np.uint64)))
+        added.cell["count"] = step
+        keys = concat([rows.key, added.key])
+        order = np.argsort(integers(keys), kind="stable")
+        cell, due = np.append(rows.cell, added.cell), np.append(rows.due, added.due)
+        return Rows(keys.take(order), cell[order], due[order])
 
     def _estimates(self, seen: Buckets, batch: Buckets, public: dict[str, I64]) -> Releases:
         so_far, variance = mean(self.survey, seen)
@@ -275,13 +307,17 @@ class ToPL:
         return ()
 
     def error(self, t: int) -> F64:
-        """Worst-case standard deviations, with theta at the whole range and expected reports."""
+        """Worst-case standard deviations, with theta at the whole range and expected reports.
+
+        Triggers without a release count as the first one that has one.
+        """
         square = self.survey.bound**2 / (4 * self.grid**2)
-        worst, share = variances(self.survey), self.survey.share
-        early = self.expected * share / (square * worst[RANGE])  # precision per trigger
+        worst, share, two = variances(self.survey), self.survey.share, self.survey.rounds > 1
+        early = self.expected * share / (square * worst[RANGE] * (2 if two else 1))  # per trigger
         late = self.expected * (1 - share) / (square * worst[VALUE])
-        so_far = early * t + late * max(t - self.warmup, 0)
-        now = early + (late if t > self.warmup else 0)
+        t, begins = (max(t, self.warmup + 1), self.warmup) if two else (t, 0)
+        so_far = early * (t - begins) + late * max(t - self.chosen_at, 0)
+        now = early + (late if t > self.chosen_at else 0)
         return np.sqrt([float(1 / so_far), float(self.expected**2 / now)])
 
 
@@ -305,6 +341,6 @@ def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
     """
     codes = integers(rows.key)
     changed = np.isin(codes, pack(batch.group, batch.theta, batch.code))
-    changed |= (codes == CHOSEN) & (len(rows.key) > len(closed.rows.key))
+    changed |= np.isin(codes, [CHOSEN, FOUND]) & ~np.isin(codes, integers(closed.rows.key))
     where = np.flatnonzero(changed)
     return Rows(rows.key.take(where), rows.cell[where], rows.due[where])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ...client.survey import ReportError, Survey
+from ...client.survey import OCTAVES, ReportError, Survey
 from ...errors import ParameterError
 from ..contract import Setting
-from ..validate import at_least
+from ..validate import at_least, between
 from .mechanism import ToPL
 
 
@@ -20,22 +20,32 @@ class ToPLParameters:
         salt: public text that assigns users to groups.
         reports: reports per unit and epoch; each gets an equal part of epsilon.
         period: slots of a device's period, in which it makes that many; 0 for one without end.
-        share: fraction of users in the range group, as text or number.
+        share: fraction of users whose reports find the threshold, as text or number; 0 for a tenth,
+            or a fifth in two rounds.
         buckets, levels: resolution of Square Wave and of Hybrid.
-        warmup: trigger at which the threshold is chosen.
+        warmup: trigger at which the threshold is chosen; of two rounds, the length of each.
         expected: reports expected per trigger, for the error forecast.
         smooth: whether expectation maximisation is smoothed.
+        rounds: 1 or 2; 0 for two where the window has triggers for them.
     """
 
     salt: str = "hushstream"
     reports: int = 1
-    share: str | float = "1/10"
+    share: str | float = 0
     buckets: int = 512
     levels: int = 512
     warmup: int = 1
     expected: int = 1000
     smooth: bool = True
     period: int = 0
+    rounds: int = 0
+
+
+def rounds_of(parameters: ToPLParameters, horizon: int) -> int:
+    """The rounds that are set, or two where window and buckets allow them."""
+    between("rounds", parameters.rounds, 0, 2)
+    fits = 2 * parameters.warmup < horizon and parameters.buckets % OCTAVES == 0
+    return parameters.rounds or 1 + fits
 
 
 def survey_of(parameters: ToPLParameters, setting: Setting) -> Survey:
@@ -50,16 +60,18 @@ def survey_of(parameters: ToPLParameters, setting: Setting) -> Survey:
     if len(setting.columns) != 1 or setting.columns[0][1] != 0:
         raise ParameterError("columns", setting.columns, "topl needs one value column from 0 up")
     at_least("reports", parameters.reports, 1)
+    rounds = rounds_of(parameters, setting.horizon)
     try:
         return Survey(
             setting.epsilon / parameters.reports,
             setting.columns[0][2] * setting.grids[0],
             parameters.salt,
             parameters.reports,
-            Fraction(str(parameters.share)),
+            Fraction(str(parameters.share)) or Fraction(rounds, 10),
             parameters.buckets,
             parameters.levels,
             parameters.period,
+            rounds,
         )
     except (ReportError, ZeroDivisionError) as error:
         raise ParameterError("topl", parameters, str(error)) from error

@@ -163,7 +163,8 @@ def _squares(made: Tops, load: int, excess: Fraction) -> F64:
     blocks = max(1, span // made.width)
     places = sorted({round(i * blocks / (_ENDS - 1)) for i in range(_ENDS)})
     ranges = list(itertools.combinations(places, 2))
-    noise = np.mean([made.tree.variance(1 << 10, a, z) for a, z in ranges]) / float(1 << 20)
+    top = made.slots.top
+    noise = np.mean([made.worst_blocks().tree.variance(top, a, z) for a, z in ranges]) / top**2
     length2 = np.mean([((z - a) * made.width) ** 2 for a, z in ranges])
     theta = np.array(made.slots.thresholds, np.float64)
     cut = load * float(excess) * (_tail(made, excess) - np.exp(-theta[-1] / float(excess)))

@@ -8,8 +8,9 @@ its slots: their sums and the prefix sum, of values clipped to [0, θ].
 *Guarantee.* Add/remove of one record: ε-DP. A record lies in one slot, fixed by its own time and
 micro-batch. In the warm-up it pays ε to the threshold (with ``publish`` a share of ε to the
 threshold and the rest to the warm-up's own hierarchy); later ε to the hierarchy (with ``watch`` a
-share of ε to the number of records above θ that its trigger releases with DLap(1/share), and the
-rest to the hierarchy); so the parts of the window compose in parallel. A unit contributes at most
+share of ε to the number of records above θ that its trigger releases with DLap(1/share), with
+``relearn`` a share to the threshold of the next stretch, see `slots.relearning`, and the rest to
+the hierarchy); so the parts of the window compose in parallel. A unit contributes at most
 k records, whatever windows and slots they are in: kε. Replacing one value within a slot costs no
 more than adding one: the scores of the threshold stay monotone, a node moves by at most θ, the
 number above θ by at most 1. Smoothing, consistency and rounding are post-processing of noise that
@@ -34,9 +35,11 @@ from ...errors import ParameterError
 from ..columns import F64, I64, Closed, Releases, Rows, no_releases
 from ..contract import INSERTING, Cost, Noise, Output
 from ..parts.clip_threshold import exceedance_scores, noisy_max
-from ..parts.hierarchy import Chunks, InfiniteTree
+from ..parts.hierarchy import Chunks, InfiniteTree, WideTree
 from ..parts.smoothing import Smoother
+from ..parts.stretches import Stretches
 from ..ranges import Draws, laplace
+from ..slots.relearning import Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.steps import InSteps
 from ..slots.stream import SlotStream
@@ -73,6 +76,7 @@ class Tops(SlotStream):
         expected: records expected per slot; only shapes the first prediction.
         sampling: δ that the distance of drawn from exact noise adds.
         watch: ε of one record after the warm-up for the number of records above θ, or None.
+        relearning: how later thresholds are learnt, or None; a stretch has whole blocks.
     """
 
     distribution: ClassVar[Literal["discrete_laplace"]] = "discrete_laplace"
@@ -87,6 +91,7 @@ class Tops(SlotStream):
     expected: int = 1
     sampling: Fraction = Fraction(0)
     watch: Fraction | None = None
+    relearning: Relearning | None = None
 
     def __post_init__(self) -> None:
         positive("threshold_epsilon", self.threshold_epsilon)
@@ -99,6 +104,8 @@ class Tops(SlotStream):
             raise ParameterError("steps", self.steps, "must be a multiple of the block width")
         if self.warmup and self.slots.warmup_slots % self.warmup.width:
             raise ParameterError("warmup", self.slots.warmup_slots, "must consist of whole blocks")
+        if self.relearning and self.relearning.every * self.slots.per_trigger % self.width:
+            raise ParameterError("relearn", self.relearning.every, "must consist of whole blocks")
         if self.slots.top * self.steps >= 1 << 40:
             raise ParameterError("value", self.slots.top, "the value grid is too fine")
 
@@ -132,28 +139,50 @@ class Tops(SlotStream):
     ) -> tuple[Rows, Releases]:
         """The sums of a trigger's slots, clipped at θ."""
         theta, base, t = int(state[0]), int(state[1]), closed.t
+        learnt = self._learnt(self.relearning, state[self._packed :], t)
+        if learnt:
+            theta = learnt.thresholds[-1]
         first = self.slots.range_of(t)[0]
         sums = self.slots.per_slot(entries, theta, t)
         at = first - self.slots.warmup_slots
-        blocks = self._blocks(self.slots.begins(closed.renewals, self.width))
+        thetas = learnt.thresholds if learnt else ()
+        blocks = self._blocks(self.slots.begins(closed.renewals, self.width), thetas)
         timed = self._timed(noise, self.width)
         memory, out = blocks.run(timed, theta, unpack(state[2:]), at, sums)
         out.value[:, 1] += base
         out.variance[:, 1] += self._base_variance(theta)
         public = self._watched(self.watch, entries, theta, t, noise)
-        released = self._released(t, first, out.value, out.variance, public)
-        return self._store(rows, theta, base, memory), released
+        learnt, more = self._learnt_at(self.relearning, learnt, entries, t, noise)
+        released = self._released(t, first, out.value, out.variance, public | more)
+        return self._store(rows, theta, base, memory, learnt), released
 
-    def _blocks(self, origins: tuple[int, ...] = (0,)) -> Blocks:
-        tree = self.tree.restarted(origins)
+    def _blocks(self, origins: tuple[int, ...] = (0,), thetas: tuple[int, ...] = ()) -> Blocks:
+        tree: WideTree = self.tree.restarted(origins)
+        if self.relearning:
+            length = self.relearning.every * self.slots.per_trigger // self.width
+            assert isinstance(self.tree, Chunks)
+            tree = Stretches(self.tree, length, thetas, origins)
         return Blocks(tree, self.width, self.steps, self.smoother, self.expected)
+
+    def worst_blocks(self) -> Blocks:
+        """The stream with B as every threshold."""
+        stretches = self.relearning.stretches if self.relearning else 0
+        return self._blocks(thetas=(self.slots.top,) * stretches)
 
     def _warm_blocks(self, warmup: Warmup) -> Blocks:
         return Blocks(warmup.chunks, warmup.width, self.steps, self.smoother, self.expected)
 
-    def _store(self, rows: Rows, theta: int, base: int, memory: BlockMemory) -> Rows:
+    @property
+    def _packed(self) -> int:
+        """Integers of the state before those of thresholds that are learnt anew."""
+        return 2 + len(pack(BlockMemory(), self.smoother.memory))
+
+    def _store(
+        self, rows: Rows, theta: int, base: int, memory: BlockMemory, learnt: Learnt | None = None
+    ) -> Rows:
         packed = [theta, base, *pack(memory, self.smoother.memory)]
-        return with_state(rows, np.array(packed, np.int64))
+        more = self._kept(self.relearning, theta, learnt)
+        return with_state(rows, np.concatenate([np.array(packed, np.int64), more]))
 
     def _base_variance(self, theta: int) -> float:
         if self.warmup is None:
@@ -165,6 +194,7 @@ class Tops(SlotStream):
         """ε of k records, wherever they lie; δ of the sampler alone (below 2^-90)."""
         warm = self.threshold_epsilon + (self.warmup.chunks.epsilon if self.warmup else 0)
         late = self.tree.epsilon + (self.watch or 0)
+        late += self.relearning.chooser.epsilon if self.relearning else 0
         return Cost(epsilon=self.slots.bound * max(warm, late), delta=self.sampling)
 
     def draws(self) -> tuple[Draws, ...]:
@@ -176,6 +206,8 @@ class Tops(SlotStream):
             made.append(self.warmup.chunks.draws("value", top, self.slots.warmup_slots))
         if self.watch:
             made.append(laplace("value", 1 / self.watch))
+        if self.relearning:
+            made.append(laplace("value", self.relearning.chooser.scale))
         return tuple(made)
 
     def error(self, t: int) -> F64:
@@ -185,7 +217,8 @@ class Tops(SlotStream):
         """
         last = max(t, self.slots.warmup + 1) * self.slots.per_trigger
         block, low = divmod(last - 1 - self.slots.warmup_slots, self.width)
-        variance = self._blocks().variance(self.slots.top, block, low, low + 1)[0]
+        blocks = self.worst_blocks()
+        variance = blocks.variance(self.slots.top, block, low, low + 1)[0]
         variance[variance == 0] = self.tree.variance(self.slots.top, 0, 1)
         variance *= float(self.steps) ** 2
         variance[1] += self._base_variance(self.slots.top)

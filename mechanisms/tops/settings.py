@@ -12,10 +12,12 @@ from ..parts.clip_threshold import noise_penalty, scale_free_penalty
 from ..parts.hierarchy import Chunks, InfiniteTree, choose_height
 from ..parts.shape import choose_shape, endless, mean_variance
 from ..parts.smoothing import Smoother
+from ..slots.relearning import Exceedance, Relearning
 from ..slots.settings import (
     SlotParameters,
     check_delta,
     check_sums,
+    relearn_of,
     sampler_delta,
     slots_of,
     watch_of,
@@ -68,10 +70,16 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     late = slots.slots - slots.warmup_slots
     epsilon = setting.epsilon / slots.bound
     one_of("stream", parameters.stream, ("chunks", "infinite"))
-    watch = epsilon * watch_of(parameters)
-    tree, width = tree_of(parameters, late, epsilon - watch)
+    watch, anew = epsilon * watch_of(parameters), epsilon * relearn_of(parameters, slots)
+    if anew:
+        late = parameters.relearn * slots.per_trigger
+        if parameters.stream == "infinite":
+            rule = 'needs stream = "chunks": an infinite tree has one threshold'
+            raise ParameterError("relearn", parameters.relearn, rule)
+    tree, width = tree_of(parameters, late, epsilon - watch - anew, late if anew else 0)
     warmup, first = _warmup(parameters, slots, epsilon)
-    penalty = penalty_of(parameters, slots, tree, width)
+    penalty = penalty_of(parameters, slots.warmup_slots, late, slots, tree, width)
+    later = penalty_of(parameters, late, late, slots, tree, width)
     smoother = Smoother(
         parameters.smoother, parameters.history, Fraction(parameters.alpha).limit_denominator(1000)
     )
@@ -79,7 +87,8 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     made = Tops(
         slots, first, tree, width, tuple(penalty.tolist()), smoother,
         widest * _fineness(slots.top * widest), warmup, parameters.expected,
-        sampler_delta(setting.epsilon, draws(slots, 65, warmup)), watch or None,
+        sampler_delta(setting.epsilon, draws(slots, 65, warmup, anew > 0)), watch or None,
+        _relearning(parameters, slots, anew, later) if anew else None,
     )  # fmt: skip
     check_delta(setting, made.sampling)
     check_sums(slots, made.steps, parameters.expected)
@@ -87,38 +96,49 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
 
 
 def tree_of(
-    parameters: TopsParameters, slots: int, epsilon: Fraction
+    parameters: TopsParameters, slots: int, epsilon: Fraction, whole: int = 0
 ) -> tuple[Chunks | InfiniteTree, int]:
-    """The tree over so many slots, and the slots of a block."""
+    """The tree over so many slots, and the slots of a block; ``whole`` slots are whole blocks."""
     fanout, skip = parameters.fanout, parameters.skip
     if parameters.stream == "infinite":
         fanout = fanout or _ENDLESS
         at_least("fanout", fanout, 2)
         return endless(slots, epsilon, parameters.expected, fanout, skip)
-    shape = choose_shape(slots, epsilon, parameters.expected, fanout, parameters.height, skip)
+    height = parameters.height
+    shape = choose_shape(slots, epsilon, parameters.expected, fanout, height, skip, whole)
     return Chunks(shape.fanout, shape.levels, epsilon), shape.width
 
 
 def penalty_of(
-    parameters: TopsParameters, slots: Slots, tree: Chunks | InfiniteTree, width: int
+    parameters: TopsParameters,
+    seen: int,
+    late: int,
+    slots: Slots,
+    tree: Chunks | InfiniteTree,
+    width: int,
 ) -> I64:
-    """The public part of the thresholds' scores."""
-    late = slots.slots - slots.warmup_slots
+    """The public part of scores from ``seen`` slots for a threshold of ``late`` ones."""
     if non_negative("excess", parameters.excess):
         excess = Fraction(parameters.excess).limit_denominator(1 << 20)
         fanout = tree.fanout
         height = parameters.height or choose_height(fanout, late)
-        return noise_penalty(
-            slots.thresholds, slots.warmup_slots, fanout, height, tree.epsilon, excess
-        )
+        return noise_penalty(slots.thresholds, seen, fanout, height, tree.epsilon, excess)
     variance = Fraction(mean_variance(tree, width, late)).limit_denominator(1 << 20)
-    return scale_free_penalty(slots.thresholds, slots.warmup_slots, late, variance)
+    return scale_free_penalty(slots.thresholds, seen, late, variance)
 
 
-def draws(slots: Slots, levels: int, warmup: Warmup | None) -> int:
+def _relearning(
+    parameters: TopsParameters, slots: Slots, epsilon: Fraction, penalty: I64
+) -> Relearning:
+    chooser = Exceedance(epsilon, tuple(penalty.tolist()))
+    return Relearning(chooser, parameters.relearn, slots.warmup, slots.horizon)
+
+
+def draws(slots: Slots, levels: int, warmup: Warmup | None, relearns: bool = False) -> int:
     """Most draws whose distribution one unit can move."""
-    once = len(slots.thresholds) + (warmup.chunks.levels if warmup else 0)
-    return slots.bound * max(once, levels)
+    choice = len(slots.thresholds)
+    once = choice + (warmup.chunks.levels if warmup else 0)
+    return slots.bound * max(once, levels + choice * relearns)
 
 
 def _warmup(

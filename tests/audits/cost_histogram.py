@@ -214,8 +214,11 @@ def noisy_totals(mechanism: Histogram) -> float:
     return float(split.max())
 
 
-def histogram(mechanism: Histogram) -> float:
-    """μ² of everything that a histogram releases or decides about one unit's records."""
+def histogram(mechanism: Histogram, shards: int = 1) -> float:
+    """μ² of everything that a histogram releases or decides about one unit's records.
+
+    Keys lie in one shard each; debiasing counters are released by every one, under its own nonces.
+    """
     stated, T = Stated(mechanism.bounds("u")), mechanism.horizon
     worlds = [(1, T)]  # no second lane: the count that decides about a hidden key, laid open
     if mechanism.lanes > 1:
@@ -225,7 +228,7 @@ def histogram(mechanism: Histogram) -> float:
         linear, *shifts = values(mechanism, since, delay)
         early, late = (linear.gaussian(some) if len(some) else some for some in shifts)
         worst = max(worst, spent(stated, early, late))
-    return worst + (noisy_totals(mechanism) if mechanism.debias else 0.0)
+    return worst + (shards * noisy_totals(mechanism) if mechanism.debias else 0.0)
 
 
 def choices(mechanism: Histogram) -> int:

@@ -40,11 +40,16 @@ def stream(mechanism: Pak | Tops, values: Sequence[Value]) -> Trace:
     )  # fmt: skip
 
 
+def choice(label: Label) -> bool:
+    """Whether a draw chooses a threshold: the first one, or that of a later stretch."""
+    return label.purpose.split(".")[0] == CHOICE
+
+
 def choosing(place: int) -> Callable[[Label], int]:
     """Noise with which a candidate wins."""
 
     def forced(label: Label) -> int:
-        return LARGE if label.purpose == CHOICE and label.index == place else 0
+        return LARGE if choice(label) and label.index == place else 0
 
     return forced
 
@@ -72,7 +77,7 @@ def numbers(mechanism: Pak | Tops, place: int) -> Loss:
     exact = isinstance(mechanism, Pak) and mechanism.counter.steps == 1
     probe = Probe(
         look_of(mechanism), stream(mechanism, []), choosing(place),
-        lambda one: one.purpose != CHOICE, rounding=0.0 if exact else 4.0,
+        lambda one: not choice(one), rounding=0.0 if exact else 4.0,
     )  # fmt: skip
     top = mechanism.slots.top
     shifts = [(t, probe.shift(stream(mechanism, [Value(t, top)]))) for t in range(1, plain[1] + 1)]
@@ -106,15 +111,35 @@ def only(linear: Linear, kind: str) -> Linear:
     return Linear([linear.labels[i] for i in kept], linear.B[:, kept], linear.rounding)
 
 
-def scores(mechanism: Pak | Tops, values: Sequence[Value]) -> tuple[np.ndarray, Fraction]:
+class Choice(NamedTuple):
+    """A choice of a threshold: the purpose of its draws, and the trigger that releases it."""
+
+    purpose: str
+    at: int
+
+
+def unraised(mechanism: Pak | Tops) -> Pak | Tops:
+    """The mechanism without the factor that hides which candidate won."""
+    if isinstance(mechanism, Tops):
+        return mechanism
+    assert isinstance(mechanism.chooser, RankQuantile)
+    plain = replace(mechanism, chooser=replace(mechanism.chooser, factor=Fraction(1)))
+    if plain.relearning is None:
+        return plain
+    later = plain.relearning.chooser
+    assert isinstance(later, RankQuantile)
+    again = replace(plain.relearning, chooser=replace(later, factor=Fraction(1)))
+    return replace(plain, relearning=again)
+
+
+def scores(
+    mechanism: Pak | Tops, values: Sequence[Value], made: Choice
+) -> tuple[np.ndarray, Fraction]:
     """Scores of all candidates less that of the first, read from who wins; and the noise's scale.
 
     Candidate i beats the first one from some noise on: that noise is the gap of their scores.
     """
-    plain = mechanism
-    if isinstance(mechanism, Pak):
-        assert isinstance(mechanism.chooser, RankQuantile)
-        plain = replace(mechanism, chooser=replace(mechanism.chooser, factor=Fraction(1)))
+    plain = unraised(mechanism)
     trace, out, scale = stream(mechanism, values), [0], Fraction(0)
     for place in range(1, len(mechanism.slots.thresholds)):
         low, high = -REACH, REACH
@@ -122,28 +147,31 @@ def scores(mechanism: Pak | Tops, values: Sequence[Value]) -> tuple[np.ndarray, 
             middle = (low + high) // 2
 
             def planted(label: Label, place: int = place, middle: int = middle) -> int:
-                if label.purpose != CHOICE:
+                if label.purpose != made.purpose:
                     return 0
                 return {0: 0, place: middle}.get(label.index, -LARGE)
 
             recorder = Recorder(planted)
-            view = seen(plain, trace, recorder, until=mechanism.slots.warmup)
-            scale = next(one.parameter for one in recorder.asked if one.purpose == CHOICE)
-            wins = view[mechanism.slots.warmup, "threshold", 0] == plain.slots.thresholds[place]
+            view = seen(plain, trace, recorder, until=made.at)
+            scale = next(one.parameter for one in recorder.asked if one.purpose == made.purpose)
+            wins = view[made.at, "threshold", 0] == plain.slots.thresholds[place]
             low, high = (low, middle) if wins else (middle, high)
         assert -REACH + 1 < high < REACH, "a score is out of reach"
         out.append(1 - high)  # the least winning noise; ties go to the first
     return np.array(out), scale
 
 
-def chosen(mechanism: Pak | Tops, records: int, crowds: Sequence[int]) -> float:
-    """ε of the threshold for so many warm-up records of one unit, beside others in the middle."""
+def chosen(mechanism: Pak | Tops, records: int, crowds: Sequence[int], made: Choice) -> float:
+    """ε of a threshold for so many records of one unit, beside others in the middle.
+
+    All of them lie in the trigger that makes the choice.
+    """
     thresholds, worst = mechanism.slots.thresholds, 0.0
     for others in crowds:
-        crowd = [Value(1, thresholds[len(thresholds) // 2])] * others
-        first, scale = scores(mechanism, crowd)
+        crowd = [Value(made.at, thresholds[len(thresholds) // 2])] * others
+        first, scale = scores(mechanism, crowd, made)
         for value in (thresholds[-1], thresholds[0]):
-            second, _ = scores(mechanism, [*crowd, *[Value(1, value)] * records])
+            second, _ = scores(mechanism, [*crowd, *[Value(made.at, value)] * records], made)
             worst = max(worst, choice_loss(first, second, scale))
     return worst
 
@@ -152,19 +180,23 @@ def over_budget(mechanism: Pak | Tops, crowds: Sequence[int] = (1, 30)) -> float
     """What a unit loses over what is declared, for the dearest division of its records.
 
     j of them lie in the warm-up, where they pay for the threshold and for its sum, the others
-    later. Gaussian loss is turned into ε at the declared δ.
+    later, where they pay for sums and, with `relearning`, for the threshold of the next stretch.
+    Gaussian loss is turned into ε at the declared δ.
     """
     cost, k = mechanism.cost(), int(mechanism.bounds("u")["budget"])
     worst, last = 0.0, len(mechanism.slots.thresholds) - 1
     free = isinstance(mechanism, Pak) and mechanism.chooser is None
-    choice = [
-        0.0 if free or not early else chosen(mechanism, early, crowds) for early in range(k + 1)
-    ]
+    first = Choice(CHOICE, mechanism.slots.warmup)
+    before = [0.0 if free or not j else chosen(mechanism, j, crowds, first) for j in range(k + 1)]
+    again = [0.0] * (k + 1)
+    if mechanism.relearning:
+        next_one = Choice(f"{CHOICE}.1", first.at + mechanism.relearning.every)
+        again[1:] = [chosen(mechanism, j, crowds, next_one) for j in range(1, k + 1)]
     for place in (last, last - 2):
         loss = numbers(mechanism, place)
         for early in range(k + 1):
-            warm = early * loss.warm + choice[early]
-            late = (k - early) * loss.late
+            warm = early * loss.warm + before[early]
+            late = (k - early) * loss.late + again[k - early]
             if loss.mu and early < k:
                 late += gdp_epsilon(((k - early) * loss.mu) ** 2, float(cost.delta))
             worst = max(worst, warm + late)

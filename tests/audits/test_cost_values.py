@@ -16,6 +16,7 @@ from hushstream.mechanisms.pak.counter import MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import RankQuantile
 from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.stream import SlotStream
 from hushstream.mechanisms.tops import settings as tops_settings
 from hushstream.mechanisms.tops.mechanism import Tops
@@ -39,6 +40,23 @@ PAK: dict[str, dict[str, Any]] = {
     "matrix": {"counter": "matrix", "bound": 2},
     "matrix, watched": {"counter": "matrix", "bound": 2, "watch": 0.25},
     "no threshold": {"threshold": "top", "counter": "tree"},
+    "learnt anew": {
+        "counter": "tree",
+        "tail": 0.5,
+        "safety": 1.0,
+        "expected": 10,
+        "relearn": 2,
+        "relearn_share": 0.25,
+        "bound": 2,
+    },
+    "matrix, learnt anew": {
+        "counter": "matrix",
+        "tail": 0.5,
+        "safety": 1.0,
+        "expected": 10,
+        "relearn": 2,
+        "relearn_share": 0.25,
+    },
     "watched": {
         "counter": "tree",
         "tail": 0.5,
@@ -52,6 +70,14 @@ TOPS: dict[str, dict[str, Any]] = {
     "warm-up": {"fanout": 2, "height": 2, "skip": 1, "publish_warmup": True, "bound": 2},
     "infinite": {"fanout": 2, "height": 2, "stream": "infinite", "skip": 0},
     "watched": {"fanout": 2, "height": 2, "skip": 0, "watch": 0.25, "bound": 2},
+    "learnt anew": {
+        "fanout": 2,
+        "height": 2,
+        "skip": 1,
+        "relearn": 2,
+        "relearn_share": 0.25,
+        "watch": 0.25,
+    },
 }
 
 
@@ -80,7 +106,7 @@ MISTAKES = {
         "max(1, (self.horizon - 1).bit_length())",
     ),
     "ranks as if they were monotone": (
-        "pak", "tree", RankQuantile, "choose", "2 / self.epsilon", "1 / self.epsilon"
+        "pak", "tree", RankQuantile, "scale", "2 / self.epsilon", "1 / self.epsilon"
     ),
     "threshold and warm-up sum for the price of one": (
         "pak", "tree", pak_settings, "build", "epsilon * (1 - split) if", "epsilon if"
@@ -106,7 +132,7 @@ MISTAKES = {
         "tops", "warm-up", tops_settings, "_warmup", "epsilon * (1 - share)", "epsilon"
     ),
     "a watch for nothing": (
-        "tops", "watched", tops_settings, "build", "epsilon - watch", "epsilon"
+        "tops", "watched", tops_settings, "build", "epsilon - watch - anew", "epsilon - anew"
     ),
     "half the noise of a watch": (
         "tops", "watched", SlotStream, "_watched", "1 / share", "1 / (2 * share)"
@@ -116,6 +142,19 @@ MISTAKES = {
     ),
     "a watch beside a matrix for nothing": (
         "pak", "matrix, watched", pak_settings, "counter_of", "(1 - watch_of(parameters))", "1"
+    ),
+    "a threshold learnt anew for nothing": (
+        "tops", "learnt anew", tops_settings, "build", "epsilon - watch - anew", "epsilon - watch"
+    ),
+    "a threshold of running totals learnt anew for nothing": (
+        "pak", "learnt anew", pak_settings, "counter_of", "relearn_of(parameters, slots)", "0"
+    ),
+    "a threshold learnt anew beside a matrix for nothing": (
+        "pak", "matrix, learnt anew", pak_settings, "counter_of", "relearn_of(parameters, slots)",
+        "0",
+    ),
+    "half the noise of a threshold learnt anew": (
+        "tops", "learnt anew", Exceedance, "scale", "1 / self.epsilon", "1 / (2 * self.epsilon)"
     ),
     "half the noise of a watch beside a matrix": (
         "pak", "matrix, watched", SlotStream, "_watched", "1 / share", "1 / (2 * share)"

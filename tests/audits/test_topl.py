@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.client import Budget, Client, ReportStore, Survey, parse
-from hushstream.client.survey import RANGE, VALUE
+from hushstream.client.survey import NARROW, RANGE, VALUE
 from hushstream.mechanisms.topl import fit as local
 from scipy.stats import beta
 
@@ -69,6 +69,53 @@ def ours(group: int, epsilon: str = "2") -> Sampler:
 @pytest.mark.parametrize("values", [(0.0, 100.0), (0.0, 1e9), (-50.0, 60.0)])
 def test_reports_pass_the_audit(group: int, values: tuple[float, float]) -> None:
     assert audit(ours(group), values) <= 2
+
+
+@pytest.mark.parametrize("group", [RANGE, NARROW])
+@pytest.mark.parametrize("values", [(0.0, 100.0), (0.0, 1e9), (-50.0, 60.0), (20.0, 21.0)])
+def test_reports_of_two_rounds_pass_the_audit(group: int, values: tuple[float, float]) -> None:
+    """On the scale of octaves, and within a range that lies below one of the values."""
+    survey = Survey(Fraction(2), Fraction(100), "s", buckets=64, levels=64, rounds=2)
+
+    def sampler(value: float, generator: np.random.Generator) -> np.ndarray:
+        drawn = generator.integers(0, 1 << 64, (N, 3), dtype=np.uint64)
+        codes = local.simulate(survey, np.full(N, value), np.full(N, group), 50, drawn)
+        return codes.astype(float)
+
+    assert 0 <= audit(sampler, values) + 1 <= 3
+
+
+@pytest.mark.parametrize("values", [(0, 100), (-(10**9), 3), (10**9, 0), (21, 20)])
+def test_narrow_reports_pass_the_audit(values: tuple[int, int]) -> None:
+    """The device's own code; no output of one value is more than e^2 times as likely as of another.
+
+    Exactly, over all outcomes of the one draw that a report makes.
+    """
+    survey = Survey(Fraction(2), Fraction(100), "s", buckets=16, levels=4, rounds=2)
+    for perturb in (survey.perturb_range, lambda v, u: survey.perturb_narrow(v, 12, u)):
+        outputs = []
+        for value in values:
+            drawn = [perturb(value, lambda n, p=p: p) for p in _draws(survey)]
+            assert all(0 <= code < survey.square_wave.outputs for code in drawn)
+            outputs.append(dict(zip(_draws(survey), drawn, strict=True)))
+        first, second = (_weights(survey, one) for one in outputs)
+        for code in range(survey.square_wave.outputs):
+            assert first[code] <= second[code] * math.exp(2) * (1 + 1e-9)
+
+
+def _draws(survey: Survey) -> list[int]:
+    """One outcome of the draw for each run of outcomes that give the same output."""
+    wave = survey.square_wave
+    inside = [k * wave.high for k in range(wave.width)]
+    return inside + [wave.width * wave.high + k * wave.low for k in range(wave.inputs - 1)]
+
+
+def _weights(survey: Survey, outputs: dict[int, int]) -> dict[int, int]:
+    """How many outcomes give each output."""
+    wave, made = survey.square_wave, dict.fromkeys(range(survey.square_wave.outputs), 0)
+    for place, code in outputs.items():
+        made[code] += wave.high if place < wave.width * wave.high else wave.low
+    return made
 
 
 @pytest.mark.parametrize("group", [RANGE, VALUE])

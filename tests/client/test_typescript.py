@@ -43,7 +43,7 @@ triggers = { every = "6h" }
 epoch = "1d"
 budget = { epsilon = 4.0 }
 aggregate = [{ kind = "mean", field = "minutes", low = 0, high = 100, grid = 0.01 }]
-mechanism = { kind = "topl", salt = "Grüße", share = "1/2", buckets = 64 }
+mechanism = { kind = "topl", salt = "Grüße", share = "1/2", buckets = 64, rounds = 1 }
 """
 
 

@@ -41,7 +41,9 @@ def test_groups_are_those_of_the_hash() -> None:
         survey = json.loads(COMMITTED["surveys"][one["survey"]]["canonical"])
         text = f"{len(survey['salt'])}:{survey['salt']}{one['user']}".encode()
         place = Fraction(int(hashlib.sha256(text).hexdigest()[:16], 16), 1 << 64)
-        assert one["group"] == (1 if place < Fraction(survey["share"]) else 2)
+        share = Fraction(survey["share"])
+        found = 1 if place < share / survey.get("rounds", 1) else 3
+        assert one["group"] == (found if place < share else 2)
 
 
 def test_tables_are_near_the_papers_and_never_beyond_epsilon() -> None:
@@ -66,4 +68,18 @@ def test_reports_are_read_by_the_aggregator_and_every_channel_speaks() -> None:
         report = parse(one["payload"].encode(), survey)
         assert (report.user, report.slot) == (one["user"], one["slot"])
         spoke.add((report.group, report.code >= survey.hybrid.piecewise.outputs))
-    assert spoke >= {(1, False), (2, False), (2, True)}
+    assert spoke >= {(1, False), (2, False), (2, True), (3, False)}
+
+
+def test_the_scale_of_octaves_is_that_of_the_specification() -> None:
+    """Bucket and step by logarithms, without the client; a value's own bucket is drawn with 0."""
+    for survey in (one for one in made.surveys() if one.rounds == 2):
+        steps = survey.buckets // 16
+        for value in (0, 1e-9, 0.0004, 0.1, 0.9, 3, 4.7, float(survey.bound), 1e300):
+            share = min(value / float(survey.bound), 1)
+            octave = min(max(math.floor(math.log2(share)) + 16, 0), 15) if share else 0
+            place = math.floor((share * 2.0 ** (16 - octave) - 1) * steps)
+            bucket = octave * steps + min(max(place, 0), steps - 1)
+            assert survey.perturb_range(value, lambda n: 0) == bucket
+            assert value >= survey.bound or value < survey.threshold(bucket + 1)
+            assert not bucket or value >= survey.threshold(bucket)

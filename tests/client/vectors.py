@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from hushstream.client import Budget, Client, ReportError, ReportStore, Survey, exp_below, sampling
 from hushstream.client import published_threshold as published
-from hushstream.client.survey import RANGE, VALUE
+from hushstream.client.survey import NARROW, RANGE, VALUE
 
 Vector = dict[str, Any]
 
@@ -29,12 +29,15 @@ PUBLISHED = (
     '{"epsilon":"16","bound":"3000","salt":"b","share":"999/1000","buckets":4096,"levels":4096}',
     '{"epsilon":"1/1000","bound":"25/2","salt":"c","share":"1/3","buckets":7,"levels":5,'
     '"period":4294967296}',
+    '{"epsilon":"1","bound":"1440","salt":"trips-2031","share":"1/5","rounds":2}',
+    '{"epsilon":"3/4","bound":"25/3","salt":"r","share":"2/3","rounds":2,"buckets":48,"levels":9}',
 )
 WHOLE: Vector = {"epsilon": "1", "bound": "1", "salt": "s", "share": "1/2"}
 WRONG: tuple[Vector, ...] = (
     {"epsilon": 1}, {"epsilon": "17"}, {"epsilon": "1/1001"}, {"epsilon": "1e3"}, {"bound": "0"},
     {"bound": "1/0"}, {"bound": "-1"}, {"share": "1"}, {"share": "0"}, {"buckets": 1},
     {"levels": 4097}, {"reports": 0}, {"reports": 1.5}, {"period": -1}, {"other": 0},
+    {"rounds": 3}, {"rounds": 0}, {"rounds": 2, "buckets": 40},
 )  # fmt: skip
 NO_SURVEYS = (
     "", "[]", "null", "{}",
@@ -117,11 +120,11 @@ def _draw(n: int) -> Vector:
 def _reports() -> Iterator[Vector]:
     seed = 1
     for i, survey in enumerate(surveys()):
-        for group in (RANGE, VALUE):
+        for group in (RANGE, VALUE) if survey.rounds == 1 else (RANGE, VALUE, NARROW):
             named = (u for u in (*USERS, *map(str, range(9999))) if survey.group(u) == group)
             user = next(named)
             for value in VALUES:
-                for theta in (survey.buckets // 2 + 1,) if group == VALUE else (None,):
+                for theta in (None,) if group == RANGE else (survey.buckets // 2 + 1,):
                     seed += 1
                     yield _report(i, survey, user, value, theta, _numbers(seed))
     # A value that lies between two multiples of 2^-64 levels: the even one, or the draw differs.
@@ -182,6 +185,13 @@ def _thresholds() -> Iterator[Vector]:
         text = json.dumps(record)
         found = published(text, survey, slot)
         yield {"survey": 0, "record": text, "slot": slot, "theta": found}
+    twice = surveys()[6]
+    told = {"survey": [twice.number], "range": [400]}
+    for public in (told, told | {"theta": [120]}, told | {"range": [513]}, {"theta": [120]}):
+        text = json.dumps(manifest | {"public": {"survey": [twice.number]} | public})
+        for group in (VALUE, NARROW):
+            found = published(text, twice, start, group)
+            yield {"survey": 6, "record": text, "slot": start, "group": group, "theta": found}
 
 
 def refused(text: str) -> bool:

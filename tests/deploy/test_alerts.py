@@ -10,10 +10,12 @@ import re
 import pytest
 import yaml
 from hushstream.agents.cli.topics import gaps
-from hushstream.deploy.alerts import limit, rules, text
+from hushstream.deploy.alerts import RUNBOOKS, limit, rules, text
 from hushstream.topics.config.load import loads
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ..tree import ROOT
 
 CONFIG = """
 [[input]]
@@ -46,7 +48,7 @@ def test_the_file_says_what_the_rules_are(found):
 def overdue(found: dict[str, float]) -> dict[str, tuple[float, float]]:
     """Limit and reach into the past of each pipeline, both in seconds."""
     (rule,) = (r for g in rules(found)["groups"] for r in g["rules"] if "Overdue" in r["alert"])
-    parts = rule["expr"].split(" or ")
+    parts = rule["expr"].removeprefix("(").partition(") unless ")[0].split(" or ")
     pattern = r'time\(\) - max by .*pipeline="(.+)"}\[(\d+)s\]\)\) > (\d+)'
     matched = [re.fullmatch(pattern, part) for part in parts]
     return {m[1]: (float(m[3]), float(m[2])) for m in matched if m is not None}
@@ -84,3 +86,23 @@ def test_failures_of_what_matters_most_are_critical(name):
     every = [r for g in rules({"p": 60.0})["groups"] for r in g["rules"]]
     (rule,) = (r for r in every if r["alert"] == name)
     assert rule["labels"]["severity"] == "critical"
+
+
+def test_every_alert_has_a_section_that_says_what_to_do() -> None:
+    page = (ROOT / RUNBOOKS).read_text()
+    sections = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##)", page, re.MULTILINE | re.DOTALL))
+    every = [r for g in rules({"p": 60.0})["groups"] for r in g["rules"]]
+    for rule in every:
+        place, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert place == RUNBOOKS and anchor == rule["alert"].lower()
+        said = sections[rule["alert"]]
+        for part in ("**Means.**", "**Look at.**", "**Do.**"):
+            assert part in said, (rule["alert"], part)
+    own = {r["alert"] for r in every}
+    assert own <= set(sections) and "NoSuchAlert" not in sections
+
+
+def test_the_page_of_runbooks_may_lie_elsewhere() -> None:
+    (rule, *_) = rules({}, "https://wiki.example/hush")["groups"][0]["rules"]
+    assert rule["annotations"]["runbook_url"] == "https://wiki.example/hush#workerdown"
+    assert yaml.safe_load(text({}, "https://w/x")) == rules({}, "https://w/x")

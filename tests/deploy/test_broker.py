@@ -13,22 +13,24 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.deploy import broker as module
 from hushstream.deploy.broker import Broker, serves
 from hushstream.deploy.process import command_of
+from hushstream.deploy.settings import free_port
 from hushstream.errors import BrokerError
 
 
 def _create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(120)
 
 
 def _produce(bootstrap: str, topic: str, value: bytes) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer"})
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(topic, value)
-    producer.commit_transaction(20)
+    producer.commit_transaction(120)
 
 
 def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -37,13 +39,13 @@ def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
     )
     consumer.subscribe([topic])
     try:
-        return [m.value() or b"" for m in consumer.consume(count, timeout=20)]
+        return [m.value() or b"" for m in consumer.consume(count, timeout=120)]
     finally:
         consumer.close()
 
 
 def _soon(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 150
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.02)
     return holds()
@@ -57,7 +59,7 @@ def test_serves_transactions_and_refuses_unknown_topics(
     _produce(broker.bootstrap, topic, b"one")
     assert _read(broker.bootstrap, topic, 1) == [b"one"]
     assert broker.status == "running"
-    metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=10)
+    metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=120)
     assert unique("never-created") not in metadata.topics
 
 
@@ -95,6 +97,21 @@ def test_wrong_settings_end_with_the_log(tmp_path: Path) -> None:
     assert wrong.status == "stopped"
 
 
+def test_a_port_that_somebody_takes_before_it_is_used_is_chosen_anew(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever listens there is not taken for the broker, either."""
+    assert serves(broker.bootstrap) and not serves(broker.bootstrap, cluster="another")
+    ports = iter([broker.port])
+    monkeypatch.setattr(module, "port_is_free", lambda port: True)  # it was, a moment ago
+    monkeypatch.setattr(module, "free_port", lambda: next(ports, None) or free_port())
+    with Broker(quiet=True) as other:
+        assert other.port != broker.port and other.status == "running"
+        clusters = [AdminClient({"bootstrap.servers": one.bootstrap}).list_topics(timeout=60)
+                    for one in (broker, other)]  # fmt: skip
+        assert len({one.cluster_id for one in clusters}) == 2
+
+
 def test_a_taken_port_is_refused(broker: Broker, tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match="is in use"):
         Broker(tmp_path, broker.port, quiet=True).start()
@@ -114,7 +131,7 @@ def test_dies_with_its_parent(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         assert str(tmp_path) in command_of(pid)
         parent.kill()
-        parent.wait(10)
+        parent.wait(150)
     assert _soon(lambda: str(tmp_path) not in command_of(pid))
 
 

@@ -5,6 +5,7 @@ Covers: deploy/dashboards.py
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Iterator
@@ -39,7 +40,9 @@ def _names(registry: CollectorRegistry) -> set[str]:
         "histogram": ["_bucket", "_sum", "_count"],
         "gauge": [""],
     }
-    return {m.name + s for m in registry.collect() for s in suffixes[m.type]}
+    found = {m.name + s for m in registry.collect() for s in suffixes[m.type]}
+    assert all(name.startswith(("hush_", "process_")) for name in found)
+    return found
 
 
 PUBLIC = _names(PublicMetrics().registry)
@@ -47,7 +50,9 @@ OPERATOR = _names(OperatorMetrics().registry)
 
 
 def _asked(expressions: list[str]) -> set[str]:
-    return {name for text in expressions for name in re.findall(r"\bhush_[a-z_]+\b", text)}
+    return {
+        name for text in expressions for name in re.findall(r"\b(?:hush|process)_[a-z_]+\b", text)
+    }
 
 
 def _rules(group: str) -> list[dict[str, Any]]:
@@ -80,7 +85,7 @@ def test_every_alert_says_what_happened_and_how_grave_it_is() -> None:
     assert len({r["alert"] for r in rules}) == len(rules) >= 10
     for rule in rules:
         assert rule["labels"]["severity"] in {"critical", "warning"}
-        assert set(rule["annotations"]) == {"summary", "description"}
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
         assert rule["expr"].count("(") == rule["expr"].count(")")
 
 
@@ -98,11 +103,49 @@ def test_shipped_dashboards_are_the_generated_ones(name: str, tmp_path: Path) ->
     board = json.loads(shipped)
     ids = [panel["id"] for panel in board["panels"]]
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
-    assert len(set(ids)) == len(set(places)) == len(ids) == 8
+    panels = {"releases.json": 8, "operator.json": 14}[name]
+    assert len(set(ids)) == len(set(places)) == len(ids) == panels
     source = _yaml(DEPLOY / "grafana/provisioning/datasources/prometheus.yaml")["datasources"][0]
     variable = board["templating"]["list"][0]
     assert variable["name"] == "DS_PROMETHEUS"
     assert variable["current"]["value"] == source["uid"]
+
+
+def lost(given: Any, kept: Any, place: str = "") -> Iterator[str]:
+    """Places of what a model of something did not keep."""
+    if isinstance(given, dict):
+        for name, inner in given.items():
+            found = isinstance(kept, dict) and name in kept
+            yield from lost(inner, kept[name], f"{place}.{name}") if found else [f"{place}.{name}"]
+    elif isinstance(given, list):
+        same = isinstance(kept, list) and len(kept) == len(given)
+        pairs = enumerate(zip(given, kept, strict=True)) if same else ()
+        yield from () if same else [place]
+        for n, (one, other) in pairs:
+            yield from lost(one, other, f"{place}[{n}]")
+    elif given != kept:
+        yield place
+
+
+def as_grafana_reads(board: dict[str, Any]) -> Any:
+    """A dashboard as the types that Grafana generates from its own schema keep it."""
+    model = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
+    plugins = importlib.import_module("grafana_foundation_sdk.cog.plugins")
+    encoder = importlib.import_module("grafana_foundation_sdk.cog.encoder")
+    plugins.register_default_plugins()
+    return json.loads(encoder.JSONEncoder().encode(model.Dashboard.from_json(board)))
+
+
+@pytest.mark.parametrize("name", sorted(dashboards.DASHBOARDS))
+def test_dashboards_say_nothing_that_grafana_does_not_know(name: str) -> None:
+    board = json.loads((DEPLOY / "grafana" / "dashboards" / name).read_text("utf-8"))
+    assert list(lost(board, as_grafana_reads(board))) == []
+    board["panels"][3]["fieldConfig"]["defaults"]["units"] = "s"
+    board["panels"][0]["targets"][0]["expression"] = "up"
+    board["refreshes"] = "15s"
+    assert list(lost(board, as_grafana_reads(board))) == [
+        ".panels[0].targets[0].expression", ".panels[3].fieldConfig.defaults.units", ".refreshes"
+    ]  # fmt: skip
 
 
 def _mounts(service: dict[str, Any]) -> Iterator[Path]:
@@ -120,13 +163,31 @@ def test_compose_is_complete() -> None:
         assert all(path.exists() for path in _mounts(service)), name
         assert all(p.startswith("127.0.0.1:") for p in service.get("ports", ())), name
         assert "latest" not in service["image"]
-    for name in ("kafka", "worker", "prometheus"):
+    for name in ("kafka", "worker", "prometheus", "grafana"):
         assert "healthcheck" in services[name]
     assert services["prometheus"]["profiles"] == services["grafana"]["profiles"]
     named = {v.split(":")[0] for s in services.values() for v in s.get("volumes", ())}
-    assert {v for v in named if not v.startswith("./")} == set(compose["volumes"])
+    assert {v for v in named if not v.startswith((".", "/"))} == set(compose["volumes"])
     assert (ROOT / services["topics"]["build"]["dockerfile"]).is_file()
     assert "9465" not in json.dumps([s.get("ports") for s in services.values()])
+
+
+def test_workers_of_compose_can_be_scaled_and_read_their_key_from_a_file() -> None:
+    compose = _yaml(ROOT / "docker-compose.yml")
+    worker = compose["services"]["worker"]
+    (port,) = worker["ports"]
+    first, last = map(int, port.split(":")[1].split("-"))
+    assert last - first >= 9  # a fixed port could be taken only once
+    assert "container_name" not in worker and "hostname" not in worker
+    assert worker["volumes"] == ["/data"]  # without a name: a volume for each worker
+    assert float(worker["stop_grace_period"].rstrip("s")) > LEAVE_SECONDS
+    for name in ("worker", "topics"):
+        service = compose["services"][name]
+        assert "HUSH_NOISE_KEY" not in service["environment"]
+        (secret,) = service["secrets"]
+        assert service["environment"]["HUSH_NOISE_KEY_FILE"] == f"/run/secrets/{secret}"
+        assert set(compose["secrets"][secret]) == {"file"}
+        assert service["group_add"]  # a key that only its owner reads is not the image's user's
 
 
 def test_the_sample_deployment_is_valid_with_the_environment_of_compose() -> None:
@@ -144,10 +205,11 @@ def test_the_sample_deployment_is_valid_with_the_environment_of_compose() -> Non
 def test_prometheus_scrapes_both_registries_where_they_are_served() -> None:
     jobs = _yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
     engine = load(DEPLOY / "compose" / "hush.toml", environ={}).engine
-    paths = {j["metrics_path"]: j["static_configs"][0]["targets"][0] for j in jobs}
-    assert paths == {
-        "/metrics": f"worker:{engine.public_port}",
-        "/internal/metrics": f"worker:{engine.operator_port}",
+    found = {job["metrics_path"]: job["dns_sd_configs"][0] for job in jobs}
+    # By name, and not by address: there may be several workers.
+    assert {(path, *one["names"], one["type"], one["port"]) for path, one in found.items()} == {
+        ("/metrics", "worker", "A", engine.public_port),
+        ("/internal/metrics", "worker", "A", engine.operator_port),
     }
 
 
@@ -161,29 +223,6 @@ def test_the_image_copies_all_packages_and_runs_without_root() -> None:
     assert "-r requirements.lock" in text
     assert "--require-hashes" in text
     assert re.search(r"^USER 10001", text, re.MULTILINE)
-
-
-def test_kubernetes_workers_are_confined_and_keep_their_tables() -> None:
-    path = DEPLOY / "kubernetes" / "hush.yaml"
-    parts = {part["kind"]: part for part in yaml.safe_load_all(path.read_text("utf-8"))}
-    spec = parts["StatefulSet"]["spec"]
-    pod = spec["template"]["spec"]
-    container = pod["containers"][0]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
-    assert spec["volumeClaimTemplates"][0]["metadata"]["name"] == "tables"
-    mounted = {mount["name"] for mount in container["volumeMounts"]}
-    assert mounted == {v["name"] for v in pod["volumes"]} | {"tables"}
-    assert container["livenessProbe"]["httpGet"]["path"] == "/live"
-    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
-    labels = spec["template"]["metadata"]["labels"]
-    assert spec["selector"]["matchLabels"].items() <= labels.items()
-    open_ports = parts["NetworkPolicy"]["spec"]["ingress"]
-    assert [rule["ports"][0]["port"] for rule in open_ports if "from" not in rule] == [9464]
-    environ = {e["name"]: e["value"] for e in container["env"] if "value" in e}
-    config = load(DEPLOY / "compose" / "hush.toml", environ=environ)
-    assert config.kafka.bootstrap == "kafka:9092"
 
 
 def test_the_unit_for_systemd_starts_a_worker_and_restarts_it_where_that_helps() -> None:

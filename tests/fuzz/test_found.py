@@ -143,6 +143,7 @@ def test_what_is_no_survey_is_a_report_error(text):
 def test_the_clock_goes_on_after_a_tombstone_among_requests():
     """The owner itself, given a record without a value."""
     from hushstream.agents.clock.owner import ClockOwner
+    from hushstream.agents.clock.wall_time import Pace
 
     class Record:
         value = None
@@ -153,6 +154,7 @@ def test_the_clock_goes_on_after_a_tombstone_among_requests():
 
     owner = object.__new__(ClockOwner)
     owner._consumer = Consumer()  # type: ignore[assignment]
+    owner._pace = Pace(1.0)
     asyncio.run(owner._read_requests())
 
 

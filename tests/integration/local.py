@@ -11,6 +11,7 @@ if str(BENCHMARKS) not in sys.path:
 
 import _chaos  # noqa: E402
 import _cluster  # noqa: E402
+import _trio  # noqa: E402
 import _unwell  # noqa: E402
 import chaos  # noqa: E402
 
@@ -19,4 +20,5 @@ TOLD = _unwell.TOLD
 Local = _cluster.Local
 local = _cluster.local
 Pace = chaos.Pace
+Trio = _trio.Trio
 run_chaos = chaos.chaos

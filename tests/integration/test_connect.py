@@ -77,7 +77,7 @@ def test_the_table_is_the_latest_topic_and_tombstones_delete(tmp_path: Path) -> 
             producer = run.producer()
             (identity,) = database.ask("select id from pages where key_page = 'b'")
             producer.produce(p.latest_topic, None, key=identity[0].encode(), partition=0)
-            producer.flush(30)
+            producer.flush(120)
             wait_for(lambda: [r[0] for r in table()] == ["a", "c"], "the deletion", connect.tail)
         assert run.stop("w") == 0
 

@@ -64,7 +64,7 @@ def restored(broker: Broker, backup: Path) -> None:
 
 def led(read: Callable[[], list[Any]]) -> list[Any]:
     """What is read once the partitions of a broker that has just started have leaders."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 150
     while True:
         try:
             return read()
@@ -241,8 +241,8 @@ def replaced(run: Local, values: list[bytes]) -> None:
     deployment = run.deployment
     topic = f"{deployment.name}.ledger.v1"
     client = AdminClient({"bootstrap.servers": run.bootstrap})
-    client.delete_topics([topic])[topic].result(20)
-    until = time.monotonic() + 20
+    client.delete_topics([topic])[topic].result(120)
+    until = time.monotonic() + 150
     while topic in run.cluster.topics():
         assert time.monotonic() < until
         time.sleep(0.1)

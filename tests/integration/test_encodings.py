@@ -176,13 +176,13 @@ def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
             run.start("w")
             run.wait_ready(["w"])
             run.trigger(ORIGIN + 4 * HOUR)
-            run.wait_released(run.wait_triggers(12), 120)
+            run.wait_released(run.wait_triggers(12))
             theta = devices.theta()
             run.kill("w")
             run.publish("enc-reports", devices.report(range(2000), 5, VALUE, theta))
             run.start("w")
             run.trigger(ORIGIN + 8 * HOUR)
-            run.wait_released(run.wait_triggers(24, 120), 120)
+            run.wait_released(run.wait_triggers(24))
             assert run.stop("w") == 0
         finally:
             run.close()
@@ -216,7 +216,7 @@ def replay_of_changed(run: Local) -> bool:
     value = record.value[:-2] + bytes([record.value[-2] ^ 1]) + record.value[-1:]
     producer.produce(p.release_topic, value, key=record.key, timestamp=record.timestamp,
                      headers=list(record.headers), partition=0)  # fmt: skip
-    producer.flush(20)
+    producer.flush(120)
     found = replay(run.config(), ["enc-histogram"])
     return not found.agrees
 
@@ -229,7 +229,7 @@ def check_readers(run: Local) -> None:
         table = read_releases(run.bootstrap, f"enc-{kind}", which="latest")
         assert table.num_rows >= least and table.schema.names[:2] == ["window_start", "window_end"]
         # The first four: another one would have rows beside those that are compared.
-        every = list(islice(follow_releases(run.bootstrap, f"enc-{kind}", patience=1), 4))
+        every = list(islice(follow_releases(run.bootstrap, f"enc-{kind}", patience=150), 4))
         assert len(every) == 4
         mine = [b for b in run.releases(f"enc-{kind}") if b["schema"] == "hush.release/2"]
         assert {row.release_id for one in every for row in one.rows} == {

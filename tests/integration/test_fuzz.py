@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,8 @@ def test_a_worker_survives_what_a_broker_accepts(
         producer = cluster.producer()
         producer.produce(names.requests, encode(TriggerRequest("r1", ORIGIN + DAY)))
         producer.flush()
-        rows = until(lambda: final_rows(cluster, f"hush.{name}.releases.v1"), worker)
+        found = partial(final_rows, cluster, f"hush.{name}.releases.v1")
+        rows = until(found, worker, tmp_path / "log")
         assert {r["key"]["page"] for r in rows} == {"p0", "p1"}
         letters = cluster.read(f"hush.{name}.dlq")
         late = cluster.read(f"hush.{name}.late")
@@ -244,7 +246,7 @@ def test_a_worker_survives_what_a_broker_accepts(
         assert worker.poll() is None
     finally:
         worker.send_signal(signal.SIGTERM)
-        code = worker.wait(30)
+        code = worker.wait(150)
         output.seek(0)
         logging.getLogger(__name__).info(output.read())
         output.close()
@@ -261,12 +263,12 @@ def place_of(message: Any) -> tuple[bytes, bytes]:
     return found["__streams.errors.partition"], found[OFFSET]
 
 
-def until(probe: Callable[[], list[Any]], worker: subprocess.Popen[bytes]) -> list[Any]:
-    end = time.monotonic() + 90
+def until(probe: Callable[[], list[Any]], worker: subprocess.Popen[bytes], log: Path) -> list[Any]:
+    end = time.monotonic() + 150
     while time.monotonic() < end:
-        assert worker.poll() is None, "the worker stopped"
+        assert worker.poll() is None, log.read_text()[-5000:]
         found = probe()
         if len(found) == 2:
             return found
         time.sleep(0.5)
-    raise AssertionError("no release appeared")
+    raise AssertionError(f"no release appeared\n{log.read_text()[-5000:]}")

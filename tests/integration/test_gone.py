@@ -22,13 +22,13 @@ from .test_outage import DAY, ORIGIN, TOML, publish
 
 pytestmark = pytest.mark.broker
 
-SECONDS = 25.0  # within which a worker ends: it looks every five, and then closes its shards
+SECONDS = 150.0  # within which a worker ends, on any machine: it looks every five
 
 
-def ended(run: Local, words: str, seconds: float = SECONDS) -> str:
+def ended(run: Local, words: str) -> str:
     """Its worker ends by itself; returns the lines that name the reason."""
     child = run.workers["w"]
-    assert child.wait(seconds), run.tail("w")
+    assert child.wait(SECONDS), run.tail("w")
     assert child.returncode == 4, run.errors("w")
     lines = [line for line in run.log("w").read_text().splitlines() if words in line]
     assert lines, run.errors("w")
@@ -39,7 +39,7 @@ def admin(run: Local) -> AdminClient:
     return AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
 
 
-@pytest.mark.parametrize("which", ["cells", "changelog", "raw", "ledger"])
+@pytest.mark.parametrize("which", ["cells", "changelog", "raw", "ledger", "releases"])
 def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broker, unique, which):
     name = unique("gone")
     text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')
@@ -54,9 +54,10 @@ def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broke
             "changelog": names.changelog("aggregate", name),
             "raw": f"{name}-raw",
             "ledger": names.ledger,
+            "releases": run.deployment.pipelines[0].release_topic,
         }[which]
         client = admin(run)
-        client.delete_topics([topic])[topic].result(20)
+        client.delete_topics([topic])[topic].result(120)
         line = ended(run, f"topic {topic}")
         assert "begin a new deployment" in line and (" is gone" in line or "was deleted" in line)
 
@@ -69,7 +70,7 @@ def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, uni
         run.start("w")
         run.wait_ready(["w"])
         client = admin(run)
-        client.create_partitions([NewPartitions(f"{name}-raw", 3)])[f"{name}-raw"].result(20)
+        client.create_partitions([NewPartitions(f"{name}-raw", 3)])[f"{name}-raw"].result(120)
         line = ended(run, "has 3 partitions, the ledger pinned 1")
         assert "begin a new one (another deployment.name)" in line
 
@@ -85,7 +86,7 @@ def test_a_full_disk_is_named(tmp_path):
         resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (size + (1 << 20),) * 2)
         rows = [{"user": f"u{n}", "page": f"p{n}", "t": ORIGIN} for n in range(60_000)]
         run.publish("events", [json.dumps(row).encode() for row in rows])
-        line = ended(run, "hush: ", 60.0)  # some rows are held for half a minute
+        line = ended(run, "hush: ")  # some rows are held for half a minute
         assert "cannot be written: File too large" in line and "restart the worker" in line
         run.start("w")  # with room, it goes on
         run.trigger(ORIGIN + DAY // 2)
@@ -124,7 +125,7 @@ def test_damaged_tables_are_set_aside_and_restored(tmp_path):
             assert run.stop("w") == 0
             if harm is not None:
                 folder = run.data("w") / run.names.genesis / run.names.changelog("aggregate", "p")
-                until = time.monotonic() + 10
+                until = time.monotonic() + 150
                 while not (files := sorted((folder / "0").glob("*.sst"))):
                     assert time.monotonic() < until
                 harm(files)

@@ -153,6 +153,7 @@ ALLOWED = {
     "hush_last_release_timestamp_seconds",
     "hush_epsilon_spent",
     "hush_epsilon_limit",
+    "hush_delta_epoch",
     "hush_epsilon_epoch",
     "hush_delta_spent",
     "hush_delta_limit",
@@ -203,7 +204,7 @@ def test_public_metrics_are_an_allowlist_and_share_nothing_with_the_operators(fi
 
 def get(port: int, path: str) -> tuple[int, str, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as answer:
             return answer.status, str(answer.headers), answer.read().decode()
     except HTTPError as error:
         with error:

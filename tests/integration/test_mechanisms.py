@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.agents.cli.group import hush
-from hushstream.agents.cli.plan import describe
+from hushstream.agents.cli.planning.plan import describe
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE, VALUE
@@ -120,7 +120,7 @@ def ends(rows: list[dict[str, Any]], time: int) -> list[dict[str, Any]]:
 
 def settled(run: Local, members: list[str], shards: int) -> None:
     """Wait until the workers have divided all shards among them."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 150
     while True:
         logs = [run.log(member).read_text(errors="replace") for member in members]
         found = [re.findall(r"ready: (\d+) shards", text) for text in logs]
@@ -341,6 +341,7 @@ reports = 2
 share = "1/4"
 buckets = 64
 levels = 64
+rounds = 1
 """
 
 

@@ -151,8 +151,11 @@ class Pinned:
     def __init__(self, topics: dict[str, int]) -> None:
         self._topics = topics
 
-    def topics(self) -> dict[str, int]:
+    def topics(self, named: Any = ()) -> dict[str, int]:
         return self._topics
+
+    def partitions(self, topic: str, operation: str = "") -> int:
+        return self._topics.get(topic, 0)
 
     def ids(self, topics: Any) -> dict[str, str]:
         return {}

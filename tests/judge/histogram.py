@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from .noise import Noise, Nonces
 from .numbers import BITS, STEPS
 from .records import Event
-from .rows import shown, utc
+from .rows import shown, six, utc
 from .rules import COUNTERS, Rules, S, V
 
 Clock = Mapping[str, Any]  # one record of the clock log
@@ -73,6 +73,7 @@ class Release(NamedTuple):
     rows: dict[bytes, dict[str, Any]]  # by key
     contents: dict[bytes, list[list[int]]]  # accepted alone: key, lane, count and sums
     threshold: int | None  # in 1/256
+    counters: dict[int, Any] | None = None  # by shard: arrived and accepted, deviations, cap
 
 
 class Judge:
@@ -94,6 +95,7 @@ class Judge:
         self.noise = Noise(secret, rules.config["name"], self.nonces)
         self.order = order
         self.first_window: int | None = None
+        self.end: int | None = None  # the first window that a retired pipeline does not serve
         self.floor = self.ordinal = 0
         self.done: dict[int, int] = {}
         self.closed: set[int] = set()
@@ -155,6 +157,8 @@ class Judge:
             window = self.floor - early
         if self.first_window is None or window < self.floor or window in self.closed:
             return
+        if self.end is not None and window >= self.end:
+            return
         placed = Placed(origin, event, window, self.done.get(window, 0) + 1)
         unit = (window // rules.per_epoch, event.unit)
         self.queues[unit].append(placed)
@@ -167,8 +171,12 @@ class Judge:
         elif entry["type"] == "skipped":
             for window in range(entry["window"], entry.get("until") or entry["window"] + 1):
                 self.close(window)
+        elif entry["type"] == "retired":
+            self.end = entry["window"]
         else:
             window, index, rules = entry["window"], entry["index"], self.rules
+            if self.end is not None and window >= self.end:
+                raise Objection(f"a trigger of window {window}, beyond the pipeline's end")
             self.ordinal += 1
             expected = (self.ordinal, self.done.get(window, 0) + 1, index == rules.horizon,
                         window // rules.per_epoch)  # fmt: skip
@@ -274,7 +282,23 @@ class Judge:
         rows = {key: self.row(window, trigger, key) for key in sorted(window.first)}
         start = utc(rules.start(trigger["window"]))
         bar = rules.thresholds[t - 1] if rules.thresholds else None
-        return Release(trigger, start, rows, contents, bar)
+        cut = self.cut(window, trigger) if rules.parameters["debias"] else None
+        return Release(trigger, start, rows, contents, bar, cut)
+
+    def cut(self, window: Window, trigger: Clock) -> dict[int, Any]:
+        """What each shard says of all records: how many arrived, how many were accepted."""
+        found: dict[int, Any] = {}
+        for shard in range(self.rules.shards):
+            counts, variances = [0, 0], [0.0, 0.0]
+            for place, name in enumerate(COUNTERS):
+                purpose, t = f"debias/{name}", trigger["index"]
+                z = window.drawn.setdefault((purpose, b"", shard), [])
+                noise, variance = self.noisy(z, trigger, purpose, b"", shard, t)
+                counts[place // 2] += window.counters[place] + (noise + (STEPS + 1) // 2) // STEPS
+                variances[place // 2] += float(variance)
+            spread = tuple(six(one**0.5) for one in variances)
+            found[shard] = (counts[0], counts[1]), spread, self.rules.parameters["debias_cap"]
+        return found
 
     def at(
         self, window: Window, trigger: Clock, purpose: str, key: bytes, since: int = 0,

@@ -5,8 +5,10 @@ Topics are read with confluent-kafka alone. Nothing here computes anything that 
 
 import hashlib
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from .histogram import Clock, Judge, Objection, Order, Release
@@ -52,13 +54,12 @@ class Nonces:
     def __init__(self, rules: Rules, published: Iterable[Published]) -> None:
         self._rules = rules
         self._known: dict[tuple[str, int, int], bytes] = {}
-        self._shards = 1
+        self._shards = rules.shards
         for _, value in published:
             body = json.loads(value)
             if body["schema"] == "hush.manifest/2":
                 place = body["window"]["start"], body["shard"], body["trigger"]
                 self._known[place] = bytes.fromhex(body["nonce"])
-                self._shards = body["shards"]
 
     def shard(self, key: bytes) -> int:
         """The aggregate shard of a key: FNV-1a over four zero bytes and the key, folded."""
@@ -90,7 +91,10 @@ def judged(
         published: the release topic, of which the nonces are taken.
         order: see `Judge`.
     """
-    rules = Rules(pipeline.config, pipeline.listed)
+    published = list(published)
+    every = (json.loads(value) for _, value in published)
+    shards = next((body["shards"] for body in every if body["schema"] == "hush.manifest/2"), 1)
+    rules = Rules(pipeline.config, pipeline.listed, shards)
     kind = RoundsJudge if rules.rounds else Judge
     judge = kind(rules, secret, Nonces(rules, published), order)
     return judge.run(clock, [pipeline.usable(n, records) for n, records in enumerate(raw)])
@@ -168,6 +172,38 @@ def about(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[st
             yield f"{place}: the manifest says {name} = {manifest[name]} and not {value}"
     if manifest["privacy"]["charge"] != release.trigger["charge"]:
         yield f"{place}: the manifest names another charge"
+    yield from about_cut(place, release, manifest)
+
+
+def about_cut(place: Any, release: Release, manifest: dict[str, Any]) -> Iterator[str]:
+    """What a manifest says of the records that the bound cut."""
+    told = manifest.get("cut")
+    if release.counters is None or told is None:
+        if (release.counters is None) != (told is None):
+            yield f"{place}: what was cut must be said where there are counters alone"
+        return
+    counts, spread, cap = release.counters[manifest["shard"]]
+    if ((told["arrived"], told["accepted"]) != counts or told["cap"] != cap
+            or (told["arrived_stddev"], told["accepted_stddev"]) != spread):  # fmt: skip
+        yield f"{place}: the manifest counts {told} and not {counts}, within {spread}"
+    z = NormalDist().inv_cdf((1 + manifest["confidence_level"]) / 2)
+    if counts[0] <= z * spread[0]:
+        if (told["share"], told["low"], told["high"]) != (None, 0.0, 1.0):
+            yield f"{place}: nothing is known of the share cut, but {told} is said"
+        return
+    exact = min(max(1 - counts[1] / counts[0], 0.0), 1.0)
+    if abs(told["share"] - exact) > 1e-5:
+        yield f"{place}: the share cut is {told['share']} and not {exact}"
+    if not 0 <= told["low"] <= told["share"] <= told["high"] <= 1:
+        yield f"{place}: the interval of the share cut is none: {told}"
+    for name, outward in (("low", -1), ("high", 1)):
+        # At an end, the counts are z deviations from what that ratio makes of them; inside, less.
+        for step, beyond in ((-1e-4, False), (1e-4, True)):
+            ratio = 1 - told[name] - outward * step
+            off = abs(counts[1] - ratio * counts[0]) / math.hypot(spread[1], ratio * spread[0])
+            cut_off = told[name] in (0, 1)  # where no share can lie
+            if (off > z) != beyond and not cut_off:
+                yield f"{place}: the interval of the share cut ends too early or late: {told}"
 
 
 def differences(place: Any, release: Release, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -189,7 +225,7 @@ def differences(place: Any, release: Release, rows: Sequence[dict[str, Any]]) ->
 
 def charges(ledger: Sequence[bytes], clock: Iterable[Clock]) -> Iterator[str]:
     """Breaks of the ledger's chain, and triggers that no charge in it has paid for."""
-    before, paid = "0" * 64, {}
+    before, paid, ends, begins = "0" * 64, {}, {}, {}
     for place, value in enumerate(ledger):
         record = json.loads(value)
         if (record["seq"], record["prev_hash"]) != (place, before):
@@ -199,7 +235,18 @@ def charges(ledger: Sequence[bytes], clock: Iterable[Clock]) -> Iterator[str]:
             unit = record["body"]["pipeline"], record["body"]["epoch"]
             if unit in paid:
                 yield f"the ledger charges {unit} twice"
+            if unit[1] >= ends.get(unit[0], unit[1] + 1):
+                yield f"the ledger charges {unit}, beyond the end of the pipeline"
             paid[unit] = before
+        elif record["kind"] == "pipeline" and "follows" in record["body"]:
+            told, origin = record["body"]["follows"], record["body"]["config"]["window"]["origin"]
+            if (told["from"], origin) != (begins.get(told["pipeline"]),) * 2:
+                yield f"the ledger lets {record['body']['pipeline']} begin elsewhere than at an end"
+        elif record["kind"] == "retired":
+            begins[record["body"]["pipeline"]] = record["body"]["until"]
+            if record["body"]["pipeline"] in ends:
+                yield f"the ledger retires {record['body']['pipeline']} twice"
+            ends[record["body"]["pipeline"]] = record["body"]["epoch"]
     for entry in clock:
         if entry["type"] == "trigger" and entry["charge"] != paid.get(
             (entry["pipeline"], entry["epoch"])

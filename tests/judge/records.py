@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
@@ -52,7 +53,7 @@ class Bad(Exception):
 
 
 def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event | None:
-    """What the pipeline takes from a record; None for a dead letter."""
+    """What the pipeline takes from a record; None for a dead letter, and for one of others."""
     source = config["input"]
     try:
         if value is None or len(value) > source["max_record_bytes"]:
@@ -64,7 +65,15 @@ def read(config: dict[str, Any], timestamp: int, value: bytes | None) -> Event |
         unit = tuple(at(record, path, (str, int)) for path in source["unit"])
         if None in unit or sum(len(str(part).encode()) for part in unit) > 4096:
             raise Bad
-        parts = [at(record, path, (str, int, bool)) for path in config["key"]]
+        if not fulfils(record, config.get("where")):
+            return None
+        derive = config.get("derive", {})
+        parts = [
+            derived(derive[name], record, time)
+            if name in derive
+            else at(record, name, (str, int, bool))
+            for name in config["key"]
+        ]
         key = key_bytes(parts)
         if None in parts or "" in parts or len(key) > 1024:
             raise Bad
@@ -92,6 +101,80 @@ def at(record: Any, path: str, kinds: tuple[type, ...]) -> Any:
     if record is not None and type(record) not in kinds:
         raise Bad
     return record
+
+
+def fulfils(record: Any, condition: dict[str, Any] | None) -> bool:
+    """Whether a record fulfils a condition as the charged configuration states it."""
+    if condition is None:
+        return True
+    kind = condition["kind"]
+    if kind in ("every", "some"):
+        found = [fulfils(record, part) for part in condition["parts"]]
+        return all(found) if kind == "every" else any(found)
+    path = condition["field"]
+    if kind == "present":
+        there = at(record, path, (str, int, float, bool)) is not None
+        return there == condition["value"]
+    if kind == "truthis":
+        return at(record, path, (bool,)) is condition["value"]
+    if kind == "textin":
+        text = at(record, path, (str,))
+        return text is not None and (text in condition["values"]) != condition["denied"]
+    number = at(record, path, (int, float))
+    if number is None:
+        return False
+    value = double(number)
+    if kind == "numberin":
+        known = [float(Fraction(one)) for one in condition["values"]]
+        return (value in known) != condition["denied"]
+    return within(value, condition)
+
+
+def double(number: float) -> float:
+    """A number as a double; an integer beyond every double is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number > 0 or -1)
+
+
+def within(value: float, interval: dict[str, Any]) -> bool:
+    """Whether a number lies in an interval, whose ends may be open or missing."""
+    if interval["low"] is not None:
+        low = float(Fraction(interval["low"]))
+        if value < low or (value == low and interval["low_open"]):
+            return False
+    if interval["high"] is not None:
+        high = float(Fraction(interval["high"]))
+        if value > high or (value == high and interval["high_open"]):
+            return False
+    return True
+
+
+def derived(how: dict[str, Any], record: Any, time: int) -> Any:
+    """A column of a key that is computed from the record; None where there is none."""
+    if how["kind"] == "timepart":
+        moment = datetime.fromtimestamp(time // 1_000_000, ZoneInfo(how["zone"]))
+        named = {"quarter": (moment.month + 2) // 3, "weekday": moment.isoweekday()}
+        named["date"] = moment.date().isoformat()
+        return named.get(how["part"]) or getattr(moment, how["part"], None)
+    number = at(record, how["field"], (int, float))
+    if number is None:
+        return None
+    width = Fraction(how["width"])
+    if not math.isfinite(double(number) / float(width)):
+        return None
+    quotient = Decimal(repr(double(number) / float(width))).quantize(
+        Decimal("1e-9"), ROUND_HALF_EVEN, Context(prec=400)
+    )
+    steps = math.floor(quotient + Decimal("0.5") if how["nearest"] else quotient)
+    if abs(steps) > 2**53:
+        return None
+    edge = steps * width
+    if width.denominator == 1:
+        return int(edge)
+    places = next(n for n in range(10) if (width * 10**n).denominator == 1)
+    return f"{Decimal(edge.numerator) / Decimal(edge.denominator):.{places}f}"
 
 
 def time_of(how: dict[str, Any], timestamp: int, record: Any) -> int:

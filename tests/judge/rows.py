@@ -43,8 +43,20 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
         if count["value"] > 0:
             mean = total["value"] / count["value"]
             spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
-            out[label] = body(Fraction(mean).limit_denominator(1_000_000), spread,
-                              f"sum:{a['field']}")  # fmt: skip
+            ends = Fraction(a["low"]), Fraction(a["high"])
+            exact = Fraction(mean).limit_denominator(1_000_000)
+            one = body(exact, spread, None)
+            # A mean of clipped values is one of them or lies between two.
+            moved = ends[0] if exact < ends[0] else ends[1] if exact > ends[1] else exact
+            one["value"] = moved.numerator if moved.denominator == 1 else float(moved)
+            half = Fraction(repr(six(reach * six(spread))))
+            either = [moved - half, moved + half]
+            if not deletes:
+                either = [sorted([*ends, end])[1] for end in either]
+            one["low"], one["high"] = float(either[0]), float(either[1])
+            if "display_value" in one:
+                one["display_value"] = max(one["value"], 0)
+            out[label] = one
     return out
 
 

@@ -16,7 +16,10 @@ COUNTERS = ("arrived/S", "arrived/V", "accepted/S", "accepted/V")
 class Rules:
     """What the canonical configuration of a pipeline, as the ledger holds it, says."""
 
-    def __init__(self, config: dict[str, Any], listed: Iterable[Sequence[Any]] | None) -> None:
+    def __init__(
+        self, config: dict[str, Any], listed: Iterable[Sequence[Any]] | None, shards: int = 1
+    ) -> None:
+        self.shards = shards
         self.config, self.parameters = config, config["mechanism"]["parameters"]
         self.listed = None if listed is None else {key_bytes(key) for key in listed}
         every, given = config["triggers"]["every"], config["window"]
@@ -82,8 +85,10 @@ class Rules:
         touched = records * self.horizon
         if p["debias"]:
             cap = p["debias_cap"]
-            needs += [(unit * end**2, Fraction(1, 200)) for end in (cap, min(records, cap))]
-            touched += 2 * cap * self.horizon
+            # Each shard publishes these counters, with a noise of its own.
+            needs += [(self.shards * unit * end**2, Fraction(1, 200))
+                      for end in (cap, min(records, cap))]  # fmt: skip
+            touched += 2 * cap * self.horizon * self.shards
         epsilon, delta = (Fraction(config["budget"][name]) for name in ("epsilon", "delta"))
         unknown = self.listed is None
         selecting = delta * written(p["threshold_delta_share"]) if unknown else Fraction(0)

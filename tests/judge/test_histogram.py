@@ -26,6 +26,16 @@ SUM = '{ kind = "sum", field = "spent", low = -5, high = 50, grid = "0.5" }'
 MEAN = '{ kind = "mean", field = "spent", low = -5, high = 50, grid = "0.5" }'
 COUNT = '{ kind = "count" }'
 KEYS = 'public_keys = ["p0", "p1", "p3", "nobody"]'
+CONDITIONS = (
+    '{ field = "spent", at_least = 0, below = 40 }',
+    '{ field = "page", none_of = ["p0"] }',
+    '{ any = [{ field = "gone", present = true }, { field = "page", one_of = ["p0", "p1"] }] }',
+)
+DERIVED = (
+    '{ time = "hour", zone = "Asia/Kathmandu" }',
+    '{ field = "spent", bucket = 25 }',
+    '{ field = "spent", round = -1 }',
+)
 SIZES = ((30, 5), (120, 10), (400, 10), (600, 100))  # events and users
 FACTORS = ("auto", "final", "toeplitz", "tree", "honaker")
 
@@ -81,6 +91,12 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     more = [KEYS] if public else []
     more.append(f"aggregate = [{', '.join(shown)}]" if shown else 'aggregate = "keys"')
     more += ['sign = "gone"'] * (draw(st.integers(0, 3)) == 0)
+    key = '["page"]'
+    if draw(st.integers(0, 3)) == 0:
+        more.append(f"where = [{draw(st.sampled_from(CONDITIONS))}]")
+    if not public and draw(st.integers(0, 3)) == 0:
+        key = '["page", "more"]'
+        more.append(f"derive = {{ more = {draw(st.sampled_from(DERIVED))} }}")
     horizon = draw(st.sampled_from(list(HORIZONS)))
     if horizon != 3 and draw(st.booleans()):
         more.append('epoch = "2d"')
@@ -88,7 +104,7 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     display = 'display = "non-negative", ' if draw(st.booleans()) else ""
     more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
     return PIPELINE.format(
-        name=name, window=HORIZONS[horizon], more="\n".join(more),
+        name=name, key=key, window=HORIZONS[horizon], more="\n".join(more),
         epsilon=draw(st.sampled_from([1, 8])), delta=draw(st.sampled_from(["1e-4", "0.01"])),
         mechanism=draw(mechanisms(public, not shown, not public and shown not in ([], [SUM]))),
     )  # fmt: skip

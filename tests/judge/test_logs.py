@@ -18,8 +18,8 @@ from .test_histogram import COUNT, KEYS
 from .worlds import HORIZONS, INPUT, PIPELINE, World, outcome, world
 
 TEXT = INPUT.format(units=1, cells=2, partitioner="crc32", unit='"user"') + PIPELINE.format(
-    name="p", window=HORIZONS[4], more=f"aggregate = [{COUNT}]\n{KEYS}", epsilon=8, delta="1e-4",
-    mechanism="",
+    name="p", key='["page"]', window=HORIZONS[4], more=f"aggregate = [{COUNT}]\n{KEYS}",
+    epsilon=8, delta="1e-4", mechanism="",
 )  # fmt: skip
 
 

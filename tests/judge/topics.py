@@ -122,8 +122,9 @@ def deployment(
     texts = Registered(registry or settings.get("registry", {}).get("url", ""))
     published = {}
     for one in settings["pipeline"]:
-        topic = one.get("release", {}).get("topic", f"hush.{one['name']}.releases.v1")
-        published[one["name"]] = [r for log in read_topic(bootstrap, topic) for r in log]
+        mine = one["name"].encode() + b"|"  # generations share a topic
+        log = [r for log in read_topic(bootstrap, topic_of(one, settings)) for r in log]
+        published[one["name"]] = [r for r in log if (r.key or b"").startswith(mine)]
     ledger = [r.value or b"" for r in read_topic(bootstrap, f"{name}.ledger.v1")[0]]
     base = f"{name}.{json.loads(ledger[0])['body']['genesis']}"
     clock = [json.loads(r.value or b"") for r in read_topic(bootstrap, f"{base}.clock")[0]]
@@ -155,6 +156,15 @@ def deployment(
         rows = sum(len(release.rows) for release in releases)
         found[called] = Judgement(len(releases), rows, wrong)
     return found
+
+
+def topic_of(one: dict[str, Any], settings: dict[str, Any]) -> str:
+    """The release topic of a pipeline; one that follows another goes on with that one's."""
+    every = {other["name"]: other for other in settings["pipeline"]}
+    while "topic" not in one.get("release", {}) and one.get("follows") in every:
+        one = every[one["follows"]]
+    named: str = one.get("release", {}).get("topic", f"hush.{one['name']}.releases.v1")
+    return named
 
 
 def units_order(frames: Iterable[Record], per_epoch: int, secret: bytes) -> Order:

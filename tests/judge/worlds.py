@@ -123,7 +123,7 @@ PIPELINE = """
 [[pipeline]]
 name = "{name}"
 input = "events"
-key = ["page"]
+key = {key}
 unit_name = "user"
 schedule = "external"
 budget = {{ epsilon = {epsilon}, delta = {delta} }}

@@ -22,8 +22,12 @@ from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROW = st.tuples(st.binary(max_size=3), st.integers(0, 255), st.integers(-9, 9), st.integers(-9, 9))
-ROWS = st.lists(ROW, max_size=12)
+LANES = st.integers(0, 255) | st.integers(0, 1) | st.just(0)
+ROW = st.tuples(st.binary(max_size=3), LANES, st.integers(-9, 9), st.integers(-9, 9))
+FEW_LANES = st.tuples(
+    st.binary(max_size=2), st.integers(0, 3), st.integers(-9, 9), st.integers(-9, 9)
+)
+ROWS = st.lists(ROW, max_size=12) | st.lists(FEW_LANES, max_size=12)
 
 
 def part(rows: list[tuple[bytes, int, int, int]]) -> Part:
@@ -43,6 +47,7 @@ def test_merging_adds_up_by_key_and_lane(tables: list[list[tuple[bytes, int, int
     listed = list(zip(merged.key.tolist(), merged.lane.tolist(), strict=True))
     assert listed == sorted(first)
     assert merged.sums.tolist() == [[first[one], second[one]] for one in listed]
+    assert merged.lane.dtype == np.uint8
     assert merged.totals.tolist() == [sum(map(len, tables))]
 
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.validate import at_least, between, non_negative, one_of, positive
+from hushstream.mechanisms.validate import (
+    at_least,
+    between,
+    non_negative,
+    one_of,
+    positive,
+    without_unset,
+)
 
 Check = Callable[[Any], Any]
 CHECKS: dict[str, Check] = {
@@ -44,3 +52,16 @@ def test_everything_else_is_refused_by_name_and_value(check: str, value: object)
     with pytest.raises(ParameterError) as caught:
         CHECKS[check](value)
     assert str(caught.value).startswith(f"x = {value!r}: must ")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of which one is younger than the others."""
+
+    old: int = 1
+    new: int = 2
+
+
+def test_a_younger_setting_is_named_only_where_it_is_set() -> None:
+    assert without_unset(Settings(), ("new",)) == {"old": 1}
+    assert without_unset(Settings(new=3), ("new",)) == {"old": 1, "new": 3}

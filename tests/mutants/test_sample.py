@@ -15,7 +15,8 @@ from .catalogue import load
 def _run(*options: str) -> subprocess.CompletedProcess[str]:
     """The runner on one core; the named tests are part of this suite, so they are not run first."""
     command = [sys.executable, "-m", "tests.mutants", "--trust", "--workers", "1", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    command += ["--timeout", "1200"]  # of one mutant: the machine may be busy
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600)
 
 
 @pytest.mark.slow

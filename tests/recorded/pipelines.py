@@ -106,6 +106,10 @@ SETTINGS: dict[str, str] = {
         kind="privhp", depth=8, split="binary", more="", settings='k = 16\nnoise = "gauss"'),
     "pak": VALUES.format(kind="pak", settings=""),
     "pak-matrix": VALUES.format(kind="pak", settings='counter = "matrix"'),
+    "pak-anew": VALUES.format(
+        kind="pak", settings='relearn = 1\ncounter = "hierarchy"\nsliding = 3\ndecay = 0.75'
+    ),
+    "tops-anew": VALUES.format(kind="tops", settings="relearn = 1\nwatch = 0.1"),
     "pak-smooth": VALUES.format(kind="pak", settings='threshold = "smooth"'),
     "tops": VALUES.format(
         kind="tops", settings="fanout = 16\nheight = 1\nskip = 0\nexcess = 12.5"),

@@ -42,6 +42,12 @@ class Given:
         return self._value
 
 
+def may_read(kafka: Any, group: str) -> bool:
+    """Stand for `agents.kafka.access.groups.may_read`: there is no authorizer."""
+    _reached()
+    return True
+
+
 class Administration:
     """Stands for `confluent_kafka.admin.AdminClient`."""
 
@@ -55,10 +61,28 @@ class Administration:
             topics={t: SimpleNamespace(partitions=range(n)) for t, n in broker.topics.items()}
         )
 
-    def describe_topics(self, names: Any) -> dict[str, Given]:
-        """Their ids."""
+    def poll(self, timeout: float = 0) -> int:
+        """Nothing is reported beside the answers."""
+        return 0
+
+    def describe_topics(
+        self, names: Any, include_authorized_operations: bool = False
+    ) -> dict[str, Given]:
+        """Their ids and partitions."""
         broker = _reached()
-        return {n: Given(SimpleNamespace(topic_id=broker.ids[n])) for n in names.topic_names}
+        unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return {
+            n: Given(
+                SimpleNamespace(
+                    topic_id=broker.ids[n],
+                    partitions=range(broker.topics[n]),
+                    authorized_operations=None,
+                )
+                if n in broker.topics
+                else unknown
+            )
+            for n in names.topic_names
+        }
 
     def list_offsets(self, places: Mapping[Any, Any], isolation_level: Any = None) -> Any:
         """First offsets or ends."""
@@ -142,6 +166,8 @@ class Reader:
 
     def assign(self, places: Any) -> None:
         """Read these, each to its end."""
+        self._positions.clear()
+        self._queue.clear()
         for place in places:
             log = _reached().logs[place.topic, place.partition]
             self._positions[place.topic, place.partition] = max(place.offset, log.start)
@@ -177,6 +203,7 @@ class Writer:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._lines: list[tuple[Place, Any]] = []
+        self._told: list[Any] = []
 
     def init_transactions(self, timeout: float) -> None:
         """Nobody else writes then."""
@@ -184,9 +211,12 @@ class Writer:
     def begin_transaction(self) -> None:
         """What is produced is kept until the commit."""
 
-    def produce(self, topic: str, value: bytes, key: Any = None, partition: int = 0) -> None:
+    def produce(
+        self, topic: str, value: bytes, key: Any = None, partition: int = 0, on_delivery: Any = None
+    ) -> None:
         """Keep a record."""
         self._lines.append(((topic, partition), (key, value, None, ())))
+        self._told += [] if on_delivery is None else [on_delivery]
 
     def commit_transaction(self, timeout: float) -> None:
         """Append what was produced."""
@@ -197,4 +227,7 @@ class Writer:
         for place, content in self._lines:
             world.current().broker.append(place, *content)
         self._lines.clear()
+        for told in self._told:
+            told(None, None)
+        self._told.clear()
         return 0

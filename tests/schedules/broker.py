@@ -4,7 +4,8 @@ What is modelled: offsets of records and of control markers; the last stable off
 records; transactional ids with epochs, whose next owner fences the one before and waits until its
 transaction has been ended; markers that come later than the answer to a commit, and to each
 partition at another moment; time-outs of transactions; retention by deletion from the front;
-outages, answers that are slow, answers that are lost after the work was done.
+outages, answers that are slow, answers that are lost after the work was done; leaders that do not
+know the producers of before, and refuse their batches or take them for known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple
 
-from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, ProducerFenced
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
+)
 from hushstream.topics.events.decode import RawRecord
 
 from .loop import HERE, VirtualLoop
@@ -144,6 +150,7 @@ class Broker:
         self.slow = 0.0  # seconds that an answer may take at most, beyond the usual
         self.lossy = 0.0  # share of answers that are lost
         self._parked: list[tuple[Any, ...]] = []
+        self._strangers: dict[tuple[Place, str, int], bool] = {}
 
     def create(self, topic: str, partitions: int, settings: dict[str, str]) -> None:
         """Create a topic."""
@@ -287,8 +294,26 @@ class Broker:
             )
         if place not in transaction.places:
             transaction.places.append(place)
+        known = self._strangers.get((place, identity, epoch))
+        if known is False:
+            raise OutOfOrderSequenceNumber
         log = self.logs[place]
-        return [log.append(transaction, self.loop.now, content) for content in contents]
+        told = [log.append(transaction, self.loop.now, content) for content in contents]
+        if known:  # the answer before was lost, and the leader has forgotten where it lies
+            del self._strangers[place, identity, epoch]
+            return [one._replace(offset=-1) for one in told]
+        return told
+
+    def change_leader(self, place: Place, known: bool) -> None:
+        """Give a partition a leader that does not know the sequence numbers of living producers.
+
+        Args:
+            place: the partition.
+            known: whether it takes one batch of each for a repetition, and says so; else it refuses
+                all that they send, for good.
+        """
+        for identity, owner in self.owners.items():
+            self._strangers[place, identity, owner.epoch] = known
 
     def end(self, identity: str, epoch: int, commit: bool) -> None:
         """Decide a transaction; its markers follow."""

@@ -1,4 +1,4 @@
-"""Mistakes, put back one at a time: the simulation must find each of them. Five are old ones.
+"""Mistakes, put back one at a time: the simulation must find each of them. Six are old ones.
 
 Each is a function that changes the product within this process, to be called after
 `patches.install`. `FOUND_WITHIN` says how many schedules may pass until one of them objects.
@@ -14,7 +14,7 @@ from typing import Any
 from hushstream.agents.clock import owner
 from hushstream.agents.kafka import clients
 from hushstream.agents.state.layout import MARKER, POSITION
-from hushstream.agents.worker import admission, tasks
+from hushstream.agents.worker import admission, tasks, transaction
 from hushstream.agents.worker.evidence import Known, known_of
 from hushstream.agents.worker.local_state import LocalState
 from hushstream.agents.worker.setup import WorkerSetup
@@ -78,11 +78,34 @@ def stale_genesis() -> None:
 def believed_table() -> None:
     """A table that knows more than its changelog is believed: nobody notices a rewound cluster."""
 
-    async def believe(self: LocalState, known: Known) -> None:
+    async def believe(self: LocalState, known: Known) -> bool:
         """Look at nothing."""
+        return True
 
     LocalState._refuse_rewound = believe  # type: ignore[method-assign]
     admission.check_tables = lambda *_: 0  # type: ignore[assignment]
+
+
+class Unheard:
+    """The answer to a batch that was refused, as one who does not look at it sees it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    @property
+    def offset(self) -> int:
+        """Where it lies: nowhere."""
+        raise self._error
+
+
+def committed_refusal() -> None:
+    """A step commits whatever became of its batches; the last one is looked at, and too late."""
+
+    async def answers(sent: Any) -> list[Any]:
+        told = await asyncio.gather(*sent, return_exceptions=True)
+        return [Unheard(one) if isinstance(one, BaseException) else one for one in told]
+
+    transaction.answers = answers  # type: ignore[assignment]
 
 
 BUGS: dict[str, Callable[[], None]] = {
@@ -92,6 +115,7 @@ BUGS: dict[str, Callable[[], None]] = {
     "forgotten floor": forgotten_floor,
     "stale genesis": stale_genesis,
     "believed table": believed_table,
+    "committed refusal": committed_refusal,
 }
 FOUND_WITHIN = {
     "cancelled clock": 300,
@@ -100,4 +124,5 @@ FOUND_WITHIN = {
     "forgotten floor": 20,
     "stale genesis": 200,
     "believed table": 800,
+    "committed refusal": 200,
 }

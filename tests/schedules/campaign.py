@@ -56,7 +56,7 @@ class Result(NamedTuple):
 
 
 def share(
-    begin: int, step: int, number: int, seconds: float, bug: str, first: bool
+    begin: int, step: int, number: int, seconds: float, bug: str, first: bool, only: str = ""
 ) -> Iterator[dict[str, Any]]:
     """Run seeds begin, begin + step, … for this process.
 
@@ -68,6 +68,7 @@ def share(
         seconds: of real time, at most.
         bug: an old mistake to put back; empty: none.
         first: whether to end with the first schedule that has something wrong.
+        only: a kind of fault: seeds that do not have it are passed over; empty: none is.
 
     Yields:
         Now and then, what came of the schedules since the last time.
@@ -77,9 +78,10 @@ def share(
     seeds = range(begin, begin + number * step, step)
     for place in range(0, number, PIECE):
         piece = seeds[place : place + PIECE]
-        told = _forked(piece, first, until) if place else _piece(piece, first, until)
+        run = _forked if place else _piece
+        told = run(piece, first, until, only)
         yield told
-        if told["schedules"] < len(piece) or time.monotonic() > until or (first and told["found"]):
+        if told["passed"] < len(piece) or time.monotonic() > until or (first and told["found"]):
             return
 
 
@@ -95,12 +97,15 @@ def _ready(bug: str, aloud: bool = False) -> None:
     schedule.quiet(aloud)
 
 
-def _piece(seeds: range, first: bool, until: float, alone: int = 0) -> dict[str, Any]:
+def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -> dict[str, Any]:
     """Run some seeds here; ``alone`` is a process without which this one is to end."""
     from . import schedule
 
-    told: dict[str, Any] = {"schedules": 0, "callbacks": 0, "found": [], "kinds": {}}
+    told: dict[str, Any] = {"schedules": 0, "passed": 0, "callbacks": 0, "found": [], "kinds": {}}
     for seed in seeds:
+        told["passed"] += 1
+        if only and only not in schedule.planned(seed):
+            continue
         made = schedule.run(seed)
         told["schedules"] += 1
         told["callbacks"] += made.callbacks
@@ -117,14 +122,14 @@ def _piece(seeds: range, first: bool, until: float, alone: int = 0) -> dict[str,
     return told
 
 
-def _forked(seeds: range, first: bool, until: float) -> dict[str, Any]:
+def _forked(seeds: range, first: bool, until: float, only: str) -> dict[str, Any]:
     """Run some seeds in a fork of this process."""
     gc.freeze()
     mine, (source, sink) = os.getpid(), os.pipe()
     child = os.fork()
     if not child:
         try:
-            line = json.dumps(_piece(seeds, first, until, mine)).encode()
+            line = json.dumps(_piece(seeds, first, until, only, mine)).encode()
             with open(sink, "wb") as file:
                 file.write(line)
             os._exit(0)
@@ -147,6 +152,7 @@ def campaign(
     bug: str = "",
     first: bool = False,
     told: Callable[[int], None] = lambda done: None,
+    only: str = "",
 ) -> Result:
     """Run schedules seed, seed + 1, … until their number or a time is reached.
 
@@ -156,13 +162,15 @@ def campaign(
         seconds: of real time.
         bug: an old mistake to put back; empty: none.
         first: whether to end with the first schedule that has something wrong.
-        told: called with the number of schedules that were run since the last time.
+        told: called with the number of seeds that were passed since the last time.
+        only: a kind of fault: seeds that do not have it are passed over; empty: none is.
 
     Raises:
         RuntimeError: a process failed; what it printed is in the message.
     """
     shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
-    children = [_child(len(s), s.start, processes, seconds, bug, first) for s in shares if len(s)]
+    wanted = [[s.start, processes, len(s), seconds, bug, first, only] for s in shares if len(s)]
+    children = [_child(one) for one in wanted]
     total, callbacks, kinds, found = 0, 0, dict[str, int](), list[Found]()
     try:
         for line in _lines(children):
@@ -171,7 +179,7 @@ def campaign(
             found += [Found(*one) for one in line["found"]]
             for kind, number in line["kinds"].items():
                 kinds[kind] = kinds.get(kind, 0) + number
-            told(line["schedules"])
+            told(line["passed"])
             if first and found:
                 break
     finally:
@@ -181,13 +189,10 @@ def campaign(
     return Result(total, sorted(found), callbacks, kinds)
 
 
-def _child(
-    number: int, begin: int, step: int, seconds: float, bug: str, first: bool
-) -> subprocess.Popen[str]:
-    wanted = json.dumps([begin, step, number, seconds, bug, first])
+def _child(wanted: list[Any]) -> subprocess.Popen[str]:
     environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     return subprocess.Popen(
-        [sys.executable, "-m", NAME, "--share", wanted],
+        [sys.executable, "-m", NAME, "--share", json.dumps(wanted)],
         cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -69,9 +70,9 @@ class Table:
         for key in sorted(k for k in self._rows if from_key <= k < read_opt.end):
             yield key, self._rows[key]
 
-    def iter(self, options: Any) -> Cursor:
+    def iter(self, options: Span) -> Cursor:
         """An iterator, which tells whether a scan ended early."""
-        return Cursor()
+        return Cursor(self._rows, options.end)
 
     def write(self, batch: Writes, write_opt: Any = None) -> None:
         """Apply a batch; all of it is on disk."""
@@ -92,20 +93,30 @@ class Table:
 
 
 class Cursor:
-    """Stands for an iterator of `rocksdict`: a disk here is never damaged."""
+    """Stands for an iterator of `rocksdict`, over the rows as they are now."""
+
+    def __init__(self, rows: dict[bytes, bytes], end: bytes) -> None:
+        self._keys = sorted(key for key in rows if key < end)
+        self._at = len(self._keys)
 
     def seek(self, key: bytes) -> None:
-        """Stand there."""
+        """Stand at the first row at or above a key."""
+        self._at = bisect_left(self._keys, key)
 
     def next(self) -> None:
-        """Stand behind it."""
-
-    def status(self) -> None:
-        """No error."""
+        """Stand at the next row."""
+        self._at += 1
 
     def valid(self) -> bool:
-        """Nothing more lies there."""
-        return False
+        """Whether it stands at a row."""
+        return self._at < len(self._keys)
+
+    def key(self) -> bytes:
+        """Where it stands."""
+        return self._keys[self._at]
+
+    def status(self) -> None:
+        """No error: a disk here is never damaged."""
 
 
 class Writes:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from random import Random
+
+from hushstream.agents.state.layout import MARKER
+from hushstream.topics.records import decode_marker
+
 from .broker import SERVER
 from .deployments import OUTAGE
 from .machine import Machine
@@ -9,6 +14,7 @@ from .rewind import Snapshot, restore, snapshot
 from .world import World
 
 REFUSAL = "RewoundError: "
+LEADERS = 10**12  # apart from all seeds of schedules
 LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
@@ -19,13 +25,17 @@ class Faults:
         world: where they happen.
         machines: of all workers.
         told: takes what happened, in words.
+        changelog: of the stage that reads the raw topic.
 
     Attributes:
         rewound: whether the cluster came back from an earlier moment: then workers may refuse.
     """
 
-    def __init__(self, world: World, machines: list[Machine], told: list[str]) -> None:
+    def __init__(
+        self, world: World, machines: list[Machine], told: list[str], changelog: str
+    ) -> None:
         self._world = world
+        self._changelog = changelog
         self._machines = machines
         self._told = told
         self._down = 0
@@ -50,7 +60,17 @@ class Faults:
             lasts = kind(machine, at, size)
             self._told.append(f"{at:.3f} s: {kind.__name__} {machine.name}, {lasts:.3f} s")
             end = max(end, at + lasts)
+        self._plan_leaders(until)
         return end + 0.1
+
+    def _plan_leaders(self, until: float) -> None:
+        """Give some schedules new leaders, by draws of their own: the others stay as they are."""
+        random = Random(self._world.seed + LEADERS)
+        for _ in range(random.choice((0, 0, 0, 0, 0, 1, 1, 2))):
+            at = 1.0 + random.random() * (until - 1.0)
+            kind = self.known if random.random() < 0.3 else self.refusal
+            kind(at, random)
+            self._told.append(f"{at:.3f} s: {kind.__name__} broker, 0.000 s")
 
     def heal(self) -> None:
         """Set all clocks right; everything else has ended by itself."""
@@ -173,7 +193,34 @@ class Faults:
             shards = {} if machine.worker is None else machine.worker.shards
             for tp, shard in shards.items():
                 if tp.topic == "events":
-                    self._world.broker.trim((tp.topic, tp.partition), shard.applied)
+                    below = shard.applied
+                    if self.rewound:
+                        below = min(below, self._committed(tp.partition))
+                    self._world.broker.trim((tp.topic, tp.partition), below)
+
+    def _committed(self, partition: int) -> int:
+        """The offset before which raw records were applied, as a cluster that was rewound knows it.
+
+        A worker may know more: it has applied records of a history that is gone. The same offsets
+        have others now, which nobody has read: to delete these would be a loss, not retention.
+        """
+        changelog = self._world.broker.logs[self._changelog, partition]
+        rows = changelog.read(changelog.start, 1 << 30)[0]
+        markers = [decode_marker(row.value or b"") for row in rows if row.key == MARKER]
+        return max((marker.applied for marker in markers), default=0)
+
+    def refusal(self, at: float, random: Random) -> None:
+        """A third of the partitions get leaders that refuse what living producers send."""
+        self._at(at, self._change_leaders, random, False)
+
+    def known(self, at: float, random: Random) -> None:
+        """A third of them take one batch of each producer for known, and give it no offset."""
+        self._at(at, self._change_leaders, random, True)
+
+    def _change_leaders(self, random: Random, known: bool) -> None:
+        for place in sorted(self._world.broker.logs):
+            if random.random() < 1 / 3:
+                self._world.broker.change_leader(place, known)
 
     def rewind(self, machine: Machine, at: float, size: float) -> float:
         """The cluster comes back as it was seconds before; workers run on, die, or lose all."""

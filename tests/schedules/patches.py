@@ -17,7 +17,7 @@ from hushstream.agents.kafka import clients, cluster, logs, trim
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
 from hushstream.agents.state import rocks
-from hushstream.agents.worker import admission, evidence, local_state, worker
+from hushstream.agents.worker import admission, evidence, local_state, transaction, worker
 
 from . import admin, disk, world
 from .clients import SimConsumer, SimProducer
@@ -54,9 +54,12 @@ def install() -> None:
     _replace(genesis, secrets=SimpleNamespace(token_hex=lambda size: GENESIS))
     seeded = SimpleNamespace(token_hex=lambda size: world.current().urandom(size).hex())
     _replace(owner, secrets=seeded)
+    counted = SimpleNamespace(token_hex=lambda size: world.current().name(size))
+    _replace(transaction, secrets=counted)
     _replace(rocks, Rdict=disk.Table, WriteBatch=disk.Writes, ReadOptions=disk.Span)
     _replace(local_state, discard=disk.discard)
-    _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET)
+    _replace(admission, Path=disk.Folder, noise_key=lambda config: SECRET,
+             may_read=admin.may_read)  # fmt: skip
     _replace(worker, os=SimpleNamespace(urandom=lambda size: world.current().urandom(size)),
              make_app=_app, declare_agents=_subscribe)  # fmt: skip
     _spare()

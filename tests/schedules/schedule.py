@@ -78,7 +78,8 @@ class Schedule:
         self._trouble = random.choice(TROUBLE)
         names = ["a", "b", "c"][: random.choice((1, 2, 2, 2, 3))]
         self.machines = [Machine(world, self.template.config, n, self._ended) for n in names]
-        self.faults = Faults(world, self.machines, self.outcome.faults)
+        changelog = self.template.names.changelog("ingest", "events")
+        self.faults = Faults(world, self.machines, self.outcome.faults, changelog)
 
     def run(self) -> Outcome:
         """Run it to its end."""
@@ -95,13 +96,18 @@ class Schedule:
         made.callbacks = loop.ran
         return made
 
-    def _run(self) -> None:
+    def plan(self) -> float:
+        """Plan records, requests, starts and faults; returns when the last fault is over."""
         loop, random = self.world.loop, self.world.random
         self._produce()
         self._requests()
         for machine in self.machines:
             loop.call_later(random.random() * 2, machine.start, context=SERVER)
-        peace = self.faults.plan(self._trouble)
+        return self.faults.plan(self._trouble)
+
+    def _run(self) -> None:
+        loop = self.world.loop
+        peace = self.plan()
         loop.run(peace)
         self.faults.heal()
         until = int((START + (peace // EVERY + 1) * EVERY) * 1e6)
@@ -189,6 +195,13 @@ class Schedule:
 def run(seed: int) -> Outcome:
     """Run one seed; of a process in which `patches.install` was called."""
     return Schedule(seed).run()
+
+
+def planned(seed: int) -> set[str]:
+    """The kinds of faults of a seed, which is not run."""
+    one = Schedule(seed)
+    one.plan()
+    return {told.split()[2] for told in one.outcome.faults}
 
 
 def _line(record: logging.LogRecord) -> bool:

@@ -10,6 +10,7 @@ from .campaign import KINDS, campaign, one
 EVERY_KIND = {
     *("kill", "wipe", "old", "mistake", "pause", "stop", "clock"),  # of one machine
     *("outage", "slow", "lossy", "rebalance", "forget", "retention", "rewind"),  # of the cluster
+    *("refusal", "known"),  # of its leaders
 }
 WANTED = 1000  # the same ones on every machine; benchmarks/schedules.py runs more
 

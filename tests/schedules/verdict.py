@@ -34,7 +34,7 @@ def _public(template: Template) -> tuple[Public, Rules]:
     listed = None if keys is None else [json.loads(key) for key in keys]
     config = json.loads(encode(pipeline.config))
     public = Public(config, listed, source.partitioner, source.partitions)
-    return public, Rules(config, listed)
+    return public, Rules(config, listed, template.deployment.pipelines[0].cells_partitions)
 
 
 def committed(broker: Broker, topic: str, partition: int = 0) -> list[Any]:
@@ -68,6 +68,10 @@ def judge(world: World, template: Template, until: int) -> dict[str, list[str]]:
     broker = world.broker
     clock = [json.loads(r.value) for r in committed(broker, template.names.clock)]
     published = [(r.key, r.value) for r in committed(broker, RELEASES)]
+    # A charge and its trigger are decided together, and become visible at two moments.
+    charged = broker.logs[template.names.ledger, 0]
+    for one in [one for one in charged.open if one.ending]:
+        charged.mark(one, one.commit)
     ledger = [r.value for r in committed(broker, template.names.ledger)]
     public, rules = _public(template)
     raw = [

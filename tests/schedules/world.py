@@ -23,6 +23,7 @@ class World:
     """
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = Random(seed)
         self.loop = VirtualLoop(self.random)
         self.broker = Broker(self.loop, self.random)
@@ -32,12 +33,18 @@ class World:
         self.messages: list[tuple[float, str, str]] = []
         self.group: Group = None  # type: ignore[assignment]
         self._bytes = 0
+        self._named = 0
 
     def urandom(self, size: int) -> bytes:
         """Random bytes that follow from the seed."""
         self._bytes += 1
         state = f"{self._bytes} {self.random.random()}".encode()
         return hashlib.sha256(state).digest()[:size]
+
+    def name(self, size: int) -> str:
+        """Name something that nothing else is named; the schedule stays as it is."""
+        self._named += 1
+        return hashlib.sha256(f"{self.seed} {self._named}".encode()).hexdigest()[: 2 * size]
 
 
 def enter(world: World) -> World:

@@ -66,7 +66,7 @@ class Connect:
         trace: TracebackType | None,
     ) -> None:
         self._child.send(9)
-        self._child.wait(10)
+        self._child.wait(150)
 
 
 class Postgres:

@@ -69,7 +69,7 @@ class Guard:
                     self.send_header("Content-Length", "0")
                     self.end_headers()
                     return
-                behind = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                behind = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
                 try:
                     behind.request("GET", self.path)
                     answer = behind.getresponse()

@@ -88,7 +88,7 @@ class SchemaRegistry:
         """End it as a crash would."""
         if self._child is not None:
             self._child.send(9)
-            self._child.wait(10)
+            self._child.wait(150)
             self._child = None
 
     def __enter__(self) -> Self:

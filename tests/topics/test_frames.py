@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import hushstream.topics.frames as frames
 import numpy as np
@@ -268,3 +271,38 @@ def test_a_barrier_without_rows_of_its_own_is_all_that_is_taken():
         frames.decode(_sent({"x": pa.array([1])}, kind="barrier", trigger="{}", totals="[]"))
     with pytest.raises(EngineError, match="damaged"):
         frames.decode(_sent({}, kind="barrier", trigger="{}", totals="[1e400]"))
+
+
+@given(parts(), slices())
+def test_columns_are_the_bytes_that_arrow_itself_makes_of_numbers(part, events):
+    ours = [*frames.encode_cells(1, 0, 1, part), *frames.encode_events(1, events)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "_column", lambda numbers: pa.array(np.ascontiguousarray(numbers)))
+        theirs = [*frames.encode_cells(1, 0, 1, part), *frames.encode_events(1, events)]
+    assert ours == theirs
+
+
+LOADED = """
+import sys
+import numpy as np
+from hushstream.mechanisms.columns import Part
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics import frames
+from hushstream.topics.frames import EventSlice
+before = set(sys.modules)
+one, keys = np.ones(1, np.int64), Keys.of([b"a"])
+part = Part(keys, np.zeros(1, np.uint8), one[:, None], one)
+events = EventSlice(0, 1, np.zeros((1, 16), np.uint8), keys, one - 1, one[:, None],
+                    np.ones(1, np.int8))
+for frame in [*frames.encode_cells(0, 0, 1, part), *frames.encode_events(0, events)]:
+    frames.decode(frame)
+print(sorted(name for name in set(sys.modules) - before if "pandas" in name))
+"""
+
+
+def test_frames_do_not_load_pandas_which_takes_longer_than_the_first_step():
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED],
+        capture_output=True, text=True, check=True, cwd=Path(frames.__file__).parents[2],
+    )  # fmt: skip
+    assert done.stdout.strip() == "[]"

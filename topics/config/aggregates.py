@@ -25,10 +25,18 @@ COLUMN_LIMIT = 2**31  # grid steps; with larger clipping intervals exact sums wo
 
 
 class Estimate(NamedTuple):
-    """A released number and the standard deviation of its noise."""
+    """A released number and the standard deviation of its noise.
+
+    Attributes:
+        value: of the number.
+        stddev: of its noise.
+        within: between which ends the exact number lies, as long as nothing is deleted; the value
+            lies there whatever comes. None: nowhere in particular.
+    """
 
     value: Fraction
     stddev: float
+    within: tuple[Fraction, Fraction] | None = None
 
 
 class AnyAggregate(Protocol):
@@ -142,6 +150,9 @@ class Sum:
 class Mean:
     """The mean of a numeric field: a private sum divided by the private count.
 
+    It lies between ``low`` and ``high``, as every mean of clipped values does: noise may take the
+    quotient beyond them, and it is then released as the nearer of the two.
+
     Attributes:
         kind: `mean`.
         field: path of the number.
@@ -181,7 +192,8 @@ class Mean:
         """Sum over count, with the delta method's error; None if the count is not positive.
 
         The released sum is that of values centred on the clip interval plus the middle times the
-        count, so the error of the count cancels except for the distance to the middle.
+        count, so the error of the count cancels except for the distance to the middle. The error is
+        that of the quotient itself, also where the mean was moved into the interval.
         """
         count, total = parts
         number = plain(count.value)
@@ -189,7 +201,8 @@ class Mean:
             return None
         mean = plain(total.value) / number
         spread = math.hypot(total.stddev, mean * count.stddev) / number
-        return Estimate(Fraction(mean).limit_denominator(1_000_000), spread)
+        inside = min(max(Fraction(mean).limit_denominator(1_000_000), self.low), self.high)
+        return Estimate(inside, spread, (self.low, self.high))
 
 
 Aggregate = Count | Sum | Mean

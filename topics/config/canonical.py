@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
+from .expressions.conditions import pinned
 from .model import Config, InputSettings
 from .pipeline import PipelineSettings
 from .public import digest
@@ -39,9 +40,14 @@ def canonical(config: Config, pipeline: PipelineSettings) -> bytes:
 def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, Any]:
     """Return the settings that `canonical` encodes, as plain values."""
     settings: dict[str, Any] = _plain(pipeline)
-    del settings["public_keys_file"]
+    for name in ("public_keys_file", "query", "clip"):
+        del settings[name]  # what they mean stands in the other settings
+    del settings["until"]  # it ends charges and changes none; the ledger has a record of it
     keys = pipeline.public_keys
     settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}
+    settings["where"] = _plain(pinned(pipeline.where))
+    silent = ("where", "derive", "follows")  # absent, as before there were such settings
+    settings = {n: v for n, v in settings.items() if v or n not in silent}
     settings["epoch"] = pipeline.epoch_length
     settings["release"]["topic"] = pipeline.release_topic
     del settings["release"]["latest"]  # it repeats what is released

@@ -13,6 +13,7 @@ from .merge import tables
 
 HASH: Final = "hash of the pipeline's configuration"
 LEDGER: Final = "ledger record of the pipeline"
+END: Final = "ledger record of its end, once there is one"
 FREE: Final = "nothing"
 
 
@@ -30,6 +31,7 @@ SETTINGS: dict[str, Change] = {
     "secret.noise_key_file": Change(
         FREE, "the key may move; its fingerprint stands in the genesis and in each charge"
     ),
+    "secret.key.*": Change(FREE, "likewise: another way to the same key"),
     "engine.data_dir": Change(FREE, "tables are restored from changelogs"),
     "engine.witness": Change(FREE, "it is checked wherever it is"),
     "engine.units_partitions": Change(LEDGER, "decides which shard keeps a unit's bound"),
@@ -72,6 +74,9 @@ SETTINGS: dict[str, Change] = {
     "pipeline.budget.limit_delta": Change(FREE, "may be raised, for epochs to come"),
     "pipeline.release.latest": Change(FREE, "another copy of what is released"),
     "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
+    "pipeline.query": Change(FREE, "the settings that it means are held, not its words"),
+    "pipeline.clip.*": Change(FREE, "the bounds of the aggregates are held"),
+    "pipeline.until": Change(END, "may be set while it lies ahead; an end is never moved"),
     "pipeline.*": Change(HASH, "what is released, and what it costs"),
 }
 

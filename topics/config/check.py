@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import fields
 from datetime import datetime
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from ..schedule import MAX_TRIGGERS, Schedule
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings
 from .read import Problem
-from .values import UNIX_EPOCH, format_duration
+from .values import UNIX_EPOCH, format_duration, format_instant
 
 LONGEST_WINDOW = 36_500 * 86_400_000_000
 
@@ -49,10 +50,11 @@ class _Found(list[tuple[str, str]]):
 def _kafka(kafka: Kafka) -> Iterator[Problem]:
     sasl = kafka.security_protocol.startswith("SASL")
     tls = kafka.security_protocol.endswith("SSL")
-    for name in ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file"):
-        if getattr(kafka, name) is not None and not sasl:
+    for name in _named("sasl_", kafka):
+        if not sasl:
             yield Problem(("kafka", name), "needs security_protocol = SASL_PLAINTEXT or SASL_SSL")
-    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password"):
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_key_password",
+                 "ssl_key_password_file"):  # fmt: skip
         if getattr(kafka, name) is not None and not tls:
             yield Problem(("kafka", name), "needs security_protocol = SSL or SASL_SSL")
     for name in ("sasl_mechanism", "sasl_username"):
@@ -61,6 +63,32 @@ def _kafka(kafka: Kafka) -> Iterator[Problem]:
     if (kafka.ssl_certfile is None) != (kafka.ssl_keyfile is None):
         given = "ssl_certfile" if kafka.ssl_certfile else "ssl_keyfile"
         yield Problem(("kafka", given), "ssl_certfile and ssl_keyfile go together")
+    yield from _tokens(kafka)
+
+
+def _named(prefix: str, kafka: Kafka) -> list[str]:
+    """Settings of one kind that are given."""
+    found = [f.name for f in fields(kafka) if f.name.startswith(prefix)]
+    return [name for name in found if getattr(kafka, name) is not None]
+
+
+def _tokens(kafka: Kafka) -> Iterator[Problem]:
+    if kafka.sasl_mechanism != "OAUTHBEARER":
+        for name in _named("sasl_token_", kafka):
+            yield Problem(("kafka", name), "needs sasl_mechanism = OAUTHBEARER")
+    elif kafka.sasl_token_url is None:
+        yield Problem(("kafka", "sasl_mechanism"), "OAUTHBEARER needs sasl_token_url")
+    elif not _keeps_secrets(kafka.sasl_token_url):
+        rule = "must be an https:// address (http:// on this machine alone), without credentials"
+        yield Problem(("kafka", "sasl_token_url"), rule)
+
+
+def _keeps_secrets(url: str) -> bool:
+    """Whether nobody on the way can read what is sent to an address."""
+    if not _is_address(url):
+        return False
+    found = urlsplit(url)
+    return found.scheme == "https" or found.hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def _registry(config: Config) -> Iterator[Problem]:
@@ -148,8 +176,11 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
         )
         found.append(("input", f'"{pipeline.input}" is not an input; {hint}'))
     found += _schedule(pipeline)
+    if not found:
+        found += _until(pipeline)
     found += _budget(pipeline.budget)
     found += _keys(pipeline)
+    found += _expressions(pipeline)
     found += _aggregates(pipeline)
     found += _mechanism(pipeline)
     return found
@@ -176,6 +207,17 @@ def _schedule(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     if epoch is not None and length and epoch % length:
         whole = f"{format_duration(epoch)} is not a multiple of the window's"
         yield "epoch", f"{whole} length, {format_duration(length)}"
+
+
+def _until(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
+    if pipeline.until is None:
+        return
+    schedule = Schedule.of(pipeline)
+    after = schedule.boundary(pipeline.until)
+    before = schedule.begin(schedule.epoch_at(pipeline.until))
+    if before != pipeline.until:
+        one, next_ = format_instant(before), format_instant(after)
+        yield "until", f"is no boundary of two epochs: one is at {one}, the next at {next_}"
 
 
 def _regular(pipeline: PipelineSettings, every: int) -> Iterator[tuple[str, str]]:
@@ -250,6 +292,20 @@ def _keys(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         yield "public_keys", f"names {double[0]} more than once"
 
 
+def _expressions(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
+    """Conditions, derived columns, and bounds for a query."""
+    if pipeline.clip and pipeline.query is None:
+        yield "clip", "has an effect only with query: bounds of an aggregate stand in its table"
+    for place, condition in enumerate(pipeline.where):
+        for setting, message in condition.objections():
+            yield f"where.{place}.{setting}".rstrip("."), message
+    for name, derived in pipeline.derive.items():
+        if name not in pipeline.key:
+            yield f"derive.{name}", "is no column of key, and has no effect elsewhere"
+        for setting, message in derived.objections():
+            yield f"derive.{name}.{setting}".rstrip("."), message
+
+
 def _aggregates(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     labels = [aggregate.label for aggregate in pipeline.aggregate]
     for place, aggregate in enumerate(pipeline.aggregate):
@@ -278,9 +334,13 @@ def _topics(config: Config) -> Iterator[Problem]:
             )
             yield Problem(("input", place, "topic"), message)
         taken.setdefault(source.topic, f"input {source.name}")
+    follows = {p.name: p.follows for p in config.pipeline}
     for place, pipeline in enumerate(config.pipeline):
+        first = pipeline.name  # the generation whose topics it goes on with
+        while (before := follows.get(first)) is not None:
+            first = before
         for topic in filter(None, (pipeline.release_topic, pipeline.latest_topic)):
-            owner = taken.setdefault(topic, f"pipeline {pipeline.name}")
-            if owner != f"pipeline {pipeline.name}":
+            owner = taken.setdefault(topic, f"pipeline {first}")
+            if owner != f"pipeline {first}":
                 where = ("pipeline", place, "release", "topic")
                 yield Problem(where, f'"{topic}" is the topic of {owner}')

@@ -25,14 +25,13 @@ def librdkafka_options(kafka: Kafka) -> dict[str, Any]:
     }
     if _sasl(kafka):
         options["sasl.mechanisms"] = kafka.sasl_mechanism
-        options["sasl.username"] = kafka.sasl_username
-        options["sasl.password"] = password(kafka)
+        options |= _tokens(kafka) if by_token(kafka) else _password(kafka)
     if _tls(kafka):
         named = {
             "ssl.ca.location": kafka.ssl_cafile,
             "ssl.certificate.location": kafka.ssl_certfile,
             "ssl.key.location": kafka.ssl_keyfile,
-            "ssl.key.password": kafka.ssl_key_password and str(kafka.ssl_key_password),
+            "ssl.key.password": _key_password(kafka) or None,
         }
         options |= {name: value for name, value in named.items() if value is not None}
         verify = "https" if kafka.ssl_check_hostname else "none"
@@ -40,8 +39,32 @@ def librdkafka_options(kafka: Kafka) -> dict[str, Any]:
     return options
 
 
+def _password(kafka: Kafka) -> dict[str, Any]:
+    return {"sasl.username": kafka.sasl_username, "sasl.password": password(kafka)}
+
+
+def _tokens(kafka: Kafka) -> dict[str, Any]:
+    named = {
+        "method": "oidc",
+        "client.id": kafka.sasl_username,
+        "client.secret": password(kafka),
+        "token.endpoint.url": kafka.sasl_token_url,
+        "scope": kafka.sasl_token_scope,
+        "extensions": kafka.sasl_token_extensions,
+    }
+    options = {f"sasl.oauthbearer.{name}": value for name, value in named.items() if value}
+    if kafka.sasl_token_cafile is not None:
+        options["https.ca.location"] = kafka.sasl_token_cafile
+    return options
+
+
+def by_token(kafka: Kafka) -> bool:
+    """Return whether clients sign in by a token, which they get elsewhere."""
+    return _sasl(kafka) and kafka.sasl_mechanism == "OAUTHBEARER"
+
+
 def aiokafka_options(kafka: Kafka) -> dict[str, Any]:
-    """Return the keyword arguments of aiokafka's clients.
+    """Return the keyword arguments of aiokafka's clients, without a provider of tokens.
 
     Raises:
         ConfigError: a file cannot be read, or there is no password.
@@ -52,8 +75,9 @@ def aiokafka_options(kafka: Kafka) -> dict[str, Any]:
     }
     if _sasl(kafka):
         options["sasl_mechanism"] = kafka.sasl_mechanism
-        options["sasl_plain_username"] = kafka.sasl_username
-        options["sasl_plain_password"] = password(kafka)
+        if not by_token(kafka):
+            options["sasl_plain_username"] = kafka.sasl_username
+            options["sasl_plain_password"] = password(kafka)
     if _tls(kafka):
         options["ssl_context"] = ssl_context(kafka)
     return options
@@ -69,7 +93,7 @@ def ssl_context(kafka: Kafka) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=kafka.ssl_cafile)
         context.check_hostname = kafka.ssl_check_hostname
         if kafka.ssl_certfile:
-            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile, kafka.ssl_key_password)
+            context.load_cert_chain(kafka.ssl_certfile, kafka.ssl_keyfile, _key_password(kafka))
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"kafka: certificates or key cannot be used ({error})") from error
     return context
@@ -85,10 +109,29 @@ def password(kafka: Kafka) -> str:
         return str(kafka.sasl_password)
     if kafka.sasl_password_file is None:
         raise ConfigError("kafka: no password; set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file")
+    return _text(kafka.sasl_password_file, "kafka.sasl_password_file")
+
+
+def _key_password(kafka: Kafka) -> str | None:
+    if kafka.ssl_key_password is not None:
+        return str(kafka.ssl_key_password)
+    if kafka.ssl_key_password_file is None:
+        # Not None: OpenSSL would ask whoever sits at the terminal.
+        return "" if kafka.ssl_keyfile else None
+    return _text(kafka.ssl_key_password_file, "kafka.ssl_key_password_file")
+
+
+def _text(path: str, setting: str) -> str:
+    """Read a secret of one line."""
     try:
-        return Path(kafka.sasl_password_file).read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kafka.sasl_password_file cannot be read ({error})") from error
+        found = Path(path).read_text("utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{setting} cannot be read: {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(f"{setting} cannot be read: {path} is not UTF-8") from None
+    if not found:
+        raise ConfigError(f"{setting}: {path} is empty")
+    return found
 
 
 def registry_options(registry: RegistrySettings) -> dict[str, Any]:
@@ -113,10 +156,7 @@ def registry_options(registry: RegistrySettings) -> dict[str, Any]:
 def _registry_password(registry: RegistrySettings) -> str:
     if registry.password is not None:
         return str(registry.password)
-    try:
-        return Path(registry.password_file or "").read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"registry.password_file cannot be read ({error})") from error
+    return _text(registry.password_file or "", "registry.password_file")
 
 
 def _sasl(kafka: Kafka) -> bool:

@@ -19,19 +19,22 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path as FilePath
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
+from ..sql.expand import expand
 from .check import contradictions
 from .lines import Path, line_index
 from .merge import SECRETS, Origins, merge, tables_of_names
 from .model import Config, Kafka, RegistrySettings
+from .pipeline import PipelineSettings
 from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
+from .values import UNIX_EPOCH, Instant, format_instant
 
 __all__ = ["Config", "load", "loads"]
 
@@ -88,11 +91,14 @@ def loads(
     problems += merge(data, os.environ if environ is None else environ, flags or {}, origins)
     where = (folder or FilePath()).resolve()
     problems += read_regions(data, where)
+    problems += [Problem(place, message) for place, message in expand(data)]
     reader = Reader(tables_of_names())
     config = reader.try_read(Config, data, ())
     problems += reader.problems
     if config is not None and not problems:
         config = _with_files(config, where, problems)
+    if config is not None and not problems:
+        config = _follow(config, problems)
     if config is not None and not problems:
         problems += contradictions(config)
     if problems:
@@ -136,6 +142,99 @@ def _with_absolute_files(table: _Connection, folder: FilePath) -> _Connection:
     given = {name: getattr(table, name) for name in files}
     made: dict[str, Any] = {name: file and str(folder / file) for name, file in given.items()}
     return replace(table, **made)
+
+
+def _follow(config: Config, problems: list[Problem]) -> Config:
+    """Complete the pipelines that follow others of this file.
+
+    Args:
+        config: as it was read.
+        problems: takes what contradicts.
+
+    Returns:
+        The configuration with ``window.origin`` and ``release.topic`` of each follower.
+    """
+    known = {p.name: p for p in config.pipeline}
+    places = {p.name: place for place, p in enumerate(config.pipeline)}
+    done: dict[str, PipelineSettings] = {}
+    left = list(config.pipeline)
+    while left:
+        ready = [p for p in left if p.follows not in known or p.follows in done]
+        if not ready:  # they follow each other in a circle
+            said = "pipelines follow each other in a circle"
+            problems += [Problem(("pipeline", places[p.name], "follows"), said) for p in left]
+            return config
+        for p in ready:
+            found = list(_objections(p, known, config))
+            problems += [Problem(("pipeline", places[p.name], *path), m) for path, m in found]
+            done[p.name] = p if found else _completed(p, done)
+        left = [p for p in left if p.name not in done]
+    return replace(config, pipeline=tuple(done[p.name] for p in config.pipeline))
+
+
+def _completed(p: PipelineSettings, done: dict[str, PipelineSettings]) -> PipelineSettings:
+    other = done.get(p.follows or "")
+    if other is None or other.until is None:
+        return p
+    topic = p.release.topic or other.release_topic
+    window = replace(p.window, origin=Instant(other.until))
+    return replace(p, window=window, release=replace(p.release, topic=topic))
+
+
+def _objections(
+    p: PipelineSettings, known: dict[str, PipelineSettings], config: Config
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Settings of a follower that contradict the one that it follows, and why."""
+    if p.follows is None:
+        return
+    if p.schedule == "external":
+        yield ("follows",), "needs triggers that follow the clock: an epoch's end is a time of it"
+    if p.window.length is None:
+        yield ("follows",), "needs window.length: by arrival, a record could count in both"
+    if any(q.follows == p.follows and q.name != p.name for q in config.pipeline):
+        yield ("follows",), f'"{p.follows}" is followed by another pipeline already'
+    other = known.get(p.follows)
+    if other is None:
+        if p.window.origin == UNIX_EPOCH or p.release.topic is None:
+            yield (
+                ("follows",),
+                (
+                    f'"{p.follows}" is not in this file: keep its block, or write window.origin '
+                    "and release.topic as `hush topics` declared them"
+                ),
+            )
+        return
+    yield from _between(p, other)
+
+
+def _between(p: PipelineSettings, other: PipelineSettings) -> Iterator[tuple[tuple[str, ...], str]]:
+    if other.until is None:
+        yield ("follows",), f'"{other.name}" has no until, so nothing follows it'
+        return
+    if other.schedule == "external" or other.window.length is None:
+        yield (
+            ("follows",),
+            (f'"{other.name}" must have triggers that follow the clock, and window.length'),
+        )
+    if p.window.origin not in (UNIX_EPOCH, other.until):
+        begin = format_instant(other.until)
+        yield (
+            ("window", "origin"),
+            f"is not where {other.name} ends: leave it out, or write {begin}",
+        )
+    for name in ("input", "unit_name", "neighbouring"):
+        if getattr(p, name) != getattr(other, name):
+            mine, theirs = getattr(p, name), getattr(other, name)
+            yield (
+                (name,),
+                f'"{mine}" is not that of {other.name}, "{theirs}": costs would not add up',
+            )
+    shared = p.release.topic in (None, other.release.topic)
+    if shared and (p.release.encoding, other.release.encoding) != ("json", "json"):
+        yield (
+            ("release", "encoding"),
+            (f"needs a release.topic of its own: {other.name} and this one would have one schema"),
+        )
 
 
 def _report(problems: list[Problem], origins: Origins) -> str:

@@ -17,7 +17,8 @@ PREFIX = "HUSH_"
 # Settings that must never be in the file, and the alternative for each.
 SECRETS: dict[Path, str] = {
     ("secret", "noise_key"): (
-        "the noise key must not be in this file: set HUSH_NOISE_KEY or noise_key_file"
+        "the noise key must not be in this file: set HUSH_NOISE_KEY, noise_key_file or "
+        "key = { command = [...] }"
     ),
     ("kafka", "sasl_password"): (
         "passwords must not be in this file: set HUSH_KAFKA__SASL_PASSWORD or sasl_password_file"
@@ -26,7 +27,8 @@ SECRETS: dict[Path, str] = {
         "passwords must not be in this file: set HUSH_REGISTRY__PASSWORD or password_file"
     ),
     ("kafka", "ssl_key_password"): (
-        "passwords must not be in this file: set HUSH_KAFKA__SSL_KEY_PASSWORD"
+        "passwords must not be in this file: set HUSH_KAFKA__SSL_KEY_PASSWORD or "
+        "ssl_key_password_file"
     ),
 }
 

@@ -17,15 +17,18 @@ from .values import (
     QUARTER_SECOND,
     SEVEN_DAYS,
     TEN_SECONDS,
+    THIRTY_SECONDS,
     ZERO,
     Addresses,
     Duration,
+    Extensions,
     FieldPath,
     Name,
     Partitions,
     Port,
     Secret,
     TopicName,
+    Words,
     span,
     within,
 )
@@ -42,6 +45,9 @@ class DeploymentSettings:
     name: Name = "hush"
 
 
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
 @dataclass(frozen=True)
 class Kafka:
     """Connection to the cluster; one table for all clients.
@@ -50,27 +56,41 @@ class Kafka:
         bootstrap: brokers as `host:port`, separated by commas.
         security_protocol: encryption and authentication.
         sasl_mechanism: authentication method, with a `SASL_…` protocol.
-        sasl_username: user name for SASL.
-        sasl_password: never in the file: set `HUSH_KAFKA__SASL_PASSWORD`.
+        sasl_username: user name for SASL; with `OAUTHBEARER`, the id of this client.
+        sasl_password: never in the file: set `HUSH_KAFKA__SASL_PASSWORD`. With `OAUTHBEARER`, the
+            secret of this client.
         sasl_password_file: file that holds the password, if the variable is not set.
+        sasl_token_url: where this client gets its tokens (`OAUTHBEARER`, by client credentials);
+            `https://`, or `http://` on this machine.
+        sasl_token_scope: scope that it asks for.
+        sasl_token_extensions: what it tells the broker with a token, as `name=value`, separated by
+            commas.
+        sasl_token_cafile: certificates of the authorities trusted for that address, PEM; default:
+            the system's.
         ssl_cafile: certificates of trusted authorities, PEM; default: the system's.
         ssl_certfile: certificate of this client (mutual TLS), PEM.
         ssl_keyfile: private key of that certificate, PEM.
         ssl_key_password: never in the file: set `HUSH_KAFKA__SSL_KEY_PASSWORD`.
+        ssl_key_password_file: file that holds it, if the variable is not set.
         ssl_check_hostname: whether a broker's certificate must carry its host name.
         outage_timeout: a worker that reaches no broker for longer ends with exit code 4.
     """
 
     bootstrap: Addresses = "localhost:9092"
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_mechanism: Mechanism | None = None
     sasl_username: str | None = None
     sasl_password: Secret | None = None
     sasl_password_file: str | None = None
+    sasl_token_url: str | None = None
+    sasl_token_scope: str | None = None
+    sasl_token_extensions: Extensions | None = None
+    sasl_token_cafile: str | None = None
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_key_password: Secret | None = None
+    ssl_key_password_file: str | None = None
     ssl_check_hostname: bool = True
     outage_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
 
@@ -105,14 +125,30 @@ class RegistrySettings:
 
 
 @dataclass(frozen=True)
+class KeyCommand:
+    """A program that prints the noise key, such as the client of a vault.
+
+    Attributes:
+        command: program and arguments, as a list. No shell reads them; what the program prints is
+            the key, and is never logged.
+        timeout: after which it is ended, and there is no key.
+    """
+
+    command: Words
+    timeout: Annotated[Duration, span("1s", "10m")] = THIRTY_SECONDS
+
+
+@dataclass(frozen=True)
 class SecretFiles:
-    """Location of the noise key. `HUSH_NOISE_KEY` and `HUSH_NOISE_KEY_FILE` override it.
+    """Source of the noise key. `HUSH_NOISE_KEY` and `HUSH_NOISE_KEY_FILE` override it.
 
     Attributes:
         noise_key_file: file with the 32-byte key in hexadecimal or base64, relative to this file.
+        key: a command that prints the key, instead of the file.
     """
 
     noise_key_file: str = "hush.key"
+    key: KeyCommand | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +163,8 @@ class Engine:
         cells_partitions: partitions of the topic of partial sums by key; fixed at genesis.
         release_partitions: partitions of each release topic; fixed at genesis.
         replication_factor: replicas of topics that Hushstream creates; -1 is the cluster's default.
-        beat_interval: interval at which new records become available for processing.
+        beat_interval: interval at which new records become available for processing; up to a
+            second after a pause.
         publish_delay: least public pause between a trigger and its publication, to hide load.
         max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
         max_future_skew: records further ahead of the clock are set aside.
@@ -167,7 +204,7 @@ class Engine:
     publish_delay: Annotated[Duration, span("0s", "31d")] = ZERO
     max_clock_lead: Annotated[Duration, span("100ms", "1h")] = FIVE_SECONDS
     max_future_skew: Annotated[Duration, span("0s", "3650d")] = FIVE_MINUTES
-    step_records: Annotated[int, within(1, 1_000_000)] = 20_000
+    step_records: Annotated[int, within(1, 1_000_000)] = 40_000
     step_bytes: Annotated[int, within(1_048_576, 1_073_741_824)] = 8_388_608
     input_mb: Annotated[int, within(1, 1_048_576)] = 256
     stall_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES

@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 
 from ...mechanisms.entry import Frame
 from ...mechanisms.registry import entries
-from ..names import latest_topic, releases_topic
+from ..names import default_owner, latest_topic, releases_topic
 from .aggregates import Aggregate, Count
+from .expressions.conditions import Condition
+from .expressions.derive import Derive
 from .lines import Path
 from .read import Convert, Reader
 from .values import (
@@ -27,6 +29,10 @@ from .values import (
 )
 
 DEFAULT_MECHANISM = "histogram"
+_DISTINCT = (
+    'there is no kind = "distinct"; distinct units per key are { kind = "count" } with mechanism = '
+    '{ kind = "histogram", bound = "per-key", per_key = 1 }, in SQL COUNT(DISTINCT unit)'
+)
 
 Scalar = str | int | bool
 
@@ -60,6 +66,9 @@ def _read_aggregates(reader: Reader, raw: Any, path: Path) -> tuple[Aggregate, .
         return ()
     if not _is_list(raw) or not raw:
         raise reader.fail(path, 'must be "keys" or a list such as [{ kind = "count" }]')
+    for place, one in enumerate(raw):
+        if isinstance(one, dict) and one.get("kind") == "distinct":
+            raise reader.fail((*path, place), _DISTINCT)
     aggregates: tuple[Aggregate, ...] = reader.read(tuple[Aggregate, ...], raw, path)
     return aggregates
 
@@ -167,6 +176,21 @@ class Release:
 
 
 @dataclass(frozen=True)
+class Clip:
+    """Bounds of a field that a `query` sums without stating them.
+
+    Attributes:
+        low: smaller values count as this.
+        high: larger values count as this.
+        grid: values are rounded to multiples of this.
+    """
+
+    low: Fraction
+    high: Fraction
+    grid: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True)
 class PipelineSettings:
     """One private release of one input.
 
@@ -176,7 +200,10 @@ class PipelineSettings:
         window: events that belong together.
         triggers: times of releases.
         budget: cost of a privacy unit.
-        key: paths of the columns that events are grouped by.
+        key: columns that events are grouped by: paths, and names of derived columns.
+        derive: derived columns of the key, by name.
+        where: list of conditions, all of which a record must fulfil to count here; they are asked
+            before the contribution bound.
         public_keys: list of all keys, if it is public; without it, keys are found privately.
         public_keys_file: file with that list: JSON, or one key per line.
         aggregate: released values per key: a list of counts, sums and means, or `"keys"` for keys
@@ -188,11 +215,18 @@ class PipelineSettings:
         neighbouring: relation of data sets: neighbours differ by one whole unit.
         epoch: length of the windows that share one charge and one contribution bound; default: one
             window.
+        until: a boundary of two epochs, from which on this pipeline is retired: no later epoch is
+            ever charged or released. Once `hush topics` has written it to the ledger it stays.
+        follows: the pipeline whose releases this one goes on with, on the same topics, from that
+            one's `until` on: there its windows begin.
         schedule: triggers follow the clock, or `hush trigger`.
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
         mechanism: mechanism that makes releases private.
         release: form of the output.
+        query: the pipeline in SQL, which sets `input`, `key`, `derive`, `where`, `aggregate` and
+            the length of the window: see [SQL](sql.md).
+        clip: with `query`, bounds of fields that it sums without CLIP.
     """
 
     name: Name
@@ -201,6 +235,8 @@ class PipelineSettings:
     triggers: Triggers
     budget: BudgetSettings
     key: Paths = ()
+    derive: dict[str, Derive] = field(default_factory=dict)
+    where: tuple[Condition, ...] = ()
     public_keys: Annotated[tuple[tuple[Scalar, ...], ...] | None, Convert(_read_public_keys)] = None
     public_keys_file: str | None = None
     aggregate: Annotated[tuple[Aggregate, ...], Convert(_read_aggregates)] = (Count(),)
@@ -209,6 +245,8 @@ class PipelineSettings:
     unit_name: str = "unit"
     neighbouring: Literal["add_remove"] = "add_remove"
     epoch: Annotated[Duration, span("1s", "36500d")] | None = None
+    until: Instant | None = None
+    follows: Name | None = None
     schedule: Literal["wall", "external"] = "wall"
     lateness: Annotated[Duration, span("0s", "366d")] = ZERO
     feedback_delay: Annotated[int, within(0, 1000)] = 1
@@ -216,6 +254,8 @@ class PipelineSettings:
         default_factory=_default_mechanism
     )
     release: Release = field(default_factory=Release)
+    query: str | None = None
+    clip: dict[str, Clip] = field(default_factory=dict)
 
     @property
     def release_topic(self) -> str:
@@ -225,7 +265,11 @@ class PipelineSettings:
     @property
     def latest_topic(self) -> str | None:
         """Compacted topic of newest values; None if there is none."""
-        return latest_topic(self.name, self.release.topic) if self.release.latest else None
+        if not self.release.latest:
+            return None
+        # A follower has the topic of the first generation by name, also where that has none set.
+        first = default_owner(self.release.topic or "") if self.follows else ""
+        return latest_topic(first) if first else latest_topic(self.name, self.release.topic)
 
     @property
     def frame(self) -> Frame:

@@ -1,5 +1,7 @@
 """The noise key: 32 secret bytes that determine every draw of noise. It is never in TOML.
 
+It comes from the environment, from a file or from a command that prints it.
+
 Anyone who has the key can subtract the noise from releases. If it is lost, open epochs cannot be
 continued.
 """
@@ -8,34 +10,77 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import secrets
+import signal
 import stat
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import ConfigError
-from .model import Config
+from .model import Config, KeyCommand
+from .values import format_duration
 
 KEY_BYTES = 32
 VARIABLE = "HUSH_NOISE_KEY"
 FILE_VARIABLE = "HUSH_NOISE_KEY_FILE"
+COMMAND = "secret.key.command"
 
 
 def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes:
     """Return the 32-byte noise key.
 
-    ``HUSH_NOISE_KEY`` overrides ``HUSH_NOISE_KEY_FILE``, which overrides the file named in the
-    configuration.
+    ``HUSH_NOISE_KEY`` overrides ``HUSH_NOISE_KEY_FILE``, which overrides the command named in the
+    configuration, which overrides the file named there.
 
     Raises:
-        ConfigError: there is no key, it is malformed, or others may read its file. The message does
-            not contain any part of the key.
+        ConfigError: there is no key, it is malformed, others may read its file, or the command
+            failed. The message does not contain any part of the key.
     """
     environ = os.environ if environ is None else environ
     if environ.get(VARIABLE):
         return decode_key(environ[VARIABLE].encode(), VARIABLE)
-    return read_key(Path(environ.get(FILE_VARIABLE) or config.secret.noise_key_file))
+    if environ.get(FILE_VARIABLE):
+        return read_key(Path(environ[FILE_VARIABLE]))
+    if config.secret.key is not None:
+        return decode_key(_printed(config.secret.key), COMMAND)
+    return read_key(Path(config.secret.noise_key_file))
+
+
+def _printed(key: KeyCommand) -> bytes:
+    """Run the command; nothing of what it prints is shown, since it may be a part of the key.
+
+    Raises:
+        ConfigError: it cannot be run, fails, takes too long or prints nothing.
+    """
+    name = f"{COMMAND} ({key.command[0]})"
+    try:
+        running = subprocess.Popen(
+            key.command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # what it starts ends with it
+        )
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be run: {error.strerror}") from None
+    with running:
+        try:
+            data, _ = running.communicate(timeout=key.timeout / 1e6)
+        except subprocess.TimeoutExpired:
+            limit = format_duration(key.timeout)
+            raise ConfigError(f"{name}: no key within {limit} (secret.key.timeout)") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+    if running.returncode:
+        how = f"ended with {running.returncode}"
+        raise ConfigError(f"{name} {how}; run it by hand, since what it prints is not shown here")
+    if not data.strip():
+        raise ConfigError(f"{name} printed nothing; it must print the noise key and nothing else")
+    return data
 
 
 def read_key(path: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, NewType
@@ -65,6 +65,7 @@ ZERO = Duration(0)
 QUARTER_SECOND = parse_duration("250ms")
 FIVE_SECONDS = parse_duration("5s")
 TEN_SECONDS = parse_duration("10s")
+THIRTY_SECONDS = parse_duration("30s")
 ONE_MINUTE = parse_duration("1m")
 FIVE_MINUTES = parse_duration("5m")
 SEVEN_DAYS = parse_duration("7d")
@@ -104,6 +105,16 @@ def parse_instant(value: object) -> Instant:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return Instant((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds)
+
+
+def format_instant(instant: int) -> str:
+    """Return the ISO text that `parse_instant` turns into ``instant``.
+
+    >>> format_instant(86_400_000_000), format_instant(1)
+    ('1970-01-02T00:00:00Z', '1970-01-01T00:00:00.000001Z')
+    """
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def parse_fraction(value: object) -> Fraction:
@@ -177,6 +188,16 @@ Addresses = Annotated[
         r"((\[[0-9A-Fa-f:.]+\]|[^\s,:\[\]]+):\d{1,5}(,|$))+(?<!,)",
         "must be host:port, or several separated by commas",
     ),
+]
+Extensions = Annotated[
+    str,
+    matches(
+        r"[A-Za-z]+=[\x21-\x2b\x2d-\x7e]+(,[A-Za-z]+=[\x21-\x2b\x2d-\x7e]+)*",
+        "must be name=value, or several separated by commas",
+    ),
+]
+Words = Annotated[
+    tuple[str, ...], lambda words: None if words and words[0] else "must name a program"
 ]
 Partitions = Annotated[int, within(1, 10_000)]
 Port = Annotated[int, within(0, 65_535)]

@@ -20,6 +20,9 @@ from ...mechanisms.keys import Keys, concat
 from ..schemas.schema import Known
 from .binary.scanner import BinaryScanner
 from .compiled import possible
+from .expressions.derived import Derived
+from .expressions.filtered import ScannedFields
+from .expressions.widened import Widened, computed
 from .fields import InputFields, PipelineFields
 from .keys import MAX_KEY
 from .raw import RawRecord, timestamps_of
@@ -92,7 +95,9 @@ class ColumnDecoder:
         self._pipelines, self._mechanisms = pipelines, mechanisms
         self._each = each
         paths = sorted(kinds)
-        self._place = {path: n for n, path in enumerate(paths)}
+        self._derived = sorted({d for p in pipelines for d in p.derived.values()}, key=repr)
+        every = [*paths, *self._derived]
+        self._place: dict[str | Derived, int] = {one: n for n, one in enumerate(every)}
         binary = fields.format in ("avro", "protobuf")
         self._scanner: Scanner = (
             BinaryScanner(fields, kinds) if binary else JsonScanner(fields, paths)
@@ -132,6 +137,8 @@ class ColumnDecoder:
         found = self._scanner.scan(records, known_ids)
         known = found.known
         time = self._times(found, records, known)
+        if self._derived:
+            found = self._widened(found, time, known)
         unit, integer = self._units(found, known)
         every = zip(self._pipelines, self._mechanisms, strict=True)
         parts = [self._part(p, m, found, time, known) for p, m in every]
@@ -148,7 +155,12 @@ class ColumnDecoder:
         merged = [_merged(one, other, rows) for one, other in zip(views, rest.views, strict=True)]
         return Decoded(time, units, tuple(merged), bad)
 
-    def _is(self, found: Scanned, path: str, role: str) -> Flags:
+    def _widened(self, found: Scanned, time: I64, known: Flags) -> Scanned:
+        """The findings with derived columns behind the fields."""
+        read = ScannedFields(found, self._place, known)
+        return Widened(found, [computed(one, time, read) for one in self._derived])
+
+    def _is(self, found: Scanned, path: str | Derived, role: str) -> Flags:
         """Rows in which a field holds a value that its role allows."""
         kinds = [kind for name in ROLES[role] for kind in _KIND[name]]
         return np.isin(found.kind[:, self._place[path]], kinds)
@@ -179,7 +191,10 @@ class ColumnDecoder:
         names = {name: path for name in m.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in paths | set(names.values())}
         keys = None if m.inputs else self._keys(p, found, known)
-        return _Part(p, m, floats, names, time, keys, self._seed)
+        wanted = None
+        if p.where is not None:
+            wanted = p.where.fulfilled(ScannedFields(found, self._place, known))
+        return _Part(p, m, floats, names, time, keys, wanted, self._seed)
 
     def _floats(self, path: str, found: Scanned, known: Flags) -> NDArray[np.float64]:
         known &= self._is(found, path, "number")
@@ -189,8 +204,9 @@ class ColumnDecoder:
         """The canonical key of each row; only those of rows that stay known mean anything."""
         from .key_scan import lengths, texts
 
-        fields = np.array([self._place[path] for path in p.key], np.int64)
-        for path in p.key:
+        columns = [p.derived.get(path, path) for path in p.key]
+        fields = np.array([self._place[path] for path in columns], np.int64)
+        for path in columns:
             place = self._place[path]
             empty = (found.kind[:, place] == TEXT) & (found.high[:, place] == found.low[:, place])
             known &= self._is(found, path, "key") & ~empty
@@ -213,10 +229,12 @@ class _Part(NamedTuple):
     names: dict[str, str]  # input of the mechanism -> path
     time: I64
     keys: Keys | None
+    wanted: Flags | None  # rows that fulfil the pipeline's condition; None: there is none
     seed: int
 
     def view(self, known: Flags) -> View:
         """The rows that are known, as the pipeline sees them."""
+        known = known if self.wanted is None else known & self.wanted
         value = np.zeros((len(known), len(self.fields.columns)), np.int64)
         for place, column in enumerate(self.fields.columns):
             clipped = np.clip(self.floats[column.field], float(column.low), float(column.high))

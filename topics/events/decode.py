@@ -8,8 +8,7 @@ what another one reads.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
@@ -22,6 +21,8 @@ from ...mechanisms.contract import UNIT, Mechanism
 from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
 from .columns import LEAST, ColumnDecoder
+from .expressions.derived import TimePart
+from .expressions.filtered import ValueFields, doubles
 from .fields import InputFields, PipelineFields
 from .framed import FramedReader, Framing
 from .keys import numbered
@@ -175,13 +176,15 @@ class Decoder:
         faults: tuple[Bad, Bad],
     ) -> View:
         bad, own = faults
+        other = self._filtered_out(p, sight, bad, own)
         value = self._values(p, sight, bad, own)
         sign = self._signs(p, sight, bad, own)
         if m.inputs:
             given = {UNIT: np.fromiter(unit, object, len(unit))} if UNIT in m.inputs else {}
-            return self._encoded(p, m, sight, time, given, (bad, own), sign)
-        keys, key = self._keys(p, sight, bad, own)
-        rows = _good(sight.size, bad, own)
+            return self._encoded(p, m, sight, time, given, (bad, own, other), sign)
+        keys, key = self._keys(p, sight, time, bad, own)
+        own = {row: reason for row, reason in own.items() if row not in other}
+        rows = _good(sight.size, bad, own, other)
         if p.allowed is not None:
             listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
             rows = rows[listed[key[rows]]]
@@ -190,16 +193,42 @@ class Decoder:
         used, key = compact(key[rows], len(keys))
         return View(rows, keys.take(used), key, value[rows], sign[rows], own)
 
-    def _keys(
+    def _filtered_out(
         self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad
+    ) -> frozenset[int]:
+        """Rows that are readable, and not the pipeline's: nothing else in them is a fault."""
+        if p.where is None:
+            return frozenset()
+        read = ValueFields(
+            sight.size,
+            lambda path, role: self._column(path, role, sight, bad, own),
+        )
+        out = ~p.where.fulfilled(read)
+        out[list(own)] = False  # what cannot be read is set aside, whatever it may fulfil
+        return frozenset(np.flatnonzero(out).tolist())
+
+    def _keys(
+        self, p: PipelineFields, sight: Readable, time: I64, bad: Bad, own: Bad
     ) -> tuple[Keys, NDArray[np.intp]]:
-        columns = [self._column(path, "key", sight, bad, own) for path in p.key]
+        columns = [self._key_column(p, path, sight, time, bad, own) for path in p.key]
         keys, key, wrong = numbered(columns, sight.size)
         for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
             if row not in bad:
                 at = p.key[0] if len(p.key) == 1 else ""
                 own.setdefault(row, Reason.at(wrong[int(key[row])], at))
         return keys, key
+
+    def _key_column(
+        self, p: PipelineFields, name: str, sight: Readable, time: I64, bad: Bad, own: Bad
+    ) -> list[Any]:
+        """Values of one column of the key, of the record itself or derived."""
+        derived = p.derived.get(name)
+        if derived is None:
+            return self._column(name, "key", sight, bad, own)
+        if isinstance(derived, TimePart):
+            return list(derived.values(time))
+        values = self._column(derived.field, "number", sight, bad, own)
+        return list(derived.values(doubles(values)))
 
     def _values(self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad) -> I64:
         out = np.zeros((sight.size, len(p.columns)), np.int64)
@@ -211,10 +240,7 @@ class Decoder:
 
     def _floats(self, path: str, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.float64]:
         values = self._column(path, "number", sight, bad, own)
-        try:
-            floats = np.array([math.nan if v is None else v for v in values], np.float64)
-        except OverflowError:  # an integer beyond every float
-            floats = np.array([_float(v) for v in values], np.float64)
+        floats = doubles(values)
         for row in np.flatnonzero(~np.isfinite(floats)).tolist():
             if row not in bad:
                 reason = "missing_value" if values[row] is None else "not_finite"
@@ -240,10 +266,10 @@ class Decoder:
         sight: Readable,
         time: I64,
         given: dict[str, NDArray[Any]],
-        faults: tuple[Bad, Bad],
+        faults: tuple[Bad, Bad, frozenset[int]],
         sign: NDArray[np.int8],
     ) -> View:
-        bad, own = faults
+        bad, own, other = faults
         columns = dict(given)
         for name in m.inputs:
             if name in given:
@@ -251,20 +277,14 @@ class Decoder:
             path = (p.inputs or {}).get(name, name)
             is_time = name == "time" and name not in (p.inputs or {})
             columns[name] = time if is_time else self._floats(path, sight, bad, own)
-        rows = _good(sight.size, bad, own)
+        own = {row: reason for row, reason in own.items() if row not in other}
+        rows = _good(sight.size, bad, own, other)
         encoded = m.encode({name: column[rows] for name, column in columns.items()})
         keep = np.flatnonzero(encoded.keep)
         used, key = np.unique(encoded.key[keep], return_inverse=True)
         rows = rows[keep]
         value = encoded.value[keep]
         return View(rows, encoded.keys.take(used), key.astype(np.intp), value, sign[rows], own)
-
-
-def _float(value: Any) -> float:
-    try:
-        return math.nan if value is None else float(value)
-    except OverflowError:
-        return math.inf
 
 
 _SIGNS: dict[Any, int] = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}
@@ -276,7 +296,7 @@ def _sign(value: Any) -> int | None:
     return None if isinstance(value, float) else _SIGNS.get(value)
 
 
-def _good(n: int, *faults: Bad) -> NDArray[np.intp]:
+def _good(n: int, *faults: Collection[int]) -> NDArray[np.intp]:
     good = np.ones(n, bool)
     for bad in faults:
         good[list(bad)] = False

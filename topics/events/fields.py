@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+
+from .expressions.conditions import Condition
+from .expressions.derived import Derived
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,22 @@ class InputFields:
 
 @dataclass(frozen=True)
 class PipelineFields:
-    """The fields that a pipeline reads of each record."""
+    """The fields that a pipeline reads of each record.
+
+    Attributes:
+        key: columns of the key: paths, and names of ``derived``.
+        columns: value columns.
+        sign: path of a field that marks deletions: it is true, -1 or "delete".
+        inputs: path of each numeric input of the mechanism.
+        allowed: the public key list; other keys are dropped.
+        where: records that do not fulfil it are not the pipeline's.
+        derived: columns of the key that are computed, by name.
+    """
 
     key: tuple[str, ...]
     columns: tuple[NumericField, ...] = ()
-    sign: str | None = None  # "delete" where this field is true, -1 or "delete"
-    inputs: Mapping[str, str] | None = None  # numeric inputs of the mechanism -> path
-    allowed: frozenset[bytes] | None = None  # the public key list; other keys are dropped
+    sign: str | None = None
+    inputs: Mapping[str, str] | None = None
+    allowed: frozenset[bytes] | None = None
+    where: Condition | None = None
+    derived: Mapping[str, Derived] = field(default_factory=dict)

@@ -90,15 +90,20 @@ class RawBatch(Sequence[RawRecord]):
         """One batch after the other, in a buffer that holds nothing else."""
         spans = [part._span() for part in parts]
         data = [part.data[low:high] for part, (low, high) in zip(parts, spans, strict=True)]
-        begins = np.cumsum([0, *map(len, data)]).tolist()
-        moved = [part._moved(begin - low)
-                 for part, begin, (low, _) in zip(parts, begins, spans, strict=False)]  # fmt: skip
-        columns = [np.concatenate(column) for column in zip(*moved, strict=True)]
+        columns = np.empty((8, sum(map(len, parts))), np.int64)
+        row = begin = 0
+        for part, (low, high) in zip(parts, spans, strict=True):
+            part._moved(begin - low, columns[:, row : row + len(part)])
+            row, begin = row + len(part), begin + high - low
         return RawBatch(np.concatenate(data), *columns)
 
-    def _moved(self, by: int) -> tuple[I64, ...]:
-        offset, timestamp, *places = self._columns()
-        return (offset, timestamp, *(np.where(place < 0, place, place + by) for place in places))
+    def _moved(self, by: int, out: I64) -> None:
+        """Write all columns, with places moved by so many bytes."""
+        out[0], out[1] = self.offset, self.timestamp
+        for place, row in zip(self._columns()[2:], out[2:], strict=True):
+            np.add(place, by, out=row)
+        for place, row in zip(self._columns()[2:6], out[2:6], strict=True):
+            np.copyto(row, place, where=place < 0)  # keys and values that are none
 
 
 class RawChunk(NamedTuple):

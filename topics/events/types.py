@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from ...errors import ConfigError
+from .expressions.conditions import leaves
+from .expressions.derived import Band
 from .fields import InputFields, PipelineFields
 
 MISSING, NULL, TEXT, INTEGER, REAL, TRUE, FALSE, OTHER = range(8)
@@ -20,6 +22,8 @@ ROLES = {
     "unit": {"str", "int"},
     "key": {"str", "int", "bool"},
     "sign": {"str", "int", "bool"},
+    "truth": {"bool"},
+    "scalar": {"str", "bool", "number"},
 }
 _TYPES: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "bool": (bool,), "number": (int, float),
@@ -41,7 +45,13 @@ def paths_of(fields: InputFields, pipelines: Sequence[PipelineFields]) -> dict[s
         paths.setdefault(path, set()).update(ROLES["unit"])
     for pipeline in pipelines:
         for path in pipeline.key:
-            paths.setdefault(path, set()).update(ROLES["key"])
+            if path not in pipeline.derived:
+                paths.setdefault(path, set()).update(ROLES["key"])
+        for band in pipeline.derived.values():
+            if isinstance(band, Band):
+                paths.setdefault(band.field, set()).update(ROLES["number"])
+        for leaf in leaves(pipeline.where):
+            paths.setdefault(leaf.field, set()).update(ROLES[leaf.role])
         for path in [c.field for c in pipeline.columns] + list((pipeline.inputs or {}).values()):
             paths.setdefault(path, set()).update(ROLES["number"])
         if pipeline.sign is not None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher as fetching
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
+from aiokafka.protocol.api import Request
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
@@ -26,6 +30,7 @@ from . import Needed, check
 
 QUIET_SECONDS = 2.0  # without a record, after which a fetcher becomes patient
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
+FIXED_MS = 5_000  # the same for a client whose assignment stays; other questions of it wait as long
 
 HEADER = 61  # bytes of a batch before its records; places in it:
 _LENGTH, _LENGTH_AT = struct.Struct(">i"), 8  # of all that follows it
@@ -36,6 +41,7 @@ _PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43  # id, epoch, sequence numbe
 _COUNT, _COUNT_AT = struct.Struct(">i"), 57
 
 NEEDED: Needed = (
+    (AIOKafkaAdminClient, ("_send_request",)),
     (AIOKafkaConsumer, ("_closed", "_coordinator", "_fetcher")),
     (
         Fetcher,
@@ -76,13 +82,14 @@ class PatientFetcher(Fetcher):
 
     _stirred = 0.0
     _short_ms = 0
+    _long_ms = LONG_MS
 
     @property
     def _fetch_max_wait_ms(self) -> int:
         now = time.monotonic()
         if self._records:
             self._stirred = now
-        return LONG_MS if now - self._stirred > QUIET_SECONDS else self._short_ms
+        return self._long_ms if now - self._stirred > QUIET_SECONDS else self._short_ms
 
     @_fetch_max_wait_ms.setter
     def _fetch_max_wait_ms(self, value: int) -> None:
@@ -90,14 +97,20 @@ class PatientFetcher(Fetcher):
         self._short_ms = value
 
 
-def wait_patiently(consumer: Any) -> None:
-    """Have a started consumer ask the broker less often while nothing comes."""
+def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:
+    """Have a started consumer ask the broker less often while nothing comes.
+
+    Args:
+        consumer: a started one.
+        longest_ms: milliseconds for which the broker may hold a request.
+    """
     fetcher: Any = getattr(consumer, "_fetcher", None)
     if type(fetcher) is Fetcher:
         short = vars(fetcher).pop("_fetch_max_wait_ms")
         fetcher.__class__ = PatientFetcher
         fetcher._fetch_max_wait_ms = short
-        fetcher._fetcher_timeout = LONG_MS / 2000  # it is woken by everything that it waits for
+        fetcher._long_ms = longest_ms
+        fetcher._fetcher_timeout = longest_ms / 2000  # it is woken by everything that it waits for
 
 
 async def fetch(
@@ -129,6 +142,30 @@ async def fetch(
                 waiter.cancel()
             found = list(take(consumer, active, wanted, gone, most))
     return found
+
+
+async def fetch_columns(
+    consumer: Any, tp: TopicPartition, position: int, seconds: float
+) -> list[Interval] | None:
+    """Collect what was fetched of one partition, whole batches as arrays.
+
+    Args:
+        consumer: an open one that reads nothing else.
+        tp: the partition.
+        position: where it stands.
+        seconds: to wait.
+
+    Returns:
+        Intervals; None where loops cannot be compiled, or the client is not the library's own.
+
+    Raises:
+        EngineError: the position is gone.
+        KafkaError: the broker reported another error.
+    """
+    if not possible() or not isinstance(getattr(consumer, "_fetcher", None), Fetcher):
+        return None
+    name, most = TP(tp.topic, tp.partition), Most(sys.maxsize, columns=(tp.topic,))
+    return await fetch(consumer, {name}, lambda: {name: position}, Gone(), most, seconds)
 
 
 def take(
@@ -207,6 +244,41 @@ def member_id(consumer: Any) -> str:
     """Look up the id that the group gave a member; it changes when the membership was lost."""
     coordinator = getattr(consumer, "_coordinator", None)
     return str(getattr(coordinator, "member_id", ""))
+
+
+class _Described(DescribeGroupsRequest_v3):
+    """The library reads answers of this version as those of the one before, without rights."""
+
+    RESPONSE_TYPE = DescribeGroupsResponse_v3
+
+
+class _Ask(Request[_Described]):
+    API_KEY = 15
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+
+    def build(self, request_struct_class: type[_Described]) -> _Described:
+        return request_struct_class([self._group], True)
+
+
+async def described(admin: AIOKafkaAdminClient, group: str) -> tuple[int, int]:
+    """Ask a group's coordinator what this user may do with it.
+
+    Args:
+        admin: a client that was started.
+        group: its name; the group need not exist.
+
+    Returns:
+        An error's code, or 0, and the bits of the operations.
+
+    Raises:
+        KafkaError: there is no coordinator, or it does not answer.
+    """
+    coordinator = await admin.find_coordinator(group)
+    answer: Any = await admin._send_request(_Ask(group), coordinator)
+    code, *_, operations = answer.groups[0]
+    return code, operations
 
 
 def group_failure(consumer: Any) -> BaseException | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import faust
 from aiokafka import AIOKafkaConsumer
+from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, Message
 
@@ -16,6 +17,7 @@ from .of_aiokafka import wait_patiently
 
 NEEDED: Needed = (
     (faust.App, ("_on_agent_error",)),
+    (TableManager, ("_update_channels", "recovery", "should_stop")),
     (
         driver.Consumer,
         (
@@ -52,6 +54,19 @@ class FailingApp(faust.App):
 
     async def _on_agent_error(self, agent: Any, exc: BaseException) -> None:
         self.on_agent_failure(exc)
+
+
+class PromptTables(TableManager):
+    """Faust's manager of tables, which else waits a second until all of them are declared.
+
+    There are none here: the state is in the shards.
+    """
+
+    async def on_start(self) -> None:
+        """Start what follows the assignment of partitions."""
+        if not self.should_stop:
+            await self._update_channels()
+            await self.recovery.start()
 
 
 class HookedThread(driver.AIOKafkaConsumerThread):

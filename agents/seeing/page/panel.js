@@ -128,7 +128,7 @@ export class Panel {
     this.valueLabel.hidden = view.values.length < 2;
     this.searchLabel.hidden = this.sizeLabel.hidden = view.form !== "keys";
     const last = view.final ? ", the window's last" : "";
-    this.what.textContent = `Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %`;
+    this.what.textContent = `Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view.cut)}`;
     this[{ keys: "keys", cells: "cells", slots: "slots", stream: "stream" }[view.form]](view);
   }
 
@@ -263,6 +263,14 @@ export class Panel {
       make("p", { class: "note" }, `${one}. ${all}${left}.${budget.refused ? ` ${count(budget.refused, "epoch")} refused.` : ""}${local}`),
       make("details", { open }, make("summary", {}, "By epoch"), table(title, ["epoch", "charged ε", "in all", "left"], rows)));
   }
+}
+
+/** What is known of the records that the contribution bound cut, which no interval covers. */
+function cut(told) {
+  if (!told) return "what the bound cut off is unknown";
+  const part = (share) => `${about(share * 100)} %`;
+  const ends = `${part(told.low)} to ${part(told.high)}`;
+  return `cut off by the bound: ${told.share === null ? "" : `${part(told.share)}, `}${ends} of the records`;
 }
 
 /** An estimate as cells of a table. */

@@ -18,11 +18,12 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
-from ....mechanisms.columns import I64, Releases
+from ....mechanisms.columns import I64, Counted, Releases
 from ....mechanisms.contract import ALWAYS, INSERTING, SIGNED, Place
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
+from ....topics.cut_share import cut_share
 from ....topics.events.decode import utc
 from ....topics.events.keys import decode_key
 from ....topics.records import Trigger
@@ -79,13 +80,16 @@ class Writer:
             out = self._out(self._text(key), None, home, GONE, str(self._trigger.index))
             yield out._replace(topic=topic)
 
-    def manifest(self, public: dict[str, I64], nonce: bytes, rows: int) -> Out:
+    def manifest(
+        self, public: dict[str, I64], nonce: bytes, rows: int, counted: Counted | None = None
+    ) -> Out:
         """Make the manifest: everything that all rows of this shard and trigger have in common.
 
         Args:
             public: public columns of the release by name, such as thresholds.
             nonce: the one in force at this trigger, 16 bytes.
             rows: number of rows that this shard releases.
+            counted: released numbers of all records, if the mechanism releases them.
         """
         p = self._pipeline
         own, m = p.mechanism.key_form == "code", p.mechanism
@@ -100,10 +104,29 @@ class Writer:
             "nonce": nonce.hex(),
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
-        space = m.geometry()
-        return self.kept_manifest(
-            p.form.encode(MANIFEST, body | {"space": space} if space else body)
-        )
+        if counted is not None:
+            body["cut"] = self._cut(counted)
+        if p.lineage and p.encoding == "json":  # other forms have topics and schemas of their own
+            body["follows"] = list(p.lineage)
+        if space := m.geometry():
+            body["space"] = space
+        return self.kept_manifest(p.form.encode(MANIFEST, body))
+
+    def _cut(self, counted: Counted) -> dict[str, Any]:
+        """State the share of records that the bound cut, and the counts that it follows from."""
+        spread = [
+            significant(math.sqrt(one))
+            for one in (counted.arrived_variance, counted.accepted_variance)
+        ]
+        share = cut_share(counted.arrived, spread[0], counted.accepted, spread[1], self._quantile)
+        return {
+            "arrived": counted.arrived,
+            "arrived_stddev": spread[0],
+            "accepted": counted.accepted,
+            "accepted_stddev": spread[1],
+            "cap": counted.cap,
+            **share._asdict(),
+        }
 
     def kept_manifest(self, value: bytes) -> Out:
         """Make the record of a manifest whose bytes were made earlier."""
@@ -143,7 +166,10 @@ class Writer:
         m, every = self._pipeline.mechanism, {}
         for output, value, variance in zip(m.outputs, values, variances, strict=True):
             stddev = significant(math.sqrt(variance) * float(output.grid))
-            every[output.name] = Estimate(value * output.grid, stddev)
+            within = None if output.most is None else (Fraction(0), output.most)
+            exact = value * output.grid
+            inside = exact if within is None else _between(exact, within)
+            every[output.name] = Estimate(inside, stddev, within)
         if m.key_form == "code":  # aggregates are of records by key; this has outputs of its own
             return {name: self._value(one, name in self._floored) for name, one in every.items()}
         finished = {
@@ -169,8 +195,10 @@ class Writer:
         reach = Fraction(repr(significant(self._quantile * rounded)))
         value = plain(one.value)
         ends = [one.value - reach, one.value + reach]
-        # Cut at 0, an interval covers as often: what it loses can never be the truth.
+        # Cut where the truth must lie, an interval covers as often: what it loses is never true.
         low, high = (max(end, Fraction(0)) for end in ends) if floored else ends
+        if one.within is not None and self._pipeline.fields.sign is None:
+            low, high = (_between(end, one.within) for end in (low, high))
         body = {"value": value, "stddev": rounded, "low": float(low), "high": float(high)}
         if self._pipeline.non_negative:
             body["display_value"] = max(value, 0)
@@ -201,6 +229,11 @@ class Writer:
         key = f"{p.name}|{self._window['start']}|{last}".encode()
         header = ((kind, told.encode()),)
         return Out(p.release_topic, partition, key, value, self._millis, header)
+
+
+def _between(number: Fraction, ends: tuple[Fraction, Fraction]) -> Fraction:
+    """The number, or the nearer of two ends that it lies beyond."""
+    return min(max(number, ends[0]), ends[1])
 
 
 def release_id(trigger: Trigger, key: bytes) -> str:

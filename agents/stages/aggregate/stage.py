@@ -210,7 +210,8 @@ class AggregateStage:
             Pending(trigger, done=chosen.end, rows=rows).store(step.rows)
             return
         self._sums.drop((trigger.window, trigger.index), trigger.ordinal, step.rows)
-        manifest = self._writer(trigger).manifest(releases.public, nonces[-1][1], rows)
+        writer, nonce = self._writer(trigger), nonces[-1][1]
+        manifest = writer.manifest(releases.public, nonce, rows, releases.counted)
         step.rows[MANIFEST] = manifest.value
         Pending(trigger, computed=True).store(step.rows)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....mechanisms.columns import Batch, Part
+from ....mechanisms.columns import Batch, Part, merge
+from ....topics.events.compiled import possible
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
 from ....topics.records import Trigger
@@ -51,14 +53,18 @@ class Bounder:
         Args:
             reader: committed rows.
             events: slices of this pipeline.
-            step: takes frames of partial sums, changed unit rows and counts.
+            step: takes frames of partial sums, of all slices of a micro-batch together, changed
+                unit rows and counts.
         """
+        sums: dict[tuple[int, int], list[Part]] = {}
         for one in events:
             part = self._absorb(reader, one, step)
-            self._send(one.window, one.batch, part, step)
+            sums.setdefault((one.window, one.batch), []).append(part)
             step.counts[self.pipeline.name, "seen"] += len(one.unit)
             if self._counted:
                 step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
+        for (window, batch), parts in sums.items():
+            self._send(window, batch, parts[0] if len(parts) == 1 else merge(parts), step)
 
     def _absorb(self, reader: StateReader, one: EventSlice, step: Step) -> Part:
         epoch = sortable(self.pipeline.windows.epoch(one.window))
@@ -73,6 +79,7 @@ class Bounder:
             one.sign,
             self._status(one),
             self.pipeline.windows.ordinal(one.window),
+            _loops(),
         )
         units, part = self.pipeline.mechanism.absorb(units, batch)
         step.units.put(RowColumns(keys, self._codec.encode(units)))
@@ -142,3 +149,12 @@ class Bounder:
                 found += 1
         step.more = step.more or found == limit
         return found > 0
+
+
+def _loops() -> Callable[..., Any] | None:
+    """The compiled bound; None where there is none."""
+    if not possible():
+        return None
+    from .bound_scan import bounded
+
+    return bounded

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....errors import EngineError
-from ....topics.frames import Barrier, EventsFrame, decode
+from ....topics.frames import Barrier, EventsFrame, EventSlice, decode
 from ....topics.names import Names
 from ....topics.records import Marker
 from ...clock.log import ClockLog
@@ -21,7 +21,10 @@ from ..routing import route_units
 from ..step import LogFrame, Step, missing_barrier
 from .bounder import Bounder
 
-FRAMES = 48  # frames of one step
+FRAMES = 48  # frames that one step takes in any case
+FRAME_BYTES = 4 << 20  # of frames of one step, where they are so small that there are more of them
+MOST_FRAMES = 4096
+TOGETHER = 40_000  # events whose sums are merged before they are sent
 
 
 class BoundStage:
@@ -77,7 +80,7 @@ class BoundStage:
             RewoundError: a barrier is missing.
             EngineError: a unit is on the wrong partition.
         """
-        taken = self._usable(records[:FRAMES])
+        taken = self._usable(offered(records))
         if len(taken) < len(records):
             fetched = taken[-1].offset + 1 if taken else marker.applied
         self._expiry.consult(self._clock.over(self._pipeline.name), marker, self._pipeline.name)
@@ -105,17 +108,26 @@ class BoundStage:
         name = self._pipeline.name
         upstream = list(marker.upstream.get(name, [0] * self._upstreams))
         closed = marker.closed.get(name, 0)
-        step = Step(marker)
+        step, slices = Step(marker), list[EventSlice]()
         for frame in frames:
             taken = decode(frame.value)
             if isinstance(taken, EventsFrame):
                 self._check(taken)
                 if not self._expiry.past(taken.slice.window):
-                    self._bounder.absorb(reader, [taken.slice], step)
+                    slices.append(taken.slice)
             elif isinstance(taken, Barrier):
+                self._bound(reader, slices, step)  # sums go before the barrier that ends them
                 closed = self._barrier(reader, taken, upstream, closed, step)
+            if sum(len(one.unit) for one in slices) >= TOGETHER:
+                self._bound(reader, slices, step)
+        self._bound(reader, slices, step)
         step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
         return step
+
+    def _bound(self, reader: StateReader, slices: list[EventSlice], step: Step) -> None:
+        """Bound the slices that have been gathered, and forget them."""
+        self._bounder.absorb(reader, slices, step)
+        slices.clear()
 
     def _barrier(
         self, reader: StateReader, barrier: Barrier, upstream: list[int], closed: int, step: Step
@@ -138,3 +150,21 @@ class BoundStage:
                 f"a unit of pipeline {self._pipeline.name!r} is on the wrong units partition: "
                 "partitions were added after genesis; start a new deployment"
             )
+
+
+def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
+    """Cut the frames of one step: where many shards send them, each holds few events.
+
+    Each step writes a frame to each cells partition, so a step of few events would write frames of
+    few sums. Where steps are cut changes no release.
+
+    Args:
+        frames: all that there are, in offset order.
+    """
+    size, taken = 0, min(len(frames), MOST_FRAMES)
+    for place, frame in enumerate(frames[:taken]):
+        size += len(frame.value)
+        if place >= FRAMES and size > FRAME_BYTES:
+            taken = place
+            break
+    return frames[:taken]

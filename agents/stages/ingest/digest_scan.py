@@ -12,6 +12,8 @@ from ....topics.events.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
 
 _BLOCK = 128
 _IV = np.array(
@@ -34,6 +36,7 @@ _ORDER = np.array(
     ],
     np.int64,
 )
+_TEXT = 5  # words of a unit's text that is remembered, and 8 of all that is
 _MURMUR = np.uint32(0x5BD1E995)
 _POLYNOMIAL = 0xEDB88320
 
@@ -148,6 +151,86 @@ def digests(
             if done == total:
                 break
         out[row, 0], out[row, 1] = h[0], h[1]
+
+
+@compiled
+def _place(
+    data: Bytes, low: int, high: int, integer: bool, seed: int, slots: int, text: U64
+) -> np.int64:
+    """The place of a unit; ``text`` takes its length and type, and its text in words."""
+    text[:] = 0
+    text[0] = np.uint64(((high - low) << 1 | integer) + 1)
+    for n in range(high - low):
+        text[1 + (n >> 3)] |= np.uint64(data[low + n]) << np.uint64(8 * (n & 7))
+    state = np.uint64(seed)
+    for word in text:
+        state = (state ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        state ^= state >> np.uint64(29)
+    return np.int64((state >> np.uint64(20)) & np.uint64(slots - 1))
+
+
+@compiled
+def _holds(known: U64, place: np.int64, text: U64) -> bool:
+    same = (known[place, 0] >> np.uint64(1)) == text[0]
+    for word in range(1, _TEXT + 1):
+        same &= known[place, word] == text[word]
+    return bool(same)
+
+
+@compiled
+def recall(
+    data: Bytes, low: I64, high: I64, integer: Flags, wanted: Flags, seed: int, known: U64,
+    out: U64, stray: Flags, missed: Flags,
+) -> int:  # fmt: skip
+    """Look up the digests of units that were met lately.
+
+    Args:
+        data, low, high, integer, wanted: as for `digests`.
+        seed: random, so that nobody can make units that drive each other out.
+        known: (2^b, 8) zeros, or what `remember` has written.
+        out: (n, 2), taken: 16 bytes for each unit that was found.
+        stray: (n,), taken: whether such a unit belongs to another partition.
+        missed: (n,), taken: the wanted rows that were not found.
+
+    Returns:
+        How many were not found.
+    """
+    text, count = np.empty(_TEXT + 1, np.uint64), 0
+    for row in range(len(low)):
+        missed[row] = wanted[row]
+        if not wanted[row]:
+            continue
+        count += 1
+        if high[row] - low[row] > 8 * _TEXT:
+            continue
+        place = _place(data, low[row], high[row], integer[row], seed, len(known), text)
+        for way in (place, place ^ 1):
+            if _holds(known, way, text):
+                out[row, 0], out[row, 1] = known[way, 6], known[way, 7]
+                stray[row] = known[way, 0] & np.uint64(1) == np.uint64(1)
+                missed[row] = False
+                count -= 1
+                break
+    return count
+
+
+@compiled
+def remember(
+    data: Bytes, low: I64, high: I64, integer: Flags, missed: Flags, seed: int, known: U64,
+    found: U64, stray: Flags,
+) -> None:  # fmt: skip
+    """Keep the digests of missed rows, in place of older ones; arguments as for `recall`."""
+    text = np.empty(_TEXT + 1, np.uint64)
+    for row in range(len(low)):
+        if not missed[row] or high[row] - low[row] > 8 * _TEXT:
+            continue
+        place = _place(data, low[row], high[row], integer[row], seed, len(known), text)
+        if _holds(known, place, text):
+            continue  # it came twice
+        known[place ^ 1] = known[place]
+        known[place, 0] = (text[0] << np.uint64(1)) | np.uint64(stray[row])
+        known[place, 1 : _TEXT + 1] = text[1:]
+        known[place, 6], known[place, 7] = found[row, 0], found[row, 1]
 
 
 @compiled

@@ -21,7 +21,7 @@ from ....topics.events.raw import RawRecord, offsets_of
 from ....topics.events.reasons import Bad
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events
 from ....topics.names import Names
-from ....topics.records import ClockRecord, Marker, Skipped, Start, Trigger
+from ....topics.records import ClockRecord, Marker, Retired, Skipped, Start, Trigger
 from ....topics.schemas.schema import Known
 from ...clock.timeline import Timeline, advance
 from ...deployment.model import Input, Pipeline
@@ -155,7 +155,7 @@ class Slicer:
         return segments, times, applied, clock
 
     def _allowed(self, record: ClockRecord, applied: int) -> int:
-        if isinstance(record, Start | Skipped):
+        if isinstance(record, Start | Skipped | Retired):
             return applied  # no offsets of its own: it stands between two beats
         ends = record.offsets.get(self.source.topic)
         return applied if ends is None else ends[self.partition]
@@ -164,10 +164,10 @@ class Slicer:
         self, reader: StateReader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
     ) -> None:
         advance(timelines, record)
-        if isinstance(record, Skipped) or (isinstance(record, Trigger) and record.final):
+        if isinstance(record, Skipped | Retired) or (isinstance(record, Trigger) and record.final):
             name = record.pipeline
             if name in self._expiry:
-                self._expiry[name].advance(timelines[name].floor)
+                self._expiry[name].advance(timelines[name].over)
         if isinstance(record, Trigger):
             self._barrier(reader, record, step)
 
@@ -215,7 +215,7 @@ class Slicer:
                 continue
             rows = np.arange(low, high)
             slices, late, future = self._slices(
-                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests
+                pipeline, timelines[pipeline.name], view, rows, decoded.time, times, digests, step
             )
             self._leave(pipeline, records, late, future, step)
             if pipeline.direct:
@@ -232,11 +232,16 @@ class Slicer:
         time: I64,
         beat: I64,
         digests: NDArray[np.uint8],
+        step: Step,
     ) -> tuple[list[EventSlice], NDArray[np.intp], NDArray[np.intp]]:
-        """Group the view's rows by window; return late and far-future record rows too."""
+        """Group the view's rows by window; return late and far-future record rows too.
+
+        Records beyond the end of a retired pipeline are counted, and that is all: they are of a
+        time that this pipeline does not serve, so they are neither late nor kept anywhere.
+        """
         at = view.rows[rows]
         windows, future = placed(pipeline, timeline, time[at], beat[at])
-        late = np.zeros(len(at), bool)
+        late, beyond = np.zeros(len(at), bool), np.zeros(len(at), bool)
         slices = []
         for here in by_window(pipeline, windows, digests[at], ~future):
             window = int(windows[here[0]])
@@ -244,7 +249,8 @@ class Slicer:
             if batch == 0:
                 # The window is over: its last release is out, or the clock has refused it. So the
                 # record is late; to count it in another window would be a wrong answer there.
-                late[here] = True
+                # Beyond the end of a retired pipeline it is nobody's loss: another one serves that.
+                (beyond if timeline.retired(window) else late)[here] = True
                 continue
             used, key = compact(view.key[rows[here]], len(view.keys))
             slices.append(
@@ -258,6 +264,7 @@ class Slicer:
                     view.sign[rows[here]],
                 )
             )
+        step.counts[pipeline.name, "retired"] += int(beyond.sum())
         return slices, at[late], at[future]
 
     def _forward(self, pipeline: Pipeline, slices: list[EventSlice], step: Step) -> None:

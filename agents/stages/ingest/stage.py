@@ -21,7 +21,7 @@ from ..step import Step
 from .schemas import KnownSchemas, NoSchemas, SchemaSource
 from .slicer import Slicer
 
-EVENTS = 20_000  # raw records of one step
+EVENTS = 40_000  # raw records of one step
 UNSAID = 2_000  # offsets of the clock log that a shard may pass without committing its place
 ENTRIES = 2_000  # clock records looked at in one go
 

@@ -6,6 +6,7 @@ A unit's value stops here. Later stages know its digest, which nobody can recomp
 from __future__ import annotations
 
 import hashlib
+import secrets
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +18,12 @@ from ....mechanisms.keys import Keys
 from ....topics.events.columns import UnitTexts
 
 KNOWN = 150_000  # units whose digest is remembered by one shard
+_SLOTS = (
+    1 << 12,
+    1 << 16,
+)  # for units, of 64 bytes each, where loops are compiled: at first, at most
+_PATIENCE = 8  # looks in which most units are new, until they are not looked up
+_PAUSE = 16  # looks, until it is tried again
 
 
 class UnitDigests(dict[Any, int]):
@@ -38,6 +45,9 @@ class UnitDigests(dict[Any, int]):
         self._place = partitioner, partitions, partition
         self._most = most
         self._state: NDArray[np.uint64] | None = None
+        self._met, self._kept = np.zeros((_SLOTS[0], 8), np.uint64), 0
+        self._patience = _PATIENCE
+        self._seed = secrets.randbits(62)
         self._fresh: list[Any] = []
         self._digests = np.empty((0, 16), np.uint8)
         self._stray = np.empty(0, bool)
@@ -77,17 +87,43 @@ class UnitDigests(dict[Any, int]):
         rest = list(units.rest)
         wanted[rest] = False
         words = np.zeros((len(units), 2), np.uint64)
+        stray, missed = np.zeros(len(units), bool), np.empty(len(units), bool)
         where = units.data, units.low, units.high
-        digest_scan.digests(*where, units.integer, wanted, self._begun(), words)
-        digests, stray = words.view(np.uint8), np.zeros(len(units), bool)
+        given = *where, units.integer
+        known = self._seed, self._met, words, stray
+        count, missed[:] = len(units), wanted
+        asked = self._patience > 0
+        if asked:
+            count = digest_scan.recall(*given, wanted, *known, missed)
+        self._judge(count, len(units))
+        digest_scan.digests(*given, missed, self._begun(), words)
         partitioner, partitions, partition = self._place
         if partitioner != "none":
             homes = np.zeros(len(units), np.int64)
-            digest_scan.PARTITIONERS[partitioner](*where, wanted, homes)
-            stray = wanted & (homes % partitions != partition)
+            digest_scan.PARTITIONERS[partitioner](*where, missed, homes)
+            stray |= missed & (homes % partitions != partition)
+        if asked:
+            self._widen(count)
+            digest_scan.remember(*given, missed, self._seed, self._met, words, stray)
+        digests = words.view(np.uint8)
         if rest:
             digests[rest], stray[rest] = self.look(list(units.rest.values()))
         return digests, stray
+
+    def _judge(self, missed: int, units: int) -> None:
+        """Look no unit up for a while where many are new: to digest these anyway costs less."""
+        if self._patience <= 0:
+            self._patience = self._patience - 1 if self._patience > -_PAUSE else 1
+        elif 4 * missed > units:
+            self._patience -= 1
+        else:
+            self._patience = _PATIENCE
+
+    def _widen(self, count: int) -> None:
+        """Make room as more units come: few of them shall not take the room of many."""
+        self._kept += count
+        if 2 * self._kept > len(self._met) and len(self._met) < _SLOTS[1]:
+            self._met, self._kept = np.zeros((4 * len(self._met), 8), np.uint64), count
 
     def _begun(self) -> NDArray[np.uint64]:
         """The state of the hash after its key, made once."""

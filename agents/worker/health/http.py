@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import socketserver
+import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ....errors import EngineError
+from ..redaction import told
 
 Page = Callable[[], tuple[int, bytes]]
+log = logging.getLogger("hushstream")
 CONTENT = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -39,6 +46,55 @@ def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
         EngineError: the address is taken.
     """
 
+    try:
+        server = ProbeServer((host, port), _handler(pages))
+    except OSError as error:
+        raise EngineError(
+            f"metrics cannot be served on {host}:{port} ({error.strerror}): "
+            "set another port, or 0 for none, in [engine]"
+        ) from None
+    Thread(target=server.serve_forever, name=f"web {port}", daemon=True).start()
+    return server
+
+
+class _Quiet(socketserver.BaseServer):
+    """Prints no traceback: mostly a client has hung up, and a text may quote records."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of an error that is not the client's."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError | TimeoutError):
+            log.error("a page could not be served: %s", told(error))
+
+
+class ProbeServer(_Quiet, ThreadingHTTPServer):
+    """Serves pages at an address."""
+
+    daemon_threads = True
+
+
+class LocalServer(_Quiet, socketserver.ThreadingUnixStreamServer):
+    """Serves pages to the processes of one machine that may open its socket."""
+
+    daemon_threads = True
+
+
+def serve_local(path: Path, pages: dict[str, Page]) -> LocalServer:
+    """Serve pages at a socket in the file system, in a thread of their own.
+
+    Args:
+        path: of the socket, in a folder that nobody else may enter.
+        pages: by path; each is called in a thread of the server.
+
+    Returns:
+        The server; shut it down to end the thread.
+    """
+    server = LocalServer(str(path), _handler(pages))
+    Thread(target=server.serve_forever, name=f"web {path.name}", daemon=True).start()
+    return server
+
+
+def _handler(pages: dict[str, Page]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         server_version = "hush"
         sys_version = ""
@@ -55,13 +111,4 @@ def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:
             """Requests are not logged."""
 
-    try:
-        server = ThreadingHTTPServer((host, port), Handler)
-    except OSError as error:
-        raise EngineError(
-            f"metrics cannot be served on {host}:{port} ({error.strerror}): "
-            "set another port, or 0 for none, in [engine]"
-        ) from None
-    server.daemon_threads = True
-    Thread(target=server.serve_forever, name=f"web {port}", daemon=True).start()
-    return server
+    return Handler

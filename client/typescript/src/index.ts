@@ -4,5 +4,5 @@ export { ReportError } from "./errors.ts";
 export { Client, publishedThreshold } from "./report.ts";
 export { below, type Below } from "./sampling.ts";
 export { ReportStore, type Budget, type Change, type Keeper } from "./store.ts";
-export { RANGE, SLOTS, Survey, VALUE } from "./survey.ts";
+export { NARROW, RANGE, SLOTS, Survey, VALUE } from "./survey.ts";
 export { rational, type Rational } from "./rational.ts";

@@ -4,7 +4,7 @@ import { ReportError } from "./errors.ts";
 import { multiply, rational, text } from "./rational.ts";
 import { below, type Below } from "./sampling.ts";
 import type { ReportStore } from "./store.ts";
-import { RANGE, SLOTS, wellFormed, type Survey } from "./survey.ts";
+import { NARROW, RANGE, SLOTS, VALUE, wellFormed, type Survey } from "./survey.ts";
 
 export const SCHEMA = "hush.report/1";
 
@@ -30,9 +30,10 @@ export class Client {
    *
    * `slot` is 0..2^32-1; a second call with the same user and slot gives the same text, whatever
    * its value and theta. `value` is any finite number (or bigint, or fraction) in the user's own
-   * units. `theta` is the step of the published threshold: the value group cannot report without
-   * it, and the range group does not use it. A bad argument, a value group without threshold, no
-   * report left in the period or no budget left rejects with a `ReportError`.
+   * units. `theta` is the step that was published for the user's group: the threshold for the
+   * value group, the range for the narrow group, which cannot report without it; the range group
+   * does not use it. A bad argument, a missing theta, no report left in the period or no budget
+   * left rejects with a `ReportError`.
    */
   async report(user: string, slot: number, value: unknown, theta?: number): Promise<string> {
     wellFormed("user", user);
@@ -49,7 +50,12 @@ export class Client {
   #perturb(group: number, value: unknown, theta: number | undefined): readonly [number, number] {
     if (group === RANGE) return [0, this.survey.perturbRange(value, this.#uniform)];
     if (theta === undefined) {
-      throw new ReportError("theta: a value report needs the published threshold");
+      const needs = group === NARROW ? "narrow report needs the published range"
+        : "value report needs the published threshold";
+      throw new ReportError(`theta: a ${needs}`);
+    }
+    if (group === NARROW) {
+      return [theta, this.survey.perturbNarrow(value, theta, this.#uniform)];
     }
     return [theta, this.survey.perturbValue(value, theta, this.#uniform)];
   }
@@ -81,14 +87,15 @@ function encode(survey: Survey, report: Report): string {
  *
  * `record` is the JSON text or what was decoded from it; rows, manifests before the warm-up, those
  * of another survey and, where `slot` (seconds since 1970) is given, of a window that it does not
- * lie in tell nothing.
+ * lie in tell nothing. In two rounds the narrow group is told a range in its place: `group` is that
+ * of the user, `await survey.group(user)`.
  */
 export function publishedThreshold(
-  record: unknown, survey: Survey, slot?: number,
+  record: unknown, survey: Survey, slot?: number, group = VALUE,
 ): number | undefined {
   const body = asObject(typeof record === "string" ? decoded(record) : record);
   const said = asObject(body?.public);
-  const [numbers, thetas] = [said?.survey, said?.theta];
+  const [numbers, thetas] = [said?.survey, group === NARROW ? said?.range : said?.theta];
   if (!Array.isArray(numbers) || numbers.length !== 1 || numbers[0] !== survey.number) return;
   if (!Array.isArray(thetas) || thetas.length !== 1) return;
   const theta: unknown = thetas[0];

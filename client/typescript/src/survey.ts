@@ -12,14 +12,20 @@ export const SLOTS = 2 ** 32;
 export const RANGE = 1;
 /** The group that reports by Hybrid within [0, theta]. */
 export const VALUE = 2;
+/** The group of a survey in two rounds that reports by Square Wave within the range found. */
+export const NARROW = 3;
+/** Powers of two that the scale of a survey in two rounds spans. */
+const OCTAVES = 16;
 
 const [LEAST, MOST] = [rational(1n, 1000n), rational(16n)];
 const ZERO = rational(0n);
 const ONE = rational(1n);
-const DEFAULTS = { reports: 1, buckets: 512, levels: 512, period: 0 };
+const DEFAULTS = { reports: 1, buckets: 512, levels: 512, period: 0, rounds: 1 };
 const NAMES = ["bound", "buckets", "epsilon", "levels", "period", "reports", "salt", "share"];
+const ALL = [...NAMES, "rounds"];
 const LIMITS: readonly (readonly [string, number, number])[] = [
   ["reports", 1, SLOTS], ["buckets", 2, 4096], ["levels", 2, 4096], ["period", 0, SLOTS],
+  ["rounds", 1, 2],
 ];
 
 type Fields = Record<string, unknown>;
@@ -39,6 +45,7 @@ export class Survey {
   readonly buckets: number;
   readonly levels: number;
   readonly period: number;
+  readonly rounds: number;
   /** Canonical text: what the digest is taken of. */
   readonly json: string;
   /** Sixteen hexadecimal digits that identify every parameter. */
@@ -57,6 +64,7 @@ export class Survey {
     this.buckets = fields.buckets as number;
     this.levels = fields.levels as number;
     this.period = fields.period as number;
+    this.rounds = fields.rounds as number;
     this.json = json;
     this.digest = digest;
     this.number = Number.parseInt(digest.slice(0, 12), 16);
@@ -78,12 +86,14 @@ export class Survey {
     return new Survey(fields, json, digest);
   }
 
-  /** `RANGE` or `VALUE`, from the salt and the user alone. */
+  /** `RANGE`, `VALUE` or, in two rounds, `NARROW`, from the salt and the user alone. */
   async group(user: string): Promise<number> {
     wellFormed("user", user);
     const hash = await sha256(`${[...this.salt].length}:${this.salt}${user}`);
     const place = new DataView(hash.buffer).getBigUint64(0);
-    return place * this.share.den < this.share.num << 64n ? RANGE : VALUE;
+    const end = this.share.num << 64n;
+    if (place * this.share.den >= end) return VALUE;
+    return place * this.share.den * BigInt(this.rounds) < end ? RANGE : NARROW;
   }
 
   /** First slot and end of the period that a slot lies in. */
@@ -98,15 +108,46 @@ export class Survey {
     if (!Number.isInteger(theta) || theta < 1 || theta > this.buckets) {
       throw new ReportError(`theta = ${theta}: must be an integer from 1 to ${this.buckets}`);
     }
-    return multiply(this.bound, rational(BigInt(theta), BigInt(this.buckets)));
+    if (this.rounds === 1) {
+      return multiply(this.bound, rational(BigInt(theta), BigInt(this.buckets)));
+    }
+    const steps = this.buckets / OCTAVES;
+    const octave = Math.floor((theta - 1) / steps);
+    const up = BigInt(steps + ((theta - 1) % steps) + 1);
+    return multiply(this.bound, rational(up, BigInt(steps) << BigInt(OCTAVES - octave)));
   }
 
   /** A Square Wave output for one value, clipped to [0, B] first. */
   perturbRange(value: unknown, uniform: Below = below): number {
     const share = divide(clipped(value, this.bound), this.bound);
-    const bucket = floor(multiply(share, rational(BigInt(this.buckets))));
+    const equal = this.rounds === 1;
+    return this.#wave(equal ? floor(multiply(share, this.#buckets())) : this.#scaled(share), uniform);
+  }
+
+  /** A Square Wave output for one value, clipped to [0, theta] first, in equal buckets. */
+  perturbNarrow(value: unknown, theta: number, uniform: Below = below): number {
+    const top = this.threshold(theta);
+    return this.#wave(floor(multiply(divide(clipped(value, top), top), this.#buckets())), uniform);
+  }
+
+  #buckets(): Rational {
+    return rational(BigInt(this.buckets));
+  }
+
+  #wave(bucket: bigint, uniform: Below): number {
     const last = BigInt(this.buckets) - 1n;
     return Number(this.squareWave.draw(bucket < last ? bucket : last, uniform));
+  }
+
+  /** The bucket of a share of B on the scale of octaves; what is below all is in the first. */
+  #scaled(share: Rational): bigint {
+    const steps = BigInt(this.buckets / OCTAVES);
+    const raised = (octave: number): Rational =>
+      multiply(share, rational(1n << BigInt(OCTAVES - octave)));
+    let octave = OCTAVES - 1;
+    while (octave > 0 && compare(raised(octave), ONE) < 0n) octave -= 1;
+    const within = floor(multiply(raised(octave), rational(steps))) - steps;
+    return BigInt(octave) * steps + (within > 0n ? within : 0n);
   }
 
   /** A Hybrid output for one value, clipped to [0, theta] first. */
@@ -137,7 +178,7 @@ function checked(plain: unknown): Fields {
     throw new ReportError("survey: must be a JSON object");
   }
   const fields: Fields = { ...DEFAULTS, ...plain };
-  const unknown = Object.keys(fields).filter((name) => !NAMES.includes(name));
+  const unknown = Object.keys(fields).filter((name) => !ALL.includes(name));
   if (unknown.length) throw new ReportError(`survey: ${unknown[0]} is unknown`);
   wellFormed("salt", fields.salt);
   const [epsilon, bound, share] = ["epsilon", "bound", "share"].map(
@@ -153,6 +194,8 @@ function checked(plain: unknown): Fields {
       && number >= least && number <= most;
     require(name, fields, fits, `an integer between ${least} and ${most}`);
   }
+  const whole = fields.rounds === 1 || (fields.buckets as number) % OCTAVES === 0;
+  require("buckets", fields, whole, `a multiple of ${OCTAVES} in two rounds`);
   return { ...fields, epsilon: text(epsilon), bound: text(bound), share: text(share) };
 }
 
@@ -160,9 +203,10 @@ function require(name: string, fields: Fields, holds: boolean, rule: string): vo
   if (!holds) throw new ReportError(`${name} = ${String(fields[name])}: must be ${rule}`);
 }
 
-/** JSON with sorted names and without spaces; everything beyond ASCII is escaped. */
+/** JSON with sorted names, without spaces or a single round; all beyond ASCII is escaped. */
 function canonical(fields: Fields): string {
-  const sorted = Object.fromEntries(NAMES.map((name) => [name, fields[name]]));
+  const named = fields.rounds === 1 ? NAMES : ALL.toSorted();
+  const sorted = Object.fromEntries(named.map((name) => [name, fields[name]]));
   return JSON.stringify(sorted).replace(
     /[\u007f-\uffff]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`,

@@ -135,8 +135,11 @@ def test_streams_without_times_of_their_own_are_spread_evenly(tmp_path: Path) ->
     "content,hint",
     [
         ("", "no record"),
-        ('{"page": "x"}', "1 missing"),
-        ('{"user": "u", "t": 5}\n{"user": "u", "t": 1551398400000000}', "missing key"),
+        ('{"page": "x"}', "no record has the field 't'"),
+        (
+            '{"user": "u", "t": 5}\n{"user": "u", "t": 1551398400000000}\n{"page": ""}',
+            "missing key",
+        ),
     ],
 )
 def test_files_without_use_are_refused(tmp_path: Path, content: str, hint: str) -> None:
@@ -149,3 +152,8 @@ def test_files_without_use_are_refused(tmp_path: Path, content: str, hint: str) 
 def test_only_listed_keys_are_of_use(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no listed key"):
         sampled(tmp_path, rows(20), 'public_keys = ["elsewhere"]')
+
+
+def test_a_file_with_other_columns_is_told_which_it_has(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no record has the field 'page'.*there is what, who"):
+        sampled(tmp_path, [{"who": 1, "what": 2}] * 5)

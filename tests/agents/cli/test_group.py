@@ -1,6 +1,7 @@
 """The commands, as a person types them: what they print, what they refuse, how they end.
 
-Covers: agents/cli/init.py, agents/cli/options.py, agents/cli/plan.py, agents/cli/topics.py
+Covers: agents/cli/init.py, agents/cli/options.py, agents/cli/planning/plan.py, agents/cli/topics.py
+Covers: agents/cli/planning/diff.py
 Covers: agents/cli/trigger.py
 Covers: agents/cli/worker.py, agents/offline/files.py
 """
@@ -9,8 +10,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +25,10 @@ from aiokafka.errors import RequestTimedOutError
 from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 from hushstream.agents.cli import group as cli
+from hushstream.agents.cli import worker as worker_module
 from hushstream.agents.cli.group import exit_code, hush, main
 from hushstream.agents.cli.options import moment
-from hushstream.agents.cli.worker import _without_processes
+from hushstream.agents.cli.worker import _supervise, _without_processes
 from hushstream.errors import (
     ConfigError,
     ContractError,
@@ -31,6 +36,7 @@ from hushstream.errors import (
     LedgerError,
     ParameterError,
 )
+from hushstream.topics.config.model import Engine
 from hushstream.topics.config.secret import write_new_key
 
 CONFIG = """
@@ -81,6 +87,26 @@ def test_every_command_is_there_and_explains_itself():
         assert name in out
         code, text, _ = typed(name, "--help")
         assert code == 0 and "Usage:" in text and len(text.splitlines()) > 3
+
+
+def test_the_list_of_commands_says_what_each_command_says():
+    context = click.Context(hush, terminal_width=80)
+    for name, (_, line) in cli.COMMANDS.items():
+        command = hush.get_command(context, name)
+        assert command is not None and command.help is not None
+        assert command.help.split()[0] == line.split()[0], name
+        assert line.endswith(".") and line in typed("--help")[1], name  # nothing is cut off
+
+
+def test_help_loads_no_command_and_no_heavy_library():
+    loaded = "import sys; from hushstream.agents.cli.group import main\ntry: main(['--help'])\n"
+    loaded += "finally: print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True)
+    assert done.returncode == 0 and "Commands:" in done.stdout
+    modules = set(done.stderr.split())
+    assert not modules & {"numpy", "asyncio", "confluent_kafka", "aiokafka", "faust", "rich"}
+    ours = {m for m in modules if m.startswith("hushstream.")}
+    assert {m.split(".")[1] for m in ours} == {"agents", "errors"} and len(ours) < 10
 
 
 def test_version():
@@ -143,6 +169,36 @@ def test_plan_says_what_will_be_paid(folder):
     assert body["noise"]["count"] > 0 and body["mu2"] > 0 and "histogram" in body
 
 
+FOLLOWER = """until = 2031-01-05T00:00:00Z
+[[pipeline]]
+name = "pages-2"
+follows = "pages"
+input = "events"
+key = ["page"]
+unit_name = "user"
+window = { length = "12h" }
+triggers = { every = "6h" }
+budget = { epsilon = 2.0, delta = 1e-4, limit_epsilon = 20.0 }
+[secret]"""
+
+
+def test_plan_tells_old_terms_from_new_ones(folder):
+    old = (folder / "hush.toml").read_text()
+    (folder / "old.toml").write_text(old)
+    assert "nothing differs" in typed("plan", "--diff", "old.toml")[1]
+    (folder / "hush.toml").write_text(old.replace("[secret]", FOLLOWER))
+    code, out, _ = typed("plan", "--diff", "old.toml")
+    assert code == 0
+    for word in ("pages → pages-2", "budget.epsilon", "2031-01-05T00:00:00Z", "N × 8 + M × 2"):
+        assert word in out, out
+    told = json.loads(typed("plan", "--diff", "old.toml", "--json")[1])["pipelines"]
+    assert [(one["pipeline"], one["against"]) for one in told] == [
+        ("pages", "pages"), ("pages-2", "pages")]  # fmt: skip
+    assert "follows pages from 2031-01-05" in typed("plan")[1]
+    (folder / "hush.toml").write_text(old.replace("epsilon = 8.0, d", "epsilon = 4.0, d"))
+    assert 'follows = "pages"' in typed("plan", "--diff", "old.toml")[1]
+
+
 def test_settings_of_flags_and_environment_reach_the_plan(folder, monkeypatch):
     tight = json.loads(typed("plan", "--json", "--set", "pipeline.pages.budget.epsilon=1")[1])
     monkeypatch.setenv("HUSH_PIPELINE__PAGES__BUDGET__EPSILON", "2")
@@ -197,15 +253,32 @@ def test_topics_are_printed_without_a_cluster(folder):
     code, out, _ = typed("topics", "--print", "--bootstrap", f"127.0.0.1:{free_port()}")
     assert code == 0
     for word in ("hush.ledger.v1", "hush.pages.releases.v1", "hush.pages.dlq", "retention.ms=-1",
-                 "cleanup.policy=compact", "transactional ids", "READ"):  # fmt: skip
+                 "cleanup.policy=compact", "transactional-id", "READ", "auditor:"):  # fmt: skip
         assert word in out
     code, out, _ = typed("topics", "--print", "--json", "--bootstrap", "127.0.0.1:1")
     body = json.loads(out)
-    assert set(body) == {"topics", "group", "transactional_ids", "reads"}
+    assert set(body) == {"topics", "group", "transactional_ids", "reads", "rights"}
+    assert set(body["rights"]) == {"administrator", "worker", "auditor", "reader", "producer"}
     assert body["reads"] == ["events"]
     internal = {t["name"]: t["internal"] for t in body["topics"]}
     public = ["hush.owners.v1", "hush.pages.releases.v1", "hush.pages.latest.v1"]
     assert [name for name, hidden in internal.items() if not hidden] == public
+
+
+def test_rights_are_printed_for_a_role_in_the_form_of_a_tool(folder):
+    code, out, _ = typed("topics", "--format", "kafka-acls", "--role", "reader",
+                         "--user", "reader=CN=dash", "--genesis", "0a")  # fmt: skip
+    assert code == 0 and "GENESIS" not in out
+    assert "--allow-principal User:CN=dash" in out and "--operation Write" not in out
+    code, out, _ = typed("topics", "--format", "strimzi", "--cluster", "main")
+    bodies = [body for body in yaml.safe_load_all(out) if body]
+    assert {b["kind"] for b in bodies} == {"KafkaTopic", "KafkaUser"}
+    assert all(b["metadata"]["labels"] == {"strimzi.io/cluster": "main"} for b in bodies)
+    assert not any("GENESIS" in b["spec"].get("topicName", "") for b in bodies)
+    code, out, _ = typed("topics", "--format", "strimzi", "--genesis", "0a", "--print")
+    assert any(b["spec"].get("topicName") == "hush.0a.clock" for b in yaml.safe_load_all(out) if b)
+    code, _, err = typed("topics", "--user", "boss=me")
+    assert code == 2 and "administrator" in err
 
 
 def free_port() -> int:
@@ -255,7 +328,9 @@ def test_an_unknown_setting_in_the_file_names_the_line(folder):
 
 
 def test_no_cluster_is_an_engine_error_that_names_the_address(folder, monkeypatch):
-    monkeypatch.setattr("hushstream.agents.kafka.cluster.Cluster.__init__.__defaults__", (0.1,))
+    monkeypatch.setattr(
+        "hushstream.agents.kafka.cluster.Cluster.__init__.__defaults__", (0.1, "", None)
+    )
     address = f"127.0.0.1:{free_port()}"
     code, out, _ = typed("check", "--bootstrap", address, "--json")
     failed = [f["text"] for f in json.loads(out)["findings"] if f["level"] == "fail"]
@@ -322,7 +397,7 @@ def test_children_of_a_worker_get_its_options_but_not_its_number():
 def test_alerts_are_yaml_and_know_the_schedule(folder):
     code, out, _ = typed("alerts")
     assert code == 0 and '{pipeline="pages"}[' in out
-    assert "> 32400'" in out  # 1.5 times six hours
+    assert "> 32400) unless" in out  # 1.5 times six hours
     code, as_json, _ = typed("alerts", "--json")
     assert code == 0 and yaml.safe_load(out) == json.loads(as_json)
 
@@ -341,6 +416,30 @@ def test_an_interrupt_inside_a_library_or_a_clean_up_is_an_interrupt(monkeypatch
 
 
 @pytest.mark.parametrize(
+    ("code", "error", "ends"),
+    [
+        (143, SystemError("returned a result with an exception set"), 143),
+        (0, SystemError("returned a result with an exception set"), 0),
+        (143, EngineError("the clean-up failed too"), 143),
+        (0, EngineError("of its own"), 4),  # an end that was asked for hides no failure
+    ],
+)
+def test_an_end_that_a_signal_asked_for_inside_a_library_keeps_its_code(
+    monkeypatch, code, error, ends
+):
+    def struck(*_: object, **__: object) -> None:
+        try:
+            raise SystemExit(code)
+        except SystemExit:
+            raise error  # noqa: B904
+
+    monkeypatch.setattr(cli.hush, "main", struck)
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == ends
+
+
+@pytest.mark.parametrize(
     "error",
     [KafkaException(KafkaError(KafkaError._TIMED_OUT)), RequestTimedOutError()],
     ids=["librdkafka", "aiokafka"],
@@ -355,3 +454,51 @@ def test_a_slow_broker_is_not_an_unexpected_error(error, capsys, monkeypatch):
     said = capsys.readouterr().err
     assert left.value.code == 4
     assert "Kafka did not answer as it should" in said and "unexpected" not in said
+
+
+LOADING = """
+import os, signal, sys, time, types
+import hushstream.agents.cli.group as group
+
+def load(name):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+group.importlib = types.SimpleNamespace(import_module=load)
+group.main()
+"""
+
+
+@pytest.mark.parametrize("command,code", [("worker", 0), ("replay", -signal.SIGTERM)])
+def test_a_signal_while_a_command_is_loaded(command: str, code: int) -> None:
+    """A service that is asked to stop has done so; a check that is stopped has not passed."""
+    words = [sys.executable, "-c", LOADING, command]
+    assert subprocess.run(words, timeout=120, check=False).returncode == code
+
+
+def test_a_signal_while_processes_are_started_stops_those_that_were(monkeypatch, tmp_path) -> None:
+    started: list[Any] = []
+
+    class Child:
+        returncode: int | None = None
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            started.append(self)
+            signal.raise_signal(signal.SIGTERM)  # before anybody knows of this child
+
+        def poll(self) -> int | None:
+            return self.returncode
+
+        wait = poll
+
+        def send_signal(self, number: int) -> None:
+            self.returncode = -number
+
+    monkeypatch.setattr(worker_module.subprocess, "Popen", Child)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert _supervise(Engine(public_port=0, operator_port=0), 3, "m", tmp_path) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert [child.returncode for child in started] == [-signal.SIGTERM]

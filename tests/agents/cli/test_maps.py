@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 from hushstream.agents.cli import maps
-from hushstream.agents.reading.maps import cells_of, points_of
+from hushstream.agents.reading.maps import cells_of, map_before, points_of
 from hushstream.agents.reading.regrid import regrid
 from hushstream.deploy.broker import Broker
 from pyarrow import parquet
 
-from ..reading.test_maps import last
+from ..reading.test_maps import every, last
 from .test_group import typed
 from .test_releases import Place
 
@@ -87,6 +87,28 @@ def test_points_in_every_form_are_the_same(place: Place, monkeypatch: pytest.Mon
     code, written, err = typed("points", "-c", config, place.case, "--format", "parquet")
     assert (code, written) == (2, "") and "give --out FILE" in err
     assert len(list(csv.DictReader(io.StringIO(text)))) == 7
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+def test_points_after_an_earlier_map_are_what_the_client_draws(place: Place, smooth: bool) -> None:
+    before = map_before(every(CASE), last(CASE))
+    assert before is not None
+    drawn = points_of(last(CASE), seed=4, smooth=smooth, earlier=before)
+    words = ("--smooth",) if smooth else ()
+    body = json.loads(run(place, "points", "--seed", "4", "--earlier", *words))
+    assert [f["geometry"]["coordinates"] for f in body["features"]] == [
+        [row["x"], row["y"]] for row in drawn.to_pylist()
+    ]
+    # The recorded maps have the same leaves in both windows; made smooth, they differ inside.
+    assert drawn.equals(points_of(last(CASE), seed=4, smooth=smooth)) != smooth
+
+
+def test_the_first_window_has_no_map_before(place: Place) -> None:
+    start = min(release.window.start for release in every(CASE)).isoformat()
+    words = ("-c", str(place.folder / "hush.toml"), place.case, "--format", "csv")
+    code, out, err = typed("points", *words, "--window", start, "--earlier")
+    assert code == 0 and "no window before this one has ended" in err
+    assert out == run(place, "points", "--window", start, "--format", "csv")
 
 
 def test_what_has_no_map_is_refused(

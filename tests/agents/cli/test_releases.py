@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from hushstream import read_releases
-from hushstream.agents.cli.releases import date, number
+from hushstream.agents.cli.releases import cut_off, date, number
+from hushstream.agents.reading.assembly import Assembly, Released
 from hushstream.deploy.broker import Broker
-from hushstream.topics.releases import Value
+from hushstream.topics.releases import CutTold, Manifest, Value, decode_public
 from pyarrow import parquet
 
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
@@ -102,7 +104,7 @@ def test_it_follows_until_it_is_interrupted(place: Place) -> None:
         assert sum("window_start" in line for line in lines) == 1  # one header
         assert follower.poll() is None
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(30) == 130
+        assert follower.wait(150) == 130
 
 
 @contextmanager
@@ -149,3 +151,29 @@ def test_numbers_and_dates_for_people() -> None:
     from datetime import UTC, datetime
 
     assert date(datetime(2026, 3, 1, 12, 30, 5, 70, UTC)) == "2026-03-01 12:30:05.000070"
+
+
+def test_what_the_bound_cut_stands_below_each_release_or_is_unknown() -> None:
+    def said(case: str) -> list[str]:
+        assembly = Assembly(case)
+        found = (decode_public(out.headers, out.value) for out in recorded(case)[0])
+        whole = (assembly.take(one) for one in found if one is not None)
+        return [cut_off(one) for one in whole if one is not None]
+
+    unknown = "intervals: noise alone; the share of records that the bound cut is unknown"
+    assert set(said("histogram-sums")) == {unknown}
+    hidden = "intervals: noise alone; noise hides what share of the records the bound cut"
+    few = said("histogram-debiased")
+    assert all(one == hidden or "the bound cut" in one for one in few) and unknown not in few
+    manifest = recorded_cut(200_000, 150_000)
+    text = cut_off(Released((), (manifest,)))
+    assert text.startswith("intervals: noise alone; the bound cut 25.0% of the records (24.")
+    assert max(map(len, (text, hidden, unknown))) <= 80
+
+
+def recorded_cut(arrived: int, accepted: int) -> Manifest:
+    """The first manifest of a recorded case, with other counts."""
+    found = (decode_public(out.headers, out.value) for out in recorded("histogram-debiased")[0])
+    first = next(one for one in found if isinstance(one, Manifest))
+    cut = CutTold(arrived, 500.0, accepted, 500.0, 20, 0.25, 0.2, 0.3)
+    return msgspec.structs.replace(first, cut=cut)

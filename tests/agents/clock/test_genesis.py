@@ -73,20 +73,20 @@ class Deployed(Local):
 
     def recreate(self, topic: str, partitions: int) -> None:
         self.delete(topic)
-        self.client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+        self.client.create_topics([NewTopic(topic, partitions, 1)])[topic].result(120)
         self.settle(lambda topics: topic in topics)
 
     def delete(self, topic: str) -> None:
-        self.client.delete_topics([topic])[topic].result(20)
+        self.client.delete_topics([topic])[topic].result(120)
         self.settle(lambda topics: topic not in topics)
 
     def grow(self, topic: str, partitions: int) -> None:
         new = NewPartitions(topic, partitions)
-        self.client.create_partitions([new])[topic].result(20)
+        self.client.create_partitions([new])[topic].result(120)
         self.settle(lambda topics: topics[topic] == partitions)
 
     def settle(self, true: Callable[[dict[str, int]], bool]) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 150
         while not true(self.cluster.topics()):
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -109,7 +109,7 @@ class Deployed(Local):
         producer = self.producer()
         for value in values:
             producer.produce(topic, value, partition=0)
-        assert producer.flush(20) == 0
+        assert producer.flush(120) == 0
 
     def charge(self, fingerprint: str) -> None:
         ledger = admin.read_ledger(self.cluster, self.name)
@@ -144,6 +144,42 @@ def test_a_pipeline_can_be_added_and_must_be_declared_first(made):
     made.begin()
     plan = prepare(made.config())
     assert [p.number for p in plan.deployment.pipelines] == [0, 1]
+
+
+def ending(made: Deployed, begin: int) -> str:
+    """A line that retires the pipeline at a boundary, ``begin`` days from the last one."""
+    today = int(time.time()) // 86_400 + begin
+    return f"until = {time.strftime('%Y-%m-%dT00:00:00Z', time.gmtime(today * 86_400))}"
+
+
+def test_a_pipeline_is_retired_by_the_ledger_and_its_end_is_never_moved(made):
+    plain = made.toml.read_text()
+
+    def configured(more: str) -> None:
+        made.toml.write_text(plain.replace('key = ["page"]', f'key = ["page"]\n{more}'))
+
+    configured(ending(made, 0))
+    with pytest.raises(LedgerError, match=f"is too early.*{ending(made, 1)[8:]}"):
+        made.begin()
+    assert "retired" not in [r.kind for r in prepare_plain(made, plain)]
+    configured(ending(made, 2))
+    assert "run `hush topics`" in made.refused()
+    made.begin()
+    made.begin()  # nothing is written twice
+    plan = prepare(made.config())
+    assert [r.kind for r in plan.ledger.records] == ["genesis", "pipeline", "retired"]
+    assert plan.ledger.retired[f"{made.name}-p"]["until"] == plan.deployment.pipelines[0].until
+    for other in ("", ending(made, 3)):
+        configured(other)
+        assert "cannot be moved or taken back" in made.refused()
+        with pytest.raises(EngineError, match="cannot be moved"):
+            made.begin()
+
+
+def prepare_plain(made: Deployed, text: str) -> list[Any]:
+    """Records of the ledger, under the configuration that has no end."""
+    made.toml.write_text(text)
+    return list(prepare(made.config()).ledger.records)
 
 
 def test_the_order_of_pipelines_in_the_file_means_nothing(made):
@@ -203,6 +239,8 @@ def test_a_changed_configuration_is_refused_and_the_setting_is_named(made, old, 
     said = made.refused()
     assert path in said and "restore the old configuration" in said
     assert "for as long as the pipeline has its name" in said  # whether or not an epoch is open
+    assert ending(made, 1) in said and f'follows = "{made.name}-p"' in said  # what to write
+    assert f'name = "{made.name}-p-2"' in said
 
 
 def test_settings_that_change_no_release_may_change(made):
@@ -255,7 +293,7 @@ def unbegun(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Dep
     """A configuration and its raw topic, of which nothing else is there."""
     run = Deployed(unique("d"), tmp_path, broker.bootstrap)
     raw = f"{run.name}-raw"
-    run.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(20)
+    run.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(120)
     run.settle(lambda topics: raw in topics)
     return run
 
@@ -298,7 +336,7 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
     run = unbegun(broker, unique, tmp_path)
     run.client.create_topics([NewTopic(ledger_topic(run.name), 1, 1)])[
         ledger_topic(run.name)
-    ].result(20)
+    ].result(120)
     body = {"genesis": "0123456789", "deployment": run.name, "topic_ids": {}, "partitions": {}}
     run.write(ledger_topic(run.name), Ledger().next("genesis", 1, body).encode())
     said = run.refused(LedgerError)
@@ -321,11 +359,11 @@ def test_the_first_offsets_of_an_input_are_pinned(
 
     made = Deployed(unique("d"), tmp_path, broker.bootstrap)
     raw = f"{made.name}-raw"
-    made.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(20)
+    made.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(120)
     made.publish(raw, [{"n": n} for n in range(9)], 1)
     places = [TopicPartition(raw, 1, 4)]
     for future in made.client.delete_records(places).values():
-        future.result(20)
+        future.result(120)
     made.begin()
     plan = prepare(made.config())
     assert [plan.begin_of(plan.deployment.inputs[0], n) for n in (0, 1)] == [0, 4]
@@ -360,11 +398,16 @@ def test_check_finds_topics_that_are_stamped_by_the_wrong_side(made, capsys):
     command = ["check", "-c", str(made.toml), "--bootstrap", made.bootstrap, "--json"]
     assert hush.main(command, standalone_mode=False) is None
     kind = "message.timestamp.type"
+
+    def setting(run: Deployed, topic: str) -> str:
+        return str(run.cluster.settings([topic])[topic][kind])
+
     (p,) = made.deployment.pipelines
     for topic, wrong in ((p.release_topic, "LogAppendTime"), (made.names.clock, "CreateTime")):
         entry = ConfigEntry(kind, wrong, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-        made.client.incremental_alter_configs([resource])[resource].result(20)
+        made.client.incremental_alter_configs([resource])[resource].result(120)
+        made.settle(lambda _, at=(topic, wrong): setting(made, at[0]) == at[1])
     capsys.readouterr()
     assert hush.main(command, standalone_mode=False) == 4
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["findings"]
@@ -389,7 +432,7 @@ class Overtaking(Cluster):
 
 def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, tmp_path):
     run = Deployed(unique("d"), tmp_path, broker.bootstrap)
-    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(20)
+    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(120)
     run.settle(lambda topics: f"{run.name}-raw" in topics)
     deployment = run.deployment
     slow = Overtaking(run.config().kafka)
@@ -398,15 +441,21 @@ def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, t
         admin.begin(slow, deployment, 1, 2, run.secret)
     ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
-    internal = {t for t in run.cluster.topics() if t.startswith(f"{run.name}.")}
-    assert internal - {run.names.ledger} == {t for t in internal if t.startswith(run.names.base)}
+    ours = run.names
+
+    def left(topics: dict[str, int]) -> set[str]:
+        """Internal topics of another genesis."""
+        mine = {t for t in topics if t.startswith(f"{run.name}.")}
+        return {t for t in mine - {ours.ledger} if not t.startswith(ours.base)}
+
+    run.settle(lambda topics: left(topics) == set())  # deleted is gone a moment later
     assert admin.begin(slow, deployment, 1, 3, run.secret) == []
     prepare(run.config())
 
 
 def test_any_number_may_begin_at_once(broker, unique, tmp_path):
     run = Deployed(unique("d"), tmp_path, broker.bootstrap)
-    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(20)
+    run.client.create_topics([NewTopic(f"{run.name}-raw", 2, 1)])[f"{run.name}-raw"].result(120)
     run.settle(lambda topics: f"{run.name}-raw" in topics)
     deployment = run.deployment
 

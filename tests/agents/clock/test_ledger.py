@@ -12,14 +12,17 @@ from hushstream.agents.clock.ledger import (
     Ledger,
     Record,
     charge_body,
+    earliest_end,
+    following,
     limits,
     number,
+    retirement,
     text,
     totals,
 )
 from hushstream.errors import LedgerError
 
-from ...support import deployment
+from ...support import DAY, ORIGIN, deployment
 
 P = deployment().pipelines[0]
 
@@ -121,3 +124,100 @@ def test_limits_are_stated_where_there_are_any():
     some = replace(P, limit_epsilon=Fraction(1, 3), limit_delta=None)
     assert limits(some) == ("1/3", "")
     assert limits(replace(P, limit_epsilon=None, limit_delta=Fraction(2))) == ("", "2")
+
+
+WALL = replace(P, external=False)
+
+
+def ended(*epochs: int, at: int) -> Ledger:
+    ledger = Ledger.read(written(*epochs))
+    body = {"pipeline": "p", "until": P.windows.begin(at), "epoch": at}
+    ledger.take(ledger.next("retired", 4, body).encode())
+    return ledger
+
+
+def test_nothing_is_charged_beyond_the_end_of_a_pipeline():
+    ledger = ended(0, at=2)
+    ledger.take(ledger.next("charge", 9, charge_body(P, 1, "1.0", "key")).encode())
+    for epoch in (2, 3):
+        again = ledger.next("charge", 9, charge_body(P, epoch, "1.0", "key"))
+        with pytest.raises(LedgerError, match="retired before epoch 2"):
+            Ledger.read([*(r.encode() for r in ledger.records), again.encode()])
+    assert (ledger.end(P), ledger.over("p", 1), ledger.over("p", 2)) == (2, False, True)
+
+
+def test_an_end_is_written_once_and_never_before_what_was_charged():
+    ledger = ended(0, at=2)
+    body = {"pipeline": "p", "until": P.windows.begin(5), "epoch": 5}
+    with pytest.raises(LedgerError, match="is retired already"):
+        ledger.take(ledger.next("retired", 9, body).encode())
+    with pytest.raises(LedgerError, match="never declared"):
+        ledger = Ledger.read(written())
+        ledger.take(ledger.next("retired", 9, body | {"pipeline": "q"}).encode())
+    with pytest.raises(LedgerError, match="was charged before"):
+        ended(0, 3, at=2)
+
+
+@pytest.mark.parametrize("until, accepted", [(2, False), (3, True), (4, True)])
+def test_an_end_lies_beyond_what_has_begun(until, accepted):
+    """Two days and a second after the origin, epoch 2 has begun, and 3 has not."""
+    now = ORIGIN + 2 * DAY + 1_000_000
+    p, ledger = replace(WALL, until=P.windows.begin(until)), Ledger.read(written())
+    if accepted:
+        assert retirement(p, ledger, now) == {"pipeline": "p", "until": p.until, "epoch": until}
+    else:
+        with pytest.raises(LedgerError, match=r'the earliest is until = "2019-03-04T00:00:00Z"'):
+            retirement(p, ledger, now)
+
+
+def test_an_end_lies_beyond_what_was_charged_also_where_the_clock_decides_nothing():
+    ledger = Ledger.read(written(0, 6))
+    asked = replace(P, external=True)
+    assert earliest_end(asked, ledger, ORIGIN) == P.windows.begin(7)
+    with pytest.raises(LedgerError, match="was charged"):
+        retirement(replace(asked, until=P.windows.begin(6)), ledger, ORIGIN + 99 * DAY)
+    assert retirement(replace(asked, until=P.windows.begin(7)), ledger, ORIGIN + 99 * DAY)
+
+
+def test_an_epoch_that_begins_now_has_begun():
+    assert earliest_end(WALL, Ledger(), ORIGIN + 2 * DAY) == ORIGIN + 3 * DAY
+    assert earliest_end(WALL, Ledger(), ORIGIN + 2 * DAY - 1) == ORIGIN + 2 * DAY
+
+
+def follower(begin: int, other: str = "p") -> dict[str, object]:
+    """Body of a declaration, as far as the ledger looks at it."""
+    told = {"pipeline": other, "from": begin}
+    config = {"window": {"origin": begin}, "follows": other}
+    return {"pipeline": "q", "number": 1, "follows": told, "config": config}
+
+
+def test_a_pipeline_follows_another_from_its_end_and_nowhere_else():
+    end = P.windows.begin(2)
+    ledger = ended(at=2)
+    ledger.take(ledger.next("pipeline", 5, follower(end)).encode())
+    assert ledger.follower("p") == "q" and ledger.follower("q") is None
+    for body, held in (
+        (follower(end + DAY), ended(at=2)),
+        (follower(end - DAY), ended(at=2)),
+        (follower(end) | {"config": {"window": {"origin": 0}}}, ended(at=2)),
+        (follower(end), Ledger.read(written())),
+        (follower(end, "r"), ended(at=2)),
+    ):
+        with pytest.raises(LedgerError, match="that one ends at"):
+            held.take(held.next("pipeline", 5, body).encode())
+    with pytest.raises(LedgerError, match="follows already"):
+        second = follower(end) | {"pipeline": "r"}
+        ledger.take(ledger.next("pipeline", 6, second).encode())
+
+
+def test_a_follower_is_declared_before_the_other_one_ends():
+    ledger, end = ended(at=2), P.windows.begin(2)
+    q = replace(P, name="q", follows="p", windows=replace(P.windows, origin=end))
+    assert following(q, ledger, end - 1) == {"follows": {"pipeline": "p", "from": end}}
+    assert following(P, ledger, end) == {}
+    with pytest.raises(LedgerError, match="has ended at 2019-03-03"):
+        following(q, ledger, end)
+    with pytest.raises(LedgerError, match="that one ends at 2019-03-04"):
+        following(q, ended(at=3), end - 1)
+    with pytest.raises(LedgerError, match="does not end"):
+        following(q, Ledger.read(written()), end - 1)

@@ -10,9 +10,11 @@ from fractions import Fraction
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from hushstream.agents.clock.pinned import placement
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.clock.pinned import _verify_end, placement
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.topic_specs import layout
+from hushstream.errors import EngineError
 from hushstream.topics.config import change
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.names import Names
@@ -41,7 +43,8 @@ def holds(config: Config) -> dict[str, Any]:
     (source,) = made.inputs
     (p,) = source.pipelines
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
-    return {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
+    held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
+    return held | {change.END: p.until}
 
 
 def other(hint: Any, value: Any) -> Any:
@@ -109,3 +112,18 @@ def test_routing_of_units_is_part_of_what_is_pinned():
     for partitioner in ("none", "murmur2", "crc32"):
         other = replace(source, partitioner=partitioner)
         assert placement(other, source.pipelines[0])["partitioner"] == partitioner
+
+
+DAY = 86_400_000_000
+
+
+def test_an_end_that_the_ledger_holds_is_configured_as_it_is():
+    (source,) = compile_config(CONFIG, {"raw": 3}).inputs
+    (p,) = source.pipelines
+    open_, ended = Ledger(), Ledger(retired={"pages": {"until": 7 * DAY, "epoch": 7}})
+    for until in (None, 7 * DAY):
+        _verify_end(open_, replace(p, until=until))  # it may still be written, once
+    _verify_end(ended, replace(p, until=7 * DAY))
+    for until, said in ((None, "until is missing"), (8 * DAY, 'until is "1970-01-09T')):
+        with pytest.raises(EngineError, match=f'{said}.*write until = "1970-01-08T00:00:00Z"'):
+            _verify_end(ended, replace(p, until=until))

@@ -20,7 +20,7 @@ from hushstream.topics.names import Names
 from hushstream.topics.records import encode
 
 from ...support import HOUR, NAMES, ORIGIN, SECRET, beat
-from .test_owner import Recorder, begun, owner, with_pipeline
+from .bench import Recorder, begun, owner, with_pipeline
 
 
 def ledger_of(records: int) -> Ledger:
@@ -164,14 +164,14 @@ def test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does(
     kafka = Kafka(bootstrap=broker.bootstrap)
     settings = {"bootstrap.servers": broker.bootstrap}
     admin = AdminClient(settings)
-    admin.create_topics([NewTopic(names.clock, 1, 1)])[names.clock].result(20)
+    admin.create_topics([NewTopic(names.clock, 1, 1)])[names.clock].result(120)
     producer = Producer(settings | {"transactional.id": names.clock})
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     for n, end in enumerate(("commit_transaction", "abort_transaction")):
         producer.begin_transaction()
         producer.produce(names.clock, encode({"trigger": n}), partition=0)
-        producer.flush(20)
-        getattr(producer, end)(20)
+        producer.flush(120)
+        getattr(producer, end)(120)
     ledger = ledger_of(2)
     witness = Witness(tmp_path / "seen", names, SECRET)
     places = [(0, {"trigger": 0}), (2, {"trigger": 1})]  # between them, the mark of the commit

@@ -45,7 +45,7 @@ def _left(folder: Path) -> list[str]:
 
 
 def _none_left(folder: Path) -> bool:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 150
     while (found := _left(folder)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not found
@@ -90,9 +90,9 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
     try:
         assert f"hush demo --stop {folder}" in done.stdout
         (page,) = re.findall(r"(http://127\.0\.0\.1:\d+)/metrics", done.stdout)
-        with urlopen(f"{page}/metrics", timeout=10) as answer:
+        with urlopen(f"{page}/metrics", timeout=120) as answer:
             assert b"hush_ready 1.0" in answer.read()
-        assert urlopen(f"{page}/live", timeout=10).status == 200
+        assert urlopen(f"{page}/live", timeout=120).status == 200
         config = load(folder / "hush.toml", environ={})
         ledger = read_ledger(Cluster(config.kafka), "demo")
         spent = totals(ledger, ["zones", "boroughs", "clicks"])
@@ -113,9 +113,9 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
         assert [judged[name].triggers for name in ("zones", "boroughs", "clicks")] == [31, 31, 24]
         assert len(_left(folder)) == 2  # the worker and the live page
         (page,) = re.findall(r"^  (http://127\.0\.0\.1:\d+/)$", done.stdout, re.MULTILINE)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 150
         while True:
-            with urlopen(f"{page}summary.json", timeout=10) as answer:
+            with urlopen(f"{page}summary.json", timeout=120) as answer:
                 told = {p["name"]: p["windows"] for p in json.load(answer)["pipelines"]}
             if len(told) == 3 and all(told.values()) and told["zones"][0]["trigger"] == 31:
                 break
@@ -156,7 +156,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing(
     running.send_signal(number)
     running.stdout.read()
     running.stdout.close()
-    assert running.wait(60) == code
+    assert running.wait(150) == code
     assert list(tmp_path.iterdir()) == [] and _none_left(tmp_path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hushstream.agents.cli.plan import plan
+from hushstream.agents.cli.planning.plan import plan
 from hushstream.agents.cli.trigger import trigger
 from hushstream.agents.cli.worker import worker
 from hushstream.agents.clock.pinned import _verify_layout

@@ -62,6 +62,20 @@ def test_hashes_follow_what_is_private_and_nothing_else():
     )
 
 
+def test_every_shard_that_releases_debiasing_counters_is_paid_for():
+    """They draw under nonces of their own: so many looks, and so much more noise in each."""
+    debiased = ", debias = true"
+    one, three = (deployment(cells=n, mechanism=debiased).pipelines[0] for n in (1, 3))
+    ratios = {
+        float(b.variance / a.variance)
+        for a, b in zip(
+            one.mechanism.debias.processes, three.mechanism.debias.processes, strict=True
+        )
+    }
+    assert all(abs(ratio - 3) < 0.05 for ratio in ratios)
+    assert one.config_hash != three.config_hash
+
+
 def test_the_hash_pins_what_this_machine_made_of_the_factorisation():
     p = compiled()
     assert pinned_hash("x", p.mechanism) != pinned_hash("y", p.mechanism)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hushstream.agents.cli.plan import describe
+from hushstream.agents.cli.planning.plan import describe
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.surveys import check_period
 from hushstream.client import Survey

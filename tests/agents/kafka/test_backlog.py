@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import hushstream.agents.kafka.backlog as module
 from faust.types import TP
 from hushstream.agents.kafka.backlog import LEAST, Backlog, Room
-from hushstream.agents.kafka.intervals import Interval
+from hushstream.agents.kafka.intervals import Interval, joined
 
 MB = 1 << 20
 
@@ -19,6 +19,11 @@ def interval(start: int, end: int, size: int = 0) -> Interval:
 
 def offsets(held: Backlog) -> list[int]:
     return [one.offset for one in held.records]
+
+
+def offered(held: Backlog) -> tuple[list[int], int]:
+    parts, fetched = held.offered()
+    return [one.offset for one in joined(parts)], fetched
 
 
 def test_a_share_is_the_processs_room_by_its_partitions_and_never_less_than_one_fetch():
@@ -62,12 +67,27 @@ def test_one_step_is_offered_a_part_and_then_the_rest():
     held = Backlog(Room(64 * MB), step=8 * MB)
     for n in range(3):
         held.take(interval(10 * n, 10 * n + 10, 5 * MB))
-    records, fetched = held.offered()
-    assert fetched == 20 and [r.offset for r in records] == list(range(20))
+    assert offered(held) == (list(range(20)), 20)
     held.release(20)
-    records, fetched = held.offered()
-    assert fetched == 30 and [r.offset for r in records] == list(range(20, 30))
+    assert offered(held) == (list(range(20, 30)), 30)
     whole = Backlog(Room(64 * MB))
     for n in range(3):
         whole.take(interval(10 * n, 10 * n + 10, 5 * MB))
     assert whole.offered()[1] == 30
+
+
+def test_one_step_is_offered_as_many_records_as_it_takes_and_no_interval_more():
+    held = Backlog(Room(64 * MB), most=15)
+    for n in range(4):
+        held.take(interval(10 * n, 10 * n + 10, MB))
+    assert offered(held) == (list(range(20)), 20)
+    held.release(15)
+    assert offered(held) == (list(range(15, 30)), 30)
+    assert held.size == 3 * MB and offsets(held) == list(range(15, 40))
+    held.take(Interval(TP("t", 0), 40, 50, []))  # records that were aborted
+    held.release(35)
+    assert offered(held) == (list(range(35, 40)), 50)
+    held.release(40)
+    assert offered(held) == ([], 50) and held.low
+    held.release(50)
+    assert held.size == 0 and offered(held) == ([], 50)

@@ -13,8 +13,10 @@ import pytest
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.util import decode_varint
+from faust.types import TP
+from hushstream.agents.kafka.backlog import Backlog, Room
 from hushstream.agents.kafka.inflated import Allowed
-from hushstream.agents.kafka.intervals import Taken, below, joined, since
+from hushstream.agents.kafka.intervals import Interval, Taken, joined, since
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
 from hushstream.topics.events.raw import RawBatch, RawChunk, RawRecord
 
@@ -159,13 +161,33 @@ def test_batches_are_cut_and_joined_and_hold_nothing_else():
     assert isinstance(whole, RawBatch) and list(whole) == every
     for position in (0, 1, 77, 100, 199, 200):
         assert list(since(whole, position)) == every[position:]
-        assert list(below(whole, position)) == every[:position]
     rest = joined([since(whole, 120), made[0]])
     assert isinstance(rest, RawBatch)
     assert list(rest) == every[120:] + every[:50]
     assert len(rest.data) < len(whole.data)
     assert joined([made[0], [every[60]]]) == [*every[:50], every[60]]
     assert list(joined([made[1]])) == every[50:100]
+    assert isinstance(joined([[], made[0], whole[:0], made[1]]), RawBatch)
+    assert joined([[], []]) == joined([]) == []
+
+
+def test_a_backlog_that_was_empty_goes_on_in_batches():
+    random, held = Random(4), Backlog(Room(1 << 20))
+    assert joined(held.offered()[0]) == []  # a step that found nothing to do
+    held.release(0)
+    for n in range(4):
+        made = scan(memoryview(batch(contents(random, 50), 50 * n)))
+        held.take(Interval(TP("t", 0), 50 * n, 50 * n + 50, made))
+        held.take(Interval(TP("t", 0), 50 * n + 50, 50 * n + 50, []))
+        parts, end = held.offered()
+        records = joined(parts)
+        assert isinstance(records, RawBatch) and end == 50 * n + 50
+        assert list(records.offset) == list(range(50 * n - (n > 0), end))
+        held.release(end - (n < 3))  # a record is left, or none
+        held.take(Interval(TP("t", 0), end, end, []))
+    assert len(held.records) == 0
+    held.take(Interval(TP("t", 0), 200, 250, made))
+    assert isinstance(joined(held.offered()[0]), RawBatch)
 
 
 def test_a_chunk_ends_at_its_last_record():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from types import SimpleNamespace
 
 import hushstream.agents.kafka.clients as clients
@@ -133,7 +132,7 @@ class Silent:
         return dict.fromkeys(places, 5)
 
     async def getmany(self, tp: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[int]]:
-        await asyncio.sleep(0.03)
+        clients.time.monotonic.now += 3.0
         if not self._left:
             return {}
         self._left -= 1
@@ -144,8 +143,25 @@ class Silent:
         return self._place
 
 
-def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch):
-    monkeypatch.setattr(clients, "READ_SECONDS", 0.05)
+class Ticks:
+    """A clock that only the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ticks(monkeypatch) -> Ticks:
+    made = Ticks()
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=made))
+    return made
+
+
+def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch, ticks):
+    monkeypatch.setattr(clients, "READ_SECONDS", 5.0)
 
     async def read(records: int) -> list[int]:
         monkeypatch.setattr(clients, "consumer", lambda _: Silent(records))
@@ -157,11 +173,39 @@ def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch)
     assert issubclass(TimeoutError, clients.OUTAGES)  # so it is tried again, and not for ever
 
 
-def test_an_outage_that_lasts_too_long_is_an_error():
+def test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end(monkeypatch):
+    monkeypatch.setattr(clients, "START_SECONDS", 0.05)
+
+    class Unled:
+        async def start(self) -> None:
+            await asyncio.sleep(60)  # aiokafka asks for a coordinator until there is one
+
+    progress = Progress("shard in-0")
+
     async def acquire() -> None:
+        await clients.start_producer(Unled())
+
+    async def run() -> None:
+        with pytest.raises(EngineError, match=r"in-0: no broker for 0\.1 s.* no coordinator"):
+            await through_outages(progress, acquire, nothing, 100_000)
+        assert not asked_to_end()
+
+    asyncio.run(run())
+    assert progress.away  # so the worker is not ready meanwhile
+
+
+def test_an_outage_that_lasts_too_long_is_an_error(monkeypatch, ticks):
+    attempts, sleep = [], asyncio.sleep
+
+    async def acquire() -> None:
+        attempts.append(ticks.now)
         raise KafkaConnectionError
 
-    began = time.monotonic()
-    with pytest.raises(EngineError, match="no broker for 1 s"):
-        asyncio.run(through_outages(Progress("it"), acquire, nothing, 1_000_000))
-    assert 1 <= time.monotonic() - began < 10
+    async def passes(seconds: float) -> None:
+        ticks.now += seconds
+        await sleep(0)
+
+    monkeypatch.setattr(clients.asyncio, "sleep", passes)
+    with pytest.raises(EngineError, match="no broker for 60 s"):
+        asyncio.run(through_outages(Progress("it"), acquire, nothing, 60_000_000))
+    assert 59 <= attempts[-1] - attempts[0] <= 61 and len(attempts) > 10

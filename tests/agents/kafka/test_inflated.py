@@ -117,7 +117,7 @@ except BaseException as error:
     print(type(error).__name__)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=False
     )
     first, *rest = done.stdout.splitlines() or [done.stderr]
     assert first.endswith(" 1099 huge_batch"), done.stderr

@@ -18,7 +18,7 @@ from hushstream.errors import EngineError
 from ...tree import ROOT, sources
 
 FOREIGN = re.compile(r"[\w\])]\._(?!_)\w+")
-OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._")
+OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._|\._replace$")
 
 
 MODULES = {"aiokafka": of_aiokafka, "faust-streaming": of_faust}
@@ -103,3 +103,8 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
     assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
     of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))  # again: nothing changes
     assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
+    steady = object.__new__(of_aiokafka.Fetcher)
+    steady._fetch_max_wait_ms, steady._records = 100, {}
+    of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=steady), of_aiokafka.FIXED_MS)
+    now[0] += of_aiokafka.QUIET_SECONDS + 1
+    assert steady._fetch_max_wait_ms == of_aiokafka.FIXED_MS

@@ -12,15 +12,17 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import hushstream.agents.kafka.transport as transport
 import pytest
+from aiokafka.errors import IllegalStateError
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
-from faust.types import TP
-from hushstream.agents.kafka.clients import consumer
+from faust.types import TP, Message
+from hushstream.agents.kafka.clients import consumer, read_to_end
 from hushstream.agents.kafka.intervals import Gone, Interval, Most
 from hushstream.agents.kafka.private.of_aiokafka import take
 from hushstream.agents.kafka.private.of_faust import FailingApp
@@ -35,19 +37,19 @@ from hushstream.topics.config.model import Kafka
 def topic(broker: Broker, unique: Callable[[str], str]) -> str:
     name = unique("intervals")
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    client.create_topics([NewTopic(name, 1, 1)])[name].result(120)
     return name
 
 
 def transaction(broker: Broker, topic: str, count: int, commit: bool) -> None:
     options = {"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-id"}
     producer = Producer(options)
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     producer.begin_transaction()
     for n in range(count):
         producer.produce(topic, b"%s-%d" % (b"good" if commit else b"bad", n), partition=0)
-    producer.flush(20)  # an abort would drop what has not been sent
-    (producer.commit_transaction if commit else producer.abort_transaction)(20)
+    producer.flush(120)  # an abort would drop what has not been sent
+    (producer.commit_transaction if commit else producer.abort_transaction)(120)
 
 
 async def intervals(
@@ -61,7 +63,7 @@ async def intervals(
     try:
         client.assign([TopicPartition(topic, 0)])
         client.seek(TopicPartition(topic, 0), start)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 150
         while not found or found[-1].end < end:
             assert time.monotonic() < until, found
             found += take(client, {place}, lambda: {place: start}, gone, Most(most))
@@ -97,7 +99,7 @@ def test_a_position_that_is_gone_stops_the_worker_and_says_what_to_do(broker, to
     transaction(broker, topic, 9, commit=True)
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in client.delete_records([Place(topic, 0, 5)]).values():
-        future.result(20)
+        future.result(120)
     with pytest.raises(EngineError, match=r"deleted before it was applied.*restore it"):
         asyncio.run(intervals(broker, topic, 2, 10))
 
@@ -138,6 +140,53 @@ def test_a_flow_that_nobody_resumes_is_no_progress():
         await asyncio.wait([task])
 
     asyncio.run(run())
+
+
+class Fetching(transport.Consumer):
+    """A consumer that fetches these intervals while the group gives partitions out anew."""
+
+    def __init__(self, found: list[Interval], lost: TP) -> None:
+        self.found, self.lost = found, lost
+        self.generation, self.flow_active = 3, True
+        self.sought: list[tuple[TP, int]] = []
+        self.delivered: list[Message] = []
+        self.positions = lambda: {TP("t", 0): 5, TP("t", 1): 6, TP("t", 2): 7}
+
+    @property
+    def app(self) -> Any:
+        """The generation that a message bears."""
+        return SimpleNamespace(consumer_generation_id=self.generation)
+
+    @app.setter
+    def app(self, value: Any) -> None:
+        """Faust's classes declare it as an attribute."""
+
+    flowing_partitions = frozenset({TP("t", 0), TP("t", 1), TP("t", 2)})  # type: ignore[assignment]
+    any_paused = False  # type: ignore[assignment]
+
+    @property
+    def thread(self) -> Any:
+        """What fetches."""
+        return self
+
+    async def intervals(self, active: set[TP], seconds: float) -> list[Interval]:
+        """Fetch beyond a whole rebalance, seeks of its end included."""
+        self.generation += 1
+        return self.found
+
+    async def seek_to(self, tp: TP, position: int) -> None:
+        """Note it; a partition that is another worker's cannot be sought."""
+        if tp == self.lost:
+            raise IllegalStateError(f"No current assignment for partition {tp}")
+        self.sought.append((tp, position))
+
+
+def test_what_was_fetched_for_an_older_generation_is_fetched_again_where_it_is_still_wanted():
+    """A rebalance has sought before these came: nobody else would go back for them."""
+    mine, lost = TP("t", 1), TP("t", 2)
+    made = Fetching([Interval(mine, 6, 9, [], 0), Interval(lost, 7, 8, [], 0)], lost)
+    asyncio.run(made._deliver_once())
+    assert made.sought == [(mine, 6)] and not made.delivered
 
 
 def test_a_group_that_refuses_a_worker_is_heard():
@@ -199,3 +248,24 @@ def test_the_client_reads_what_is_committed_and_keeps_shards_where_they_are():
         thread.thread_loop.close()
 
     asyncio.run(run())
+
+
+def test_a_log_read_as_arrays_holds_what_it_holds_record_by_record(
+    broker: Broker, topic: str
+) -> None:
+    for count, commit in ((500, True), (300, False), (700, True)):
+        transaction(broker, topic, count, commit)
+    register()  # as a worker does, which reads batches with our parser
+
+    async def read(columns: bool) -> tuple[list[bytes], list[int], list[str]]:
+        values, kinds = [], []
+        lists = read_to_end(Kafka(bootstrap=broker.bootstrap), topic, 0, None, columns)
+        async for records, position, end in lists:
+            kinds += [type(records).__name__] if len(records) else []
+            values += [record.value for record in records]
+            last = [position, end]
+        return values, last, kinds
+
+    plain, arrays = asyncio.run(read(False)), asyncio.run(read(True))
+    assert arrays[:2] == plain[:2] and len(plain[0]) == 1200 and plain[1] == [1503, 1503]
+    assert set(plain[2]) == {"list"} and set(arrays[2]) == {"RawBatch"}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 from aiokafka.consumer.fetcher import FetchError
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.kafka import transport
 from hushstream.agents.kafka.trim import Trimmer
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, RewoundError
 from hushstream.topics.config.model import Kafka
 
 pytestmark = pytest.mark.broker
@@ -23,12 +24,35 @@ pytestmark = pytest.mark.broker
 def topic(broker: Broker, unique: Callable[[str], str]) -> str:
     name = unique("trimmed")
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([NewTopic(name, 2, 1)])[name].result(20)
+    client.create_topics([NewTopic(name, 2, 1)])[name].result(120)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for n in range(20):
         producer.produce(name, b"%d" % n, partition=n % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     return name
+
+
+class Rounds:
+    """A trimmer whose rounds are checked by this.
+
+    Args:
+        kafka: the connection.
+    """
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.trimmer = Trimmer(kafka)
+        self.error: BaseException | None = None
+        self.checks = 0
+
+    async def check(self) -> None:
+        """What a worker finds out about the cluster's history."""
+        self.checks += 1
+        if self.error is not None:
+            raise self.error
+
+    def round(self, applied: dict[TP, int]) -> None:
+        """One round."""
+        asyncio.run(self.trimmer.round(applied, self.check))
 
 
 def begins(broker: Broker, topic: str) -> list[int]:
@@ -39,7 +63,7 @@ def begins(broker: Broker, topic: str) -> list[int]:
 
 
 def test_a_round_cuts_at_what_the_round_before_had_applied(broker, topic):
-    trimmer = Trimmer(Kafka(bootstrap=broker.bootstrap))
+    trimmer = Rounds(Kafka(bootstrap=broker.bootstrap))
     trimmer.round({TP(topic, 0): 4, TP(topic, 1): 6})
     assert begins(broker, topic) == [0, 0]
     trimmer.round({TP(topic, 0): 9, TP(topic, 1): 6})
@@ -51,8 +75,23 @@ def test_a_round_cuts_at_what_the_round_before_had_applied(broker, topic):
     assert begins(broker, topic) == [9, 8]
 
 
+def test_nothing_is_cut_in_a_cluster_that_was_set_back_or_may_have_been(broker, topic):
+    trimmer = Rounds(Kafka(bootstrap=broker.bootstrap))
+    trimmer.round({TP(topic, 0): 4})
+    assert trimmer.checks == 0  # there was nothing to cut
+    trimmer.error = RewoundError("set back")
+    with pytest.raises(RewoundError, match="set back"):
+        trimmer.round({TP(topic, 0): 6})
+    trimmer.error = KafkaConnectionError()  # nothing is known: the next round asks again
+    trimmer.round({TP(topic, 0): 7})
+    assert begins(broker, topic) == [0, 0] and trimmer.checks == 2
+    trimmer.error = None
+    trimmer.round({TP(topic, 0): 8})
+    assert begins(broker, topic) == [7, 0] and trimmer.checks == 3
+
+
 def test_a_topic_that_cannot_be_trimmed_is_only_reported(broker, topic, caplog):
-    trimmer = Trimmer(Kafka(bootstrap=broker.bootstrap))
+    trimmer = Rounds(Kafka(bootstrap=broker.bootstrap))
     missing = TP("no-such-topic", 0)
     for _ in range(2):
         trimmer.round({missing: 3, TP(topic, 0): 5})
@@ -61,7 +100,7 @@ def test_a_topic_that_cannot_be_trimmed_is_only_reported(broker, topic, caplog):
 
 
 def test_an_outage_is_not_a_missing_right(caplog):
-    trimmer = Trimmer(Kafka(bootstrap="127.0.0.1:9"))
+    trimmer = Rounds(Kafka(bootstrap="127.0.0.1:9"))
     for _ in range(2):
         trimmer.round({TP("t", 0): 3})
     assert caplog.text == ""
@@ -98,4 +137,8 @@ def test_a_worker_that_was_overtaken_while_it_slept_has_time_to_hear_of_it(monke
     ask(5, 10)  # it stands elsewhere: what was missing is wanted no more
     ask(5, 29)
     with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):  # an offset is a count
+        ask(5, 2)
+    ask(5, 31)  # nobody asked meanwhile, in an outage or a sleep: that time does not count
+    ask(5, 29)
+    with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):
         ask(5, 2)

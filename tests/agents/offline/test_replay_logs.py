@@ -32,15 +32,15 @@ def topic(broker: Broker) -> tuple[Kafka, str]:
     """Sixty records in transactions; every third one is aborted, the last one too."""
     name = "replay-logs"
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    client.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+    client.create_topics([NewTopic(name, 1, 1)])[name].result(120)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     for number in range(12):
         producer.begin_transaction()
         for n in range(5):
             producer.produce(name, b"%d.%d" % (number, n), partition=0)
-        producer.flush(20)
-        (producer.abort_transaction if number % 3 == 2 else producer.commit_transaction)(20)
+        producer.flush(120)
+        (producer.abort_transaction if number % 3 == 2 else producer.commit_transaction)(120)
     return Kafka(bootstrap=broker.bootstrap), name
 
 

@@ -147,13 +147,22 @@ triggers = {{ every = "6h" }}
 epoch = "2d"
 budget = {{ epsilon = 8.0 }}
 aggregate = [{{ kind = "mean", field = "trip.minutes", low = 0, high = 400, grid = 0.01 }}]
-mechanism = {{ kind = "topl", reports = 2, period = 172800, share = "1/4", buckets = 64 }}
+[pipeline.mechanism]
+kind = "topl"
+reports = 2
+period = 172800
+share = "1/4"
+buckets = 64
+rounds = 1
 """
 
 
+def survey_text(*names: str) -> str:
+    return SURVEY + "".join(TRIPS.format(name=name) for name in names or ("p",))
+
+
 def survey_config(*names: str) -> Config:
-    text = SURVEY + "".join(TRIPS.format(name=name) for name in names or ("p",))
-    return loads(text, environ={})
+    return loads(survey_text(*names), environ={})
 
 
 def values(n: int, seed: int = 0, days: int = 2) -> list[dict[str, Any]]:
@@ -193,6 +202,24 @@ def test_values_become_reports_and_it_says_so():
         assert privacy["definition"] == "local" and privacy["neighbouring"] == "replace_value"
         assert (privacy["epsilon"], privacy["epsilon_report"], privacy["reports"]) == (8, 4, 2)
         assert len(body["public"]["theta"]) == 1  # chosen at the first trigger of its window
+
+
+def test_devices_learn_the_range_and_then_the_threshold():
+    """Two rounds, of six hours each; a narrow device is silent until its window has a range."""
+    data = values(6000)
+    config = loads(survey_text().replace("rounds = 1", "rounds = 2"), environ={})
+    reports, engine = simulate(config, data, "events", SECRET)
+    bodies = [json.loads(o.value or b"") for o in engine.outs["hush.p.releases.v1"]]
+    told = [body["public"] for body in bodies if "manifest" in body["schema"]]
+    assert ["range" in one for one in told] == [True] * 8
+    assert ["theta" in one for one in told] == [False, True, True, True] * 2
+    counts = reports["p"].counts
+    assert counts["accepted"] == counts["reported"]
+    # an eighth of the users waits for a quarter of the day, three quarters of them for a half
+    waiting = len(data) * (1 / 8 / 4 + 3 / 4 / 2)
+    assert counts["no threshold yet"] == pytest.approx(waiting, rel=0.1)
+    for window in reports["p"].windows:
+        assert abs(window["mean"] - window["truth"]) < 5 * window["stddev"] < 0.05 * 400
 
 
 def test_no_report_holds_a_value_and_none_is_made_without_a_threshold():
@@ -241,7 +268,8 @@ def test_reports_are_aggregated_as_they_are():
     assert reports["p"].counts["accepted"] == 60
     assert reports["p"].counts["seen"] == 120  # those of another survey are nobody's business
     first = json.loads(engine.outs["hush.p.releases.v1"][0].value or b"")
-    assert first["values"]["mean"]["value"] == said(survey, own)
+    # Noise may carry the mean out of the range of values, and a row shows the nearer end of it.
+    assert first["values"]["mean"]["value"] == min(max(said(survey, own), 0.0), survey.bound)
 
 
 def said(survey: Survey, reports: list[dict[str, Any]]) -> float:
@@ -288,7 +316,7 @@ def test_a_device_makes_so_many_reports_in_a_period_and_no_more():
 
 def test_without_a_slot_the_time_in_seconds_takes_its_place():
     text = SURVEY.replace('field = "slot", format = "epoch_s"', 'field = "t", format = "epoch_us"')
-    trips = TRIPS.format(name="p").replace("period = 172800, ", "")  # slots could be anything
+    trips = TRIPS.format(name="p").replace("period = 172800\n", "")  # slots could be anything
     source, pipeline = survey_pipeline(loads(text + trips, environ={}))
     data = [{"user": "u", "t": ORIGIN + 1_500_000, "trip": {"minutes": 1.0}}]
     crowd = devices.crowd(source, pipeline, data, SECRET)

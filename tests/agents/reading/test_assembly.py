@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from functools import cache
 
+import msgspec
 import pytest
 from hushstream.agents.reading.assembly import REMEMBERED, Assembly, Released, in_order, newest
-from hushstream.topics.releases import Manifest, Row, decode_public
+from hushstream.agents.reading.tables import table_of
+from hushstream.topics.releases import CutTold, Manifest, Row, decode_public
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ...recorded.pipelines import outs
 
@@ -67,6 +70,28 @@ def test_records_of_other_pipelines_are_passed_over() -> None:
     assert assembly.incomplete == 0
 
 
+def later(record: Row | Manifest) -> Row | Manifest:
+    """The same record of a pipeline that follows."""
+    if isinstance(record, Manifest):
+        return replace(record, pipeline="next", follows=("first", "histogram-plain"))
+    return replace(record, pipeline="next")
+
+
+def test_a_reader_goes_on_with_the_pipelines_that_follow() -> None:
+    given, _ = records("histogram-plain")
+    both = random.Random(1).sample([*given, *map(later, given)], 2 * len(given))
+
+    def taken(name: str, onward: bool) -> list[Released]:
+        assembly = Assembly(name, onward)
+        return [release for r in both if (release := assembly.take(r)) is not None]
+
+    assert [len(taken(name, True)) for name in ("histogram-plain", "next", "first")] == [16, 8, 8]
+    assert {r.pipeline for r in taken("histogram-plain", False)} == {"histogram-plain"}
+    found = taken("histogram-plain", True)
+    assert set(table_of(found)["pipeline"].to_pylist()) == {"histogram-plain", "next"}
+    assert "pipeline" not in table_of(taken("next", True)).column_names
+
+
 def test_memory_of_what_is_complete_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hushstream.agents.reading.assembly.REMEMBERED", 3)
     assembly = Assembly("histogram-plain")
@@ -97,3 +122,28 @@ def test_keys_are_told_apart_and_sorted_whatever_their_types() -> None:
     assert len({in_order(one) for one in made}) == len(keys)
     ordered = [one.key["k"] for one in sorted(made, key=in_order)]
     assert [repr(key) for key in ordered] == ["False", "True", "1", "2.5", "10", "'1'", "'a'"]
+
+
+def test_a_release_says_what_its_bound_cut_or_nothing() -> None:
+    given, _ = records("histogram-debiased")
+    for release in complete(given, "histogram-debiased"):
+        (told,) = {one.cut for one in release.manifests}  # a simulation has one noise in all shards
+        assert told is not None and release.cut == (told.share, told.low, told.high)
+    plain, _ = records("histogram-sums")
+    assert {one.cut for one in complete(plain, "histogram-sums")} == {None}
+
+
+def test_shards_with_noises_of_their_own_are_joined() -> None:
+    """Their mean has half the variance: its interval is narrower, and holds what they say."""
+    given, _ = records("histogram-debiased")
+    release = complete(given, "histogram-debiased")[-1]
+    first, second = release.manifests
+    one = CutTold(100_000, 300.0, 80_000, 200.0, 100, 0.2, 0.1, 0.3)
+    other = msgspec.structs.replace(one, arrived=101_000, accepted=80_200)
+    both = (msgspec.structs.replace(first, cut=one), msgspec.structs.replace(second, cut=other))
+    joined = Released(release.rows, both).cut
+    assert joined is not None and joined.share == pytest.approx(1 - 80_100 / 100_500, abs=1e-6)
+    alone = Released(release.rows, (both[0], both[0])).cut
+    assert alone is not None and alone.share == 0.2
+    width = (joined.high - joined.low) / (alone.high - alone.low)
+    assert width == pytest.approx(2**-0.5, rel=0.01)

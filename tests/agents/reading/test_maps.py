@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from hushstream.agents.offline.simulate import simulate
 from hushstream.agents.reading.assembly import Released
-from hushstream.agents.reading.maps import cells_of, domain_of, points_as_geojson, points_of
+from hushstream.agents.reading.maps import (
+    cells_of,
+    domain_of,
+    map_before,
+    points_as_geojson,
+    points_of,
+)
 from hushstream.errors import ParameterError
 from hushstream.topics.config.load import loads
 from hushstream.topics.releases import Manifest, Row, decode_public
@@ -101,3 +107,39 @@ def test_smooth_points_are_as_many_and_lie_in_the_domain(case: str) -> None:
     x, y = (points[name].to_numpy() for name in points.column_names)
     assert ((x >= 0) & (x <= 2) & (y >= -1) & (y <= 1)).all()
     assert len(points_of(release, 77, smooth=True)) == 77
+
+
+def every(case: str) -> list[Released]:
+    return complete(records(case)[0], case)
+
+
+@pytest.mark.parametrize("case", ["phdstream", "privhp"])
+@pytest.mark.parametrize("smooth", [False, True])
+def test_points_after_an_earlier_map_keep_the_counts_of_cells(case: str, smooth: bool) -> None:
+    release = last(case)
+    before = map_before(every(case), release)
+    assert before is not None
+    drawn = points_of(release, seed=3, smooth=smooth, earlier=before)
+    assert drawn.equals(points_of(release, seed=3, smooth=smooth, earlier=before))
+    total = sum(max(float(row.values["count"].value), 0.0) for row in release.rows)
+    frame = drawn.to_pandas()
+    assert abs(len(frame) - total) <= 0.5 * len(release.rows)
+    assert len(points_of(release, 77, smooth=smooth, earlier=before)) == 77
+    assert frame.x.between(0, 2).all() and frame.y.between(-1, 1).all()
+
+
+def test_the_map_before_is_the_last_one_of_the_newest_window_that_has_ended() -> None:
+    found = sorted(every("phdstream"), key=lambda r: (r.window.start, r.trigger))
+    newest = found[-1]
+    before = map_before(found, newest)
+    assert before is not None and before.final
+    assert before.window.end <= newest.window.start
+    later = [r for r in found if before.window.start < r.window.start < newest.window.start]
+    assert not [r for r in later if r.final]
+    assert map_before(found, found[0]) is None
+    assert map_before(reversed(found), newest) == before
+
+
+def test_an_earlier_map_of_another_space_is_refused() -> None:
+    with pytest.raises(ParameterError, match="another pipeline or space"):
+        points_of(last("phdstream"), earlier=last("privhp"))

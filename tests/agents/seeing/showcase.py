@@ -108,7 +108,13 @@ triggers = {{ every = "6h" }}
 epoch = "2d"
 budget = {{ epsilon = 8.0 }}
 aggregate = [{{ kind = "mean", field = "minutes", low = 0, high = 60, grid = 0.01 }}]
-mechanism = {{ kind = "topl", reports = 2, period = 172800, share = "1/4", buckets = 32 }}
+[pipeline.mechanism]
+kind = "topl"
+reports = 2
+period = 172800
+share = "1/4"
+buckets = 32
+rounds = 1
 """
 FORMS = {
     "histogram": RIDES,
@@ -231,7 +237,7 @@ def create(bootstrap: str, made: Made) -> None:
     wanted += [NewTopic(name, 2, 1, config=config) for name in made.releases]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(wanted).values():
-        future.result(30)
+        future.result(120)
 
 
 def send(bootstrap: str, records: Iterator[tuple[str, Out]]) -> None:
@@ -241,7 +247,7 @@ def send(bootstrap: str, records: Iterator[tuple[str, Out]]) -> None:
         producer.produce(topic, out.value, out.key, n % 2, timestamp=out.timestamp or 0,
                          headers=list(out.headers))  # fmt: skip
         producer.poll(0)
-    producer.flush(60)
+    producer.flush(120)
 
 
 def write(bootstrap: str, made: Made) -> None:
@@ -250,7 +256,7 @@ def write(bootstrap: str, made: Made) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in made.ledger:
         producer.produce(ledger_topic(made.deployment), value, partition=0)
-    producer.flush(60)
+    producer.flush(120)
     send(bootstrap, ((topic, out) for topic, outs in made.releases.items() for out in outs))
 
 

@@ -61,6 +61,17 @@ def test_a_refused_epoch_stops_it_until_the_epoch_is_over() -> None:
     assert health(ASKED, later, BEGIN + 51 * HOUR)["state"] == "good"
 
 
+@pytest.mark.parametrize("seen", [Evidence(), Evidence(refused=(1,))], ids=["released", "refused"])
+def test_a_retired_pipeline_has_ended_once_its_last_release_is_out(seen: Evidence) -> None:
+    until = BEGIN + 16 * HOUR  # two windows
+    found = replace(seen, last=BEGIN + (8 if seen.refused else 16) * HOUR, until=until)
+    state, words = told(until + 900 * HOUR, found)
+    assert state == "good" and words.startswith("Ended: it was retired at 2019-03-01 16:00 UTC.")
+    assert health(WALL, found, until + 900 * HOUR)["due"] is None
+    before = replace(found, last=BEGIN + 14 * HOUR, refused=())
+    assert told(until + 9 * HOUR, before)[0] == "late"  # one is missing
+
+
 def test_what_cannot_be_read_is_said() -> None:
     assert told(LAST, Evidence(silent="there is no such topic")) == (
         "stopped", "Its topic cannot be read: there is no such topic.")  # fmt: skip

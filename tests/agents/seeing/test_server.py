@@ -41,7 +41,7 @@ def server() -> Iterator[PageServer]:
 def ask(
     server: PageServer, path: str, method: str = "GET", **headers: str
 ) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=120)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -117,7 +117,7 @@ def test_head_has_no_body(server: PageServer) -> None:
 
 
 def events(server: PageServer) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=120)
     connection.request("GET", "/events")
     return connection, connection.getresponse()
 

@@ -15,7 +15,7 @@ from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
 
 HOUR = 3_600_000  # milliseconds
-PATIENCE = 90.0
+PATIENCE = 180.0
 
 
 def until(true: Callable[[], object]) -> None:
@@ -43,14 +43,14 @@ class Seen:
 def create(bootstrap: str, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
-    admin.create_topics([NewTopic(name, 2, 1, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, 2, 1, config=config)])[name].result(120)
 
 
 def send(bootstrap: str, topic: str, *records: tuple[bytes, int]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for n, (value, at) in enumerate(records):
         producer.produce(topic, value, partition=n % 2, timestamp=at)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def tailed(bootstrap: str, topic: str, span: int | None = None) -> Iterator[tupl
         yield tail, seen
     finally:
         tail.end()
-        tail.join(30)
+        tail.join(150)
         assert not tail.is_alive()
 
 

@@ -12,6 +12,7 @@ from hushstream.agents.reading.tables import table_of
 from hushstream.agents.seeing.declared import Declared
 from hushstream.agents.seeing.history import History
 from hushstream.agents.seeing.views import Wish, _rings, shown, view
+from hushstream.client.survey import octave_end
 from hushstream.errors import ParameterError
 from hushstream.topics.releases import Manifest, Row, Value
 
@@ -59,6 +60,12 @@ def test_keys_come_with_the_largest_value_first(value: str) -> None:
     assert body["trend"]["key"] == wanted[0]["zone"]
 
 
+def test_the_share_that_was_cut_is_told_or_unknown() -> None:
+    assert seen_view("histogram-sums")["cut"] is None
+    told = seen_view("histogram-debiased")["cut"]
+    assert set(told) == {"share", "low", "high"} and 0 <= told["low"] < told["high"] <= 1
+
+
 def test_how_a_key_moved_is_every_release_that_has_it() -> None:
     body = seen_view("histogram-sums", key='["z1"]')
     table = table_of(released("histogram-sums")).to_pylist()
@@ -99,14 +106,16 @@ def test_slots_have_their_times(case: str, value: str) -> None:
 def test_a_stream_has_its_distribution_and_its_values() -> None:
     body = seen_view("topl")
     last = released("topl")[-1]
-    told = json.loads(bytes(last.manifest.public))["distribution"]
+    public = json.loads(bytes(last.manifest.public))
+    told, high = public["distribution"], 400 * float(octave_end(public["range"][0], 64))
     assert [b[2] for b in body["bins"]] == [n / sum(told) for n in told]
-    assert (body["bins"][0][0], body["bins"][-1][1]) == (0.0, 400.0)
+    assert (body["bins"][0][0], body["bins"][-1][1]) == (0.0, pytest.approx(high))
+    assert high < 400  # of two rounds: it covers the range that the first one found
     assert body["binned"] == millis(last.scheduled) and body["measured"] == "minutes"
-    means = [r.rows[0].values["mean"] for r in released("topl")]
+    means = [r.rows[0].values["mean"] for r in released("topl") if r.rows]
     assert [p["estimate"][0] for p in body["trend"]["points"]] == [m.value for m in means if m]
-    between = seen_view("topl", trigger=3)  # only the first and the last trigger have one
-    first = [r for r in released("topl") if r.window == last.window and r.trigger == 1]
+    between = seen_view("topl", trigger=3)  # only the second and the last trigger have one
+    first = [r for r in released("topl") if r.window == last.window and r.trigger == 2]
     assert between["binned"] == millis(first[0].scheduled)
 
 

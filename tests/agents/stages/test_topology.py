@@ -4,7 +4,6 @@ Covers: agents/stages/expiry.py
 Covers: agents/stages/step.py
 Covers: agents/stages/ingest/stage.py
 Covers: agents/stages/ingest/slicer.py
-Covers: agents/stages/bound/stage.py
 Covers: agents/stages/bound/bounder.py
 Covers: agents/stages/aggregate/stage.py
 Covers: agents/stages/aggregate/computation.py
@@ -25,6 +24,7 @@ from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.frames import CellsFrame
+from hushstream.topics.records import Retired
 from hushstream.topics.releases import MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +110,8 @@ def test_the_size_of_steps_changes_nothing(monkeypatch, size):
     whole = released(run(BASE))
     monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", size)
     monkeypatch.setattr(f"{STAGES}.bound.stage.FRAMES", 3)
+    assert released(run(BASE)) == whole  # a step of bound takes all of these small frames
+    monkeypatch.setattr(f"{STAGES}.bound.stage.FRAME_BYTES", 0)
     assert released(run(BASE)) == whole
 
 
@@ -119,6 +121,7 @@ def test_spilling_and_releasing_in_chunks_change_nothing(monkeypatch, chunk, spi
     monkeypatch.setattr(f"{STAGES}.aggregate.computation.CHUNK", chunk)
     monkeypatch.setattr(f"{STAGES}.aggregate.partial_sums.SPILL", spill)
     monkeypatch.setattr(f"{STAGES}.bound.stage.FRAMES", 2)
+    monkeypatch.setattr(f"{STAGES}.bound.stage.FRAME_BYTES", 0)
     monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 200)
     assert released(run(BASE)) == whole
 
@@ -175,6 +178,27 @@ def test_late_and_future_records_are_kept_apart():
     assert found.counts["p", "seen"] == 2
     reasons = [dict(o.headers)["__streams.errors.reason"] for o in found.outs["hush.p.late"]]
     assert sorted(reasons) == [b"future", b"late"]
+
+
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+def test_records_beyond_the_end_of_a_pipeline_are_neither_used_nor_lost(partitioner):
+    made = deployment(partitioner=partitioner)
+    p = made.pipelines[0]
+    log = [
+        event(0, "a", "x", ORIGIN - 1),
+        event(1, "a", "x", ORIGIN + DAY - 1),
+        event(2, "a", "x", ORIGIN + DAY),
+        event(3, "a", "x", ORIGIN + DAY),
+        event(4, "a", "x", ORIGIN + 5 * DAY),
+    ]
+    now = ORIGIN + 4 * DAY
+    ended = Retired("p", 1, now)
+    # The first record of the second window came before the end was known; nothing releases it.
+    records = [start(p), beat([3], now), ended, beat([5], now)]
+    found = engine(made, [log], records)
+    assert (found.counts["p", "late"], found.counts["p", "future"]) == (1, 1)
+    assert (found.counts["p", "retired"], found.counts["p", "seen"]) == (1, 2)
+    assert len(found.outs["hush.p.late"]) == 2
 
 
 def test_a_window_that_had_its_last_trigger_takes_no_more():

@@ -120,7 +120,7 @@ def _record(n: int) -> RawRecord:
     return RawRecord(n, 0, None, b"%d" % n)
 
 
-async def until(true: Callable[[], bool], seconds: float = 20) -> None:
+async def until(true: Callable[[], bool], seconds: float = 150) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not happen"

@@ -37,7 +37,8 @@ Spoil = Callable[[Deployed], Any]
 def alter(run: Deployed, topic: str, setting: str, value: str) -> None:
     entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    run.client.incremental_alter_configs([resource])[resource].result(20)
+    run.client.incremental_alter_configs([resource])[resource].result(120)
+    run.settle(lambda _: run.cluster.settings([topic])[topic][setting] == value)
 
 
 def release_topic(run: Deployed) -> str:
@@ -71,7 +72,7 @@ def take_over(run: Deployed) -> None:
 def forget(run: Deployed) -> None:
     place = TopicPartition(run.names.begins, 0, -1)
     for future in run.client.delete_records([place]).values():
-        future.result(20)
+        future.result(120)
 
 
 def state(run: Deployed) -> None:

@@ -8,23 +8,33 @@ import time
 
 import hushstream.agents.kafka.clients as clients
 import pytest
+from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay_logs import spans
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
-from hushstream.agents.worker.evidence import STALE_SECONDS
+from hushstream.agents.worker.evidence import STALE_SECONDS, check_tables
 from hushstream.errors import RewoundError
-from hushstream.topics.records import Marker, encode
+from hushstream.topics.names import Names
+from hushstream.topics.records import Marker, decode_marker, encode
+from msgspec.structs import replace
 
 from .bench import GHOST, Bench, applied, interval
 
 
-def forged(bench: Bench, genesis: str, applied: int, age: float, offset: int) -> None:
+def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:
     """Put a table into a shard's folder, with a row that its changelog does not have (any more)."""
     store = RocksStore(bench.path(), None, 1 << 20)
     position = json.dumps({"offset": offset, "time": time.time() - age}).encode()
-    rows = {b"n": b"777", GHOST: b"1", MARKER: encode(Marker(genesis, applied)), POSITION: position}
+    rows = {b"n": b"777", GHOST: b"1", MARKER: encode(marker), POSITION: position}
     store.write(rows)
     store.close()
+
+
+def told(bench: Bench) -> list[tuple[int, Marker]]:
+    """Markers of the changelog, and where they lie."""
+    records = read_topic(bench.kafka, f"{bench.name}-log", 1)[0].records
+    return [(r.offset, decode_marker(r.value or b"")) for r in records if r.key == MARKER]
 
 
 async def stepped(bench: Bench, worker: str, to: int) -> None:
@@ -47,7 +57,8 @@ def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, 
     async def run() -> None:
         await stepped(bench, "two", 3)
         end = spans(bench.kafka, f"{bench.name}-log", 1)[0].end
-        forged(bench, genesis, 3, age, 0 if behind else end)
+        ((_, marker),) = told(bench)
+        forged(bench, replace(marker, genesis=genesis), age, 0 if behind else end)
         shard = bench.shard()
         await shard.open()
         assert (shard.applied, shard._state.table.get_many([b"n"])) == (3, [b"3"])
@@ -70,7 +81,7 @@ def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
 
     async def run() -> None:
         await stepped(bench, "two", 3)
-        forged(bench, bench.genesis, reached, age, offset)
+        forged(bench, Marker(bench.genesis, reached), age, offset)
         for _ in range(2):  # a restart finds the same again
             shard = bench.shard()
             try:
@@ -80,3 +91,71 @@ def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
                 await shard.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("age", [0.0, STALE_SECONDS + 60], ids=["fresh", "old"])
+@pytest.mark.parametrize("own", [True, False], ids=["from a step", "restored"])
+def test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_grown(
+    bench, age, own
+):
+    """Nothing else shows that the log was rewound: it is longer, and its markers are further on."""
+    names, folder = Names("any", bench.genesis), bench.folder / "one"
+
+    async def run() -> None:
+        for to in (3, 5, 8):
+            await stepped(bench, "two", to)
+        (_, _), (at, second), (_, last) = told(bench)
+        lost = replace(second, transaction="of a history that is gone")
+        # After a step a table stands at the first row of the last batch, else behind the marker.
+        position = at - 2 if own else at + 1
+        forged(bench, lost, age, position)
+        assert lost.applied < last.applied
+        for _ in range(2):
+            with pytest.raises(RewoundError, match="has another history than the table of it"):
+                check_tables(bench.kafka, Cluster(bench.kafka), names, folder)
+            shard = bench.shard()
+            try:
+                with pytest.raises(RewoundError, match="has another history than the table of it"):
+                    await shard.open()
+            finally:
+                await shard.close()
+        forged(bench, second, 0.0, position)
+        assert check_tables(bench.kafka, Cluster(bench.kafka), names, folder) == 1
+        shard = bench.shard()
+        await shard.open()
+        assert shard.applied == 8 and shard._state.table.get_many([GHOST]) == [b"1"]  # it is used
+        await shard.close()
+
+    asyncio.run(run())
+
+
+def test_a_table_of_which_its_changelog_says_nothing_any_more_is_restored_from_nothing(bench):
+    """Compaction has deleted its marker, and all before: it may be of any history."""
+    names, folder = Names("any", bench.genesis), bench.folder / "one"
+
+    async def run() -> None:
+        await stepped(bench, "two", 3)
+        forged(bench, Marker(bench.genesis, 2, transaction="before all that is left"), 0.0, 0)
+        assert check_tables(bench.kafka, Cluster(bench.kafka), names, folder) == 1
+        shard = bench.shard()
+        await shard.open()
+        assert (shard.applied, shard._state.table.get_many([b"n", GHOST])) == (3, [b"3", None])
+        await shard.close()
+
+    asyncio.run(run())
+
+
+def test_no_two_transactions_of_a_changelog_have_the_same_name(bench):
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        for to in (2, 4):
+            shard.deliver(interval(shard.wanted, to))
+            await applied(shard, to)
+        await shard.close()
+        await stepped(bench, "two", 5)
+
+    asyncio.run(run())
+    first, second, other = (marker.transaction.split("-") for _, marker in told(bench))
+    assert first[0] == second[0] != other[0] and len(other[0]) == 16
+    assert (first[1], second[1], other[1]) == ("1", "2", "1")

@@ -15,11 +15,11 @@ from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, RewoundError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.names import Names
-from hushstream.topics.records import Selected, Start, encode
+from hushstream.topics.records import Beat, Selected, Start, encode
 
 from ...support import NAMES
 
@@ -79,7 +79,7 @@ def topics_of(broker: Broker, names: Names) -> tuple[str, str]:
     made = names.clock, names.selected("p")
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in client.create_topics([NewTopic(topic, 1, 1) for topic in made]).values():
-        future.result(30)
+        future.result(120)
     return made
 
 
@@ -87,14 +87,14 @@ def put(broker: Broker, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for value in values:
         producer.produce(topic, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def cut(broker: Broker, topic: str, below: int) -> None:
     """Trim a log."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in client.delete_records([Place(topic, 0, below)]).values():
-        future.result(30)
+        future.result(120)
 
 
 def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_log_is_not(
@@ -169,3 +169,42 @@ def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
     with pytest.raises(EngineError, match="same key"):
         other._take(_Topic(), [record], 1)  # type: ignore[arg-type]
     assert other.clock.end == 0
+
+
+def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record(
+    broker: Broker, unique: Callable[[str], str]
+) -> None:
+    """A shard that opened would apply what is in memory, of a history that is gone."""
+    names = Names(unique("grown"), "5eed5eed50")
+    clock, selected = topics_of(broker, names)
+    put(broker, selected, [encode(Selected(window, 1, 0, [], [], True)) for window in range(6)])
+    put(broker, clock, [encode(Start("p", 0, 1, "mine")), encode(Beat(2, {"e": [4]}))])
+    failures: list[BaseException] = []
+    kafka, feedback = Kafka(bootstrap=broker.bootstrap), Feedback(1)
+    run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, "mine",
+                      lambda: None, failures.append)  # fmt: skip
+    marker = {TP(clock, 0): 2, TP(selected, 0): 1}
+
+    async def read() -> None:
+        await run.check({})  # before anything was read
+        await run.open()
+        await run.close()
+        put(broker, clock, [encode(Beat(3, {"e": [5]}))])
+        await run.check(marker)
+        true = {tp: list(known) for tp, known in run._read.items()}
+        for topic, value in ((clock, encode(Beat(2, {"e": [3]}))), (selected, b"another")):
+            tp = TopicPartition(topic, 0)
+            run._read[tp] = [(true[tp][0][0], value)]
+            with pytest.raises(RewoundError, match=f"{topic} lacks records"):
+                await run.check(marker)
+            run._task = run._tasks.start("following the clock", run._run())
+            await asyncio.wait([run._task], timeout=60)
+            assert f"{topic} lacks records" in str(failures.pop())
+            run._read[tp] = true[tp]
+        cut(broker, selected, 6)
+        await run.check(marker)  # what was trimmed shows nothing
+        with pytest.raises(RewoundError, match="ends before what this worker has read"):
+            await run.check({TP(clock, 0): 9})
+
+    asyncio.run(read())
+    assert failures == []

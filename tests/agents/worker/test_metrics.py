@@ -45,11 +45,27 @@ def test_triggers_and_refusals_are_counted_by_schedule():
 def test_a_worker_without_a_limit_shows_none():
     metrics = PublicMetrics()
     metrics.declare(replace(P, limit_epsilon=None, limit_delta=None))
-    metrics.spent(replace(P, limit_epsilon=None), 3)
+    metrics.spent(replace(P, limit_epsilon=None, limit_delta=None), 3)
     assert metrics.registry.get_sample_value("hush_epsilon_limit", UNIT) is None
     assert (
         metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"}) is None
     )
+
+
+def test_the_limit_that_is_nearer_decides_what_remains():
+    metrics = PublicMetrics()
+    tight = replace(P, limit_epsilon=100 * P.epsilon, limit_delta=4 * P.delta)
+    metrics.spent(tight, 3)
+    left = metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"})
+    assert left == 0.25
+
+
+def test_every_outcome_is_there_before_it_first_happens():
+    metrics = PublicMetrics()
+    metrics.declare(P)
+    for outcome in ("published", "refused"):
+        labels = {"pipeline": "p", "mechanism": "histogram", "outcome": outcome}
+        assert metrics.registry.get_sample_value("hush_releases_total", labels) == 0
 
 
 COUNTS = st.fixed_dictionaries(
@@ -94,3 +110,11 @@ def test_series_of_a_shard_that_is_gone_end_and_those_of_others_stay():
 
 def test_the_version_is_that_of_the_package():
     assert code_version()[0].isdigit()
+
+
+def test_the_last_release_of_a_retired_pipeline_is_told():
+    metrics = PublicMetrics()
+    metrics.retired(P, 3)
+    name = "hush_final_release_timestamp_seconds"
+    found = metrics.registry.get_sample_value(name, {"pipeline": "p"})
+    assert found == P.windows.times(2)[-1] / 1e6

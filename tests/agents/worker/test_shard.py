@@ -273,7 +273,7 @@ def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(
 
 
 def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
-    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 30.0)  # it would open again after that
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 3600.0)  # it would open again after that
 
     async def run() -> None:
         zombie = bench.shard("one")
@@ -296,6 +296,28 @@ def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
     assert bench.published() == [b"%d" % n for n in range(5)]
 
 
+def test_a_commit_that_nobody_answers_is_given_up_and_made_again(bench, monkeypatch):
+    """A transaction whose coordinator has lost its leader: the library asks for it without end."""
+    limits = iter([0.5])
+    monkeypatch.setattr(shard_module, "within", lambda _: asyncio.timeout(next(limits, 600.0)))
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard._producer.commit_transaction = asyncio.Event().wait  # all is sent, nothing is told
+        shard.deliver(interval(0, 3))
+        outages: list[bool] = []
+        monkeypatch.setattr(shard.progress, "outage", outages.append)
+        await until(lambda: bench.seeks == [0])
+        assert outages[0] and not outages[-1]  # not ready meanwhile
+        shard.deliver(interval(0, 3))
+        await applied(shard, 3)
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.published() == [b"%d" % n for n in range(3)] and bench.failures == []
+
+
 def test_rows_of_an_aborted_transaction_are_not_restored(bench):
     async def run() -> None:
         shard = bench.shard()
@@ -308,12 +330,12 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
     producer = Producer(
         {"bootstrap.servers": bench.kafka.bootstrap, "transactional.id": f"{bench.name}.id"}
     )
-    producer.init_transactions(20)
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(f"{bench.name}-log", b"999", b"n", partition=0)
     marker = encode(Marker(bench.genesis, 999))
     producer.produce(f"{bench.name}-log", marker, MARKER, partition=0)
-    producer.flush(20)  # it is in the log, and is aborted when the next owner opens
+    producer.flush(120)  # it is in the log, and is aborted when the next owner opens
     del producer
 
     async def reopen() -> None:
@@ -439,7 +461,7 @@ def test_a_wall_clock_that_is_set_back_delays_no_release(tmp_path, monkeypatch, 
         not_before = int(time.time() * 1e6) + 200_000
         real = time.time
         monkeypatch.setattr(wall_time.time, "time", lambda: real() - 3600)
-        await asyncio.wait_for(shard._until(not_before), 5)
+        await asyncio.wait_for(shard._until(not_before), 120)
 
     asyncio.run(run())
     assert "behind the time that has passed" in caplog.text
@@ -450,7 +472,7 @@ def test_a_start_with_a_slow_wall_clock_follows_the_clock_log(tmp_path):
         shard = unopened(tmp_path).shard()
         ahead = int(time.time() * 1e6) + 3_600_000_000
         shard._shared.wall.reach(ahead)  # a trigger of that time was read
-        await asyncio.wait_for(shard._until(ahead), 5)
+        await asyncio.wait_for(shard._until(ahead), 120)
 
     asyncio.run(run())
 
@@ -463,7 +485,7 @@ def test_a_release_waits_for_its_public_time(tmp_path, monkeypatch):
         shard = unopened(tmp_path).shard()
         moments = iter(range(100))
         monkeypatch.setattr(shard._shared.wall, "now", lambda: next(moments))
-        await asyncio.wait_for(shard._until(7), 5)
+        await asyncio.wait_for(shard._until(7), 120)
         assert next(moments) == 8
 
     asyncio.run(run())

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hushstream.agents.worker.admission as admission
 import pytest
-from hushstream.agents.worker.startup import lock_folder
-from hushstream.errors import EngineError
+from confluent_kafka import KafkaError, KafkaException
+from hushstream.agents.worker.admission import prepare
+from hushstream.agents.worker.startup import Probes, lock_folder
+from hushstream.errors import EngineError, LedgerError, OutageError
+from hushstream.topics.config.load import load
 
 HOLD = """
 import sys, time
@@ -18,6 +22,17 @@ with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
 """
+
+
+def test_the_modules_of_a_worker_load_no_library_that_only_some_settings_need():
+    """Each of them would add tenths of a second of CPU to every start."""
+    loaded = "import sys, hushstream.agents.cli.worker; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stdout.split())
+    assert "hushstream.agents.worker.startup" in modules
+    assert not modules & {"scipy", "shapely", "pandas", "sqlglot", "numba", "numpy.f2py"}
 
 
 def test_a_folder_is_one_workers_until_its_process_ends(tmp_path: Path):
@@ -37,10 +52,67 @@ def test_a_folder_is_one_workers_until_its_process_ends(tmp_path: Path):
         pass
 
 
+class Cluster:
+    """One that answers, to no good: partitions have no leader."""
+
+    def __init__(self, *_: object) -> None:
+        """Connect to nothing."""
+
+    def wait(self, told: object) -> None:
+        """Answer at once."""
+
+
+LEADERLESS = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+
+@pytest.fixture
+def hours(monkeypatch):
+    """A clock for which a sleep of a second is one of ten."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += 10 * seconds
+
+    monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(admission.time, "sleep", sleep)
+    monkeypatch.setattr(admission, "Cluster", Cluster)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds", "why"),
+    [
+        (LEADERLESS, 300, "stopped answering: .*eader.* \\(waited for 300 s\\)"),
+        (OutageError("c-0 could not be read"), 300, "c-0 could not be read \\(waited for 300 s\\)"),
+        (KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED)), 60, "uthoriz"),
+        (LedgerError("broken"), 0, "broken"),
+    ],
+)
+def test_a_start_waits_as_long_as_any_outage_says_so_once_a_minute_and_ends(
+    hours, monkeypatch, caplog, error, seconds, why
+):
+    def admit(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(admission, "admit", admit)
+    config = load(Path(__file__).parents[3] / "topics" / "config" / "template.toml", environ={})
+    with caplog.at_level("WARNING"), pytest.raises((EngineError, LedgerError), match=why):
+        prepare(config, patience=300.0)
+    assert seconds <= hours[0] <= seconds + 20
+    said = [r.getMessage() for r in caplog.records if "the start is waiting" in r.getMessage()]
+    assert len(said) == (seconds // 60 + 1 if seconds else 0)
+
+
+def test_probes_live_and_are_not_ready_before_there_is_a_worker():
+    probes = Probes()
+    answers = {path: page() for path, page in probes.pages().items()}
+    assert {path: code for path, (code, _) in answers.items()} == {"/live": 200, "/ready": 503}
+
+
 def test_a_process_that_cannot_stop_ends_with_4():
     program = "from hushstream.agents.worker import startup; startup._leave(); print('alive')"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.returncode, done.stdout) == (4, "")
     assert "the worker did not stop within 40 s" in done.stderr

@@ -13,6 +13,7 @@ from hushstream.agents.cli.group import exit_code
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.kafka.progress import Progress
+from hushstream.agents.worker.health.joining import Joining
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.agents.worker.tasks import Tasks
 from hushstream.agents.worker.worker import Worker
@@ -96,6 +97,7 @@ def worker() -> Any:
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
     made._tasks, made._beating, made._clock = Tasks(made.fail), None, None
     made._clock_tp, made._followed = TP(NAMES.clock, 0), True
+    made._joining, made._opening = Joining(60_000_000), asyncio.Lock()
     made.app = SimpleNamespace(
         consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),
         crash_reason=None, should_stop=False, start=nothing, stop=nothing,
@@ -166,7 +168,7 @@ def test_the_end_of_upkeep_stops_the_worker(body, why):
         made = worker()
         made._upkeep.run = body
         with pytest.raises(EngineError, match="upkeep stopped") as caught:
-            await asyncio.wait_for(made.run(), 5)
+            await asyncio.wait_for(made.run(), 120)
         check([caught.value], "upkeep", why)
 
     asyncio.run(run())

@@ -22,6 +22,8 @@ from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.transaction import _unit_records
+from hushstream.mechanisms.columns import Batch
+from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads
 from hushstream.topics.events.columns import UnitTexts
 from hushstream.topics.events.raw import RawRecord
@@ -45,8 +47,9 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
-    loops = [_scan, digest_scan.digests, digest_scan.crc32, json_scan.scan, key_scan.texts,
-             key_scan.lengths, key_scan.numbers]  # fmt: skip
+    loops = [_scan, digest_scan.recall, digest_scan.remember, digest_scan.digests,
+             digest_scan.crc32, json_scan.scan, key_scan.texts, key_scan.lengths,
+             key_scan.numbers]  # fmt: skip
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)
     body = b'{"user":"u1","page":"a","t":1552000000000,"fare":1.5}'
@@ -79,14 +82,15 @@ def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_kn
 def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_path):
     pytest.importorskip("numba")
     from hushstream.agents.kafka.batch_pack import _pack
-    from hushstream.agents.stages.bound import unit_scan
+    from hushstream.agents.stages.bound import bound_scan, unit_scan
     from hushstream.agents.state import row_scan
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
     loops = [_pack, unit_scan.distinct, unit_scan.counts, unit_scan.decode, unit_scan.encode,
              row_scan.put, row_scan.look, row_scan.gather, row_scan.listed, row_scan.rebuild,
-             row_scan.merge]  # fmt: skip
+             row_scan.merge, bound_scan.hashes, bound_scan.in_order, bound_scan.decide,
+             bound_scan.new_pairs, bound_scan.merge]  # fmt: skip
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)
     store = RocksStore(tmp_path / "s", None, 1 << 20, 1_000)
@@ -95,8 +99,13 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
     for _ in range(6):
         step = Step(Marker("g", 0))
         for _ in range(2):
-            keys, _ = distinct(digests[rng.integers(0, 2_000, 900)], units_of(0) + sortable(0))
+            who = rng.integers(0, 2_000, 900)
+            keys, unit = distinct(digests[who], units_of(0) + sortable(0))
             units = codec.decode(step.units.read(store, keys))
+            batch = Batch(Keys.of([b"a", b"b"]), who % 2, unit, np.zeros((900, 0), np.int64),
+                          np.ones(900, np.int8), np.zeros(2, np.int32))  # fmt: skip
+            batch = batch._replace(loops=bound_scan.bounded)
+            units, _ = made.pipelines[0].mechanism.absorb(units, batch)
             step.units.put(RowColumns(keys, codec.encode(units)))
         rows = _unit_records(step).then(RecordColumns.of({b"m": b"1"}))
         assert fill_columns(BatchBuilder(900_000, 0), rows, 0, 900_000) == len(rows.gone)

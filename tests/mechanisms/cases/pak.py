@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
+from hushstream.mechanisms.pak.running import FINE, Running
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.registry import find
@@ -17,7 +18,7 @@ from hushstream.mechanisms.testing import Trace
 
 from ...oracles.smooth_quantile import exact_bound, sorted_runs
 from ..case import Case
-from .tops import SETTING, distance, exact_sums, trace_for
+from .tops import SETTING, distance, exact_sums, exact_truth, trace_for
 
 BASE = PakParameters(
     bound=2, warmup=3, slots_per_trigger=4, slot=10, origin=500, expected=20, factor=1.5, split=0.5
@@ -78,7 +79,7 @@ def exact(mechanism: Pak, trace: Trace, releases: Sequence[Releases]) -> None:
     slots, steps = mechanism.slots, mechanism.counter.steps
     tau = threshold_exactly(mechanism, trace)
     assert releases[slots.warmup - 1].public["threshold"].tolist() == [tau]
-    truth = exact_sums(slots, trace, tau)
+    truth = exact_truth(mechanism, trace, releases, tau)
     if mechanism.sum_epsilon is None:
         truth[: slots.warmup_slots] = 0
     prefix = np.cumsum(truth)[slots.warmup_slots - 1 :]
@@ -87,6 +88,21 @@ def exact(mechanism: Pak, trace: Trace, releases: Sequence[Releases]) -> None:
         rows = [[0, 0], *rows]
     assert [row[1] for row in rows] == (prefix * steps).tolist()
     assert [row[0] for row in rows[1:]] == (np.diff(prefix) * steps).tolist()
+    views(mechanism.running, prefix, [row[2:] for row in rows[1:]], steps)
+
+
+def views(running: Running, prefix: np.ndarray, rows: list[list[int]], steps: int) -> None:
+    """Sliding sums and averages exactly; decayed sums to their rounding."""
+    sums = np.diff(prefix)
+    for end, row in enumerate(rows, 1):
+        last = sums[max(0, end - running.width) : end] if running.width else []
+        if running.width:
+            assert row[0] == last.sum() * steps
+            assert abs(row[1] / FINE - last.mean() * steps) <= 0.5 / FINE
+        if running.keep:
+            weights = float(running.keep) ** np.arange(end - 1, -1, -1)
+            assert abs(row[-1] / FINE - (weights @ sums[:end]) * steps) <= 0.5 / FINE * 5
+        assert len(row) == 2 * bool(running.width) + bool(running.keep)
 
 
 def case(name: str, parameters: PakParameters) -> Case:
@@ -106,6 +122,11 @@ CASES = [
     case("pak-tree", replace(BASE, counter="tree", publish_warmup=False)),
     case("pak-watched", replace(BASE, watch=0.1)),
     case("pak-hierarchy", replace(BASE, counter="hierarchy", tail=0.1)),
+    case("pak-learnt-anew", replace(BASE, relearn=4, counter="tree", tail=0.1)),
+    case(
+        "pak-views",
+        replace(BASE, relearn=2, counter="hierarchy", tail=0.1, sliding=5, decay=0.75),
+    ),
     case("pak-smooth", replace(BASE, threshold="smooth", counter="matrix", resolution=4, tail=0.2)),
     case("pak-top", replace(BASE, threshold="top", counter="matrix", bound=1)),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
@@ -82,6 +83,23 @@ def case(name: str, mechanism: PHDStream) -> Case:
     return Case(name, mechanism, trace_in(mechanism.domain), exact, distance, mechanism.bound)
 
 
+def debiased(name: str, mechanism: Any, cap: int) -> Case:
+    """A case whose total is all insertions, up to a cap of each unit."""
+
+    def exact(trace: Trace, releases: Sequence[Releases]) -> None:
+        for t, release in enumerate(releases, 1):
+            sent = np.bincount(trace.unit[(trace.trigger <= t) & (trace.sign > 0)])
+            assert release.public["records"].tolist() == [np.minimum(sent, cap).sum()]
+            counted = np.minimum(sent, mechanism.bounds("u")["budget"]).sum()
+            assert release.public["counted"].tolist() == [counted]
+
+    def distance(first: Sequence[Part], second: Sequence[Part]) -> float:
+        pairs = zip(first, second, strict=True)
+        return float(sum(abs(int(a.totals[0] - b.totals[0])) for a, b in pairs))
+
+    return Case(name, mechanism, trace_in(mechanism.domain), exact, distance, cap)
+
+
 _PLANE = Domain.unit(2, depth=6)
 _SQUARE = Domain.unit(2, depth=3, split="all")
 _PART = Domain((_PLANE.axes), 6, cells=(4, 14))
@@ -102,5 +120,6 @@ CASES = (
         made(_SQUARE, selection="private", bound=4, lifetime=4, first=2, smoothing=0, forget=False),
     ),
     case("phdstream-matrix", made(_SQUARE, counter="matrix", bound=2, deletions=True)),
+    debiased("phdstream-debiased", made(_SQUARE, bound=2, debias=True, debias_cap=5), 5),
     case("phdstream-region", made(_PART, bound=2, deletions=True, counter="block", floor=1)),
 )

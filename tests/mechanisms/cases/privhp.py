@@ -20,6 +20,7 @@ from hushstream.mechanisms.testing import Trace
 
 from ...oracles.privhp import accepted, node_counts
 from ..case import Case
+from .phdstream import HORIZON, debiased
 
 WIDE = 4096
 
@@ -133,6 +134,7 @@ CASES = (
     case("privhp-median", made(_LINE, 4, k=4, width=9, rows=3, decode="single", bound=2)),
     case("privhp-min", made(_LINE, 4, k=4, width=9, rows=2, sketch="min", prune="threshold")),
     case("privhp-matrix", made(_PLANE, 6, k=8, noise="gauss", bound=2)),
+    debiased("privhp-debiased", made(_PLANE, HORIZON, k=8, debias=True, debias_cap=6), 6),
     case("privhp-cells", made(_PART, 5, k=8, bound=2)),
     case("privhp-polygon", made(_TRIANGLE, 5, k=8, bound=2)),
 )

@@ -26,7 +26,8 @@ SETTING = Setting(
     grids=(Fraction(1, 4),),
 )
 MECHANISM: topl.ToPL = find("topl").build(
-    topl_plan.ToPLParameters(reports=3, buckets=16, levels=8, warmup=2, share="1/4"), SETTING
+    topl_plan.ToPLParameters(reports=3, buckets=16, levels=8, warmup=2, share="1/4", rounds=1),
+    SETTING,
 )
 
 

@@ -9,7 +9,9 @@ from fractions import Fraction
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.registry import find
+from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.slots import Slots
 from hushstream.mechanisms.testing import Trace
 from hushstream.mechanisms.tops.mechanism import Tops
@@ -59,6 +61,38 @@ def exact_sums(slots: Slots, trace: Trace, theta: int) -> np.ndarray:
     return out
 
 
+def in_force(mechanism: Tops | Pak, trace: Trace, first: int) -> list[int]:
+    """The threshold of every slot, without noise, by definition; ``first`` up to the first choice.
+
+    Those of later stretches follow from the scores of `Relearning`'s chooser, which are stated here
+    once more from accepted records alone.
+    """
+    slots, again = mechanism.slots, mechanism.relearning
+    out = [first] * slots.slots
+    if again is None:
+        return out
+    length = again.every * slots.per_trigger
+    for begin in range(slots.warmup_slots + length, slots.slots, length):
+        closed = slice(begin - length, begin)
+        above = [int(over(slots, trace, theta)[closed].sum()) for theta in slots.thresholds]
+        chooser = again.chooser
+        if isinstance(chooser, Exceedance):
+            scores = [-a - p for a, p in zip(above, chooser.penalty, strict=True)]
+            found = slots.thresholds[int(np.argmax(scores))]
+        else:
+            assert isinstance(chooser, RankQuantile)
+            place = min(range(len(above)), key=lambda i: abs(above[i] - chooser.rank + 1))
+            target = chooser.factor * slots.thresholds[place]
+            found = next((x for x in slots.thresholds if x >= target), slots.top)
+        out[begin:] = [found] * (slots.slots - begin)
+    return out
+
+
+def over(slots: Slots, trace: Trace, theta: int) -> np.ndarray:
+    """Accepted records above θ by slot."""
+    return exact_sums(slots, trace, theta + 1) - exact_sums(slots, trace, theta)
+
+
 def chosen_exactly(mechanism: Tops, trace: Trace) -> int:
     """The threshold without noise, by its definition."""
     slots = mechanism.slots
@@ -71,8 +105,22 @@ def chosen_exactly(mechanism: Tops, trace: Trace) -> int:
 
 def count_above(slots: Slots, trace: Trace, theta: int) -> int:
     """Accepted warm-up records above θ."""
-    limit = exact_sums(slots, trace, theta + 1) - exact_sums(slots, trace, theta)
-    return int(limit[: slots.warmup_slots].sum())
+    return int(over(slots, trace, theta)[: slots.warmup_slots].sum())
+
+
+def exact_truth(
+    mechanism: Tops | Pak, trace: Trace, releases: Sequence[Releases], first: int
+) -> np.ndarray:
+    """Sums of every slot clipped at the threshold in force, which must be the released one."""
+    slots, thetas = mechanism.slots, in_force(mechanism, trace, first)
+    told = [t for t, one in enumerate(releases, 1) if "threshold" in one.public]
+    for t in told:
+        after = thetas[t * slots.per_trigger] if t < slots.horizon else None
+        assert releases[t - 1].public["threshold"].tolist() == [after]
+    stretches = mechanism.relearning.stretches if mechanism.relearning else 1
+    assert len(told) == stretches
+    each = {theta: exact_sums(slots, trace, theta) for theta in set(thetas)}
+    return np.array([each[theta][slot] for slot, theta in enumerate(thetas)])
 
 
 def exact(mechanism: Tops, trace: Trace, releases: Sequence[Releases]) -> None:
@@ -81,7 +129,7 @@ def exact(mechanism: Tops, trace: Trace, releases: Sequence[Releases]) -> None:
     theta = chosen_exactly(mechanism, trace)
     assert releases[slots.warmup - 1].public["threshold"].tolist() == [theta]
     assert all(len(r.key) == 0 and not r.public for r in releases[: slots.warmup - 1])
-    truth = exact_sums(slots, trace, theta) * mechanism.steps
+    truth = exact_truth(mechanism, trace, releases, theta) * mechanism.steps
     rows = [row for release in releases for row in release.value.tolist()]
     start = 0 if mechanism.warmup else slots.warmup_slots
     assert len(rows) == slots.slots - start
@@ -130,5 +178,6 @@ CASES = [
     case("tops-slots", replace(BASE, skip=0, publish_warmup=True)),
     case("tops-infinite", replace(BASE, stream="infinite", smoother="mean", expected=3)),
     case("tops-watched", replace(BASE, watch=0.1)),
+    case("tops-learnt-anew", replace(BASE, relearn=2, relearn_share=0.25)),
     case("tops-smooth", replace(BASE, smoother="exponential", publish_warmup=True, height=2)),
 ]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ContractError
 from hushstream.mechanisms.columns import Closed, Part, Rows, empty_part, no_releases
+from hushstream.mechanisms.contract import Output
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import Slots, with_state
 from hushstream.mechanisms.slots.stream import SlotStream
@@ -20,6 +21,10 @@ class Plain(SlotStream):
     """Remembers what it was asked to do."""
 
     calls: list[tuple[object, ...]] = field(default_factory=list)
+
+    @property
+    def outputs(self):
+        return (Output("sum"), Output("prefix"))
 
     def _open(self, rows, entries, noise):
         self.calls.append(("open", len(entries.slot)))

@@ -8,7 +8,7 @@ from hushstream.errors import ParameterError
 from hushstream.mechanisms.spatial import smooth
 from hushstream.mechanisms.spatial.domain import Domain, bit_level
 from hushstream.mechanisms.spatial.pieces import pieces
-from hushstream.mechanisms.spatial.smooth import smooth_points, smoothed
+from hushstream.mechanisms.spatial.smooth import smoothed, spread_points
 from hushstream.mechanisms.spatial.synthetic import range_counts
 
 SQUARE = Domain.unit(2, 6, "all")
@@ -25,6 +25,13 @@ def tree(domain: Domain, seed: int, leaves: int = 40) -> tuple[np.ndarray, np.nd
         codes += domain.children(np.array([node], np.uint64))[0].tolist()
     found = np.array(sorted(codes), np.uint64)
     return found, rng.integers(0, 2000, len(found))
+
+
+def drawn(
+    domain: Domain, codes: np.ndarray, counts: np.ndarray, n: int = 5, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Points of the smooth map."""
+    return spread_points(domain, smoothed(domain, codes, counts), (codes, counts), n, seed)
 
 
 def ancestor(codes: np.ndarray, leaves: np.ndarray) -> np.ndarray:
@@ -92,7 +99,7 @@ def test_nothing_is_moved_out_of_a_region() -> None:
     counts = np.where(np.bincount(parts.cell, parts.volume, len(codes)) > 0, counts, 0)
     fine, held = smoothed(domain, codes, counts)
     assert not held[~domain.touches(fine)].any() and held.sum() == pytest.approx(counts.sum())
-    points = smooth_points(domain, codes, counts, 3000)
+    points = drawn(domain, codes, counts, 3000)
     assert (points["x1"] + points["x2"] <= 1 + 1e-9).all() and len(points["x1"]) == 3000
 
 
@@ -117,24 +124,24 @@ def test_it_lowers_the_error_of_a_hill() -> None:
 def test_points_are_spread_as_the_counts_are() -> None:
     codes, counts = tree(SQUARE, 3)
     n = int(counts.sum())
-    points = smooth_points(SQUARE, codes, counts, n, seed=4)
+    points = drawn(SQUARE, codes, counts, n, seed=4)
     places = SQUARE.place(np.stack([points["x1"], points["x2"]], axis=1))
     found = np.bincount(ancestor(places, codes), minlength=len(codes))
     assert np.abs(found - counts).max() <= 1
-    again, other = (smooth_points(SQUARE, codes, counts, n, seed=s)["x1"] for s in (4, 5))
+    again, other = (drawn(SQUARE, codes, counts, n, seed=s)["x1"] for s in (4, 5))
     assert (again == points["x1"]).all() and (other != points["x1"]).any()
 
 
 def test_without_records_points_are_uniform() -> None:
     codes, counts = tree(SQUARE, 3)
-    points = smooth_points(SQUARE, codes, 0 * counts, 2000)
+    points = drawn(SQUARE, codes, 0 * counts, 2000)
     assert abs(points["x1"].mean() - 0.5) < 0.05 and np.ptp(points["x2"]) > 0.95
-    assert len(smooth_points(SQUARE, codes, counts, 0)["x1"]) == 0
+    assert len(drawn(SQUARE, codes, counts, 0)["x1"]) == 0
 
 
 def test_bad_arguments_are_named() -> None:
     codes, counts = tree(SQUARE, 3)
     for name, given in (("n", {"n": -1}), ("seed", {"n": 1, "seed": -1})):
         with pytest.raises(ParameterError) as error:
-            smooth_points(SQUARE, codes, counts, **given)
+            drawn(SQUARE, codes, counts, **given)
         assert error.value.name == name

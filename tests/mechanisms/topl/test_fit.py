@@ -172,7 +172,7 @@ def test_mean_excess_is_its_definition(weights: list[float]) -> None:
     d = len(density)
     middle = (np.arange(d) + 0.5) / d
     expected = [(density * np.maximum(middle - i / d, 0)).sum() for i in range(1, d + 1)]
-    np.testing.assert_allclose(local._mean_excess(density), expected, atol=1e-12)
+    np.testing.assert_allclose(local.mean_excess(density), expected, atol=1e-12)
 
 
 def test_a_short_range_gets_a_low_threshold_and_a_full_one_none() -> None:

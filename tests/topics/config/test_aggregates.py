@@ -19,6 +19,8 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.aggregates import Aggregate, Count, Estimate, Mean, Sum
 from hushstream.topics.events.fields import NumericField
+from hushstream.topics.sql.columns import QuerySource
+from hushstream.topics.sql.query import compile_query
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,10 +51,67 @@ def test_a_mean_is_the_quotient_and_has_the_error_of_the_delta_method(n, total, 
     if n <= 0:
         assert found is None
         return
-    assert found is not None and math.isclose(found.value, total / n, abs_tol=1e-6)
+    assert found is not None and found.within == (ZERO, FIFTY)
+    assert math.isclose(found.value, min(max(total / n, 0), 50), abs_tol=1e-6)
     # Independent noise a and b in (total + a) / (n + b), to first order.
     square = (spread / n) ** 2 + (2.0 * total / n**2) ** 2
     assert math.isclose(found.stddev, math.sqrt(square), rel_tol=1e-9)
+
+
+ENDS = st.fractions(-1000, 1000, max_denominator=1000)
+
+
+@given(st.integers(-5, 300), st.integers(-(10**7), 10**7), ENDS, ENDS)
+def test_a_mean_lies_in_the_clipping_interval_whatever_the_noise(n, total, one, other) -> None:
+    low, high = sorted([one, other])
+    found = Mean("mean", "n", low, high).finish([estimate(n, 3.0), estimate(total, 9.0)])
+    assert found is None if n <= 0 else found is not None and low <= found.value <= high
+
+
+ROWS = st.lists(st.tuples(st.integers(-40, 400), st.integers(-9000, 9000)), min_size=1, max_size=5)
+ASKED = {
+    "by hand": 'aggregate = [{ kind = "mean", field = "n", low = -3.5, high = 9, grid = 0.5 }]',
+    "sign": 'sign = "s"\n'
+    'aggregate = [{ kind = "mean", field = "n", low = -3.5, high = 9, grid = 0.5 }]',
+    "display": 'aggregate = [{ kind = "mean", field = "n", low = -3.5, high = 9, grid = 0.5 }]\n'
+    'release = { display = "non-negative" }',
+}
+
+
+@pytest.mark.parametrize("asked", sorted(ASKED))
+@given(rows=ROWS)
+def test_a_released_mean_and_its_interval_lie_in_the_clipping_interval(asked, rows) -> None:
+    """With deletions the interval alone may leave it, as the exact quotient may."""
+    p = deployment(more=ASKED[asked]).pipelines[0]
+    low, high = -3.5, 9.0
+    keys = Keys.of(json.dumps([str(i)]).encode() for i in range(len(rows)))
+    spread = np.full((len(rows), 2), 40.0)
+    released = Releases(keys, np.array(rows), spread, np.ones(len(rows), np.int32), {})
+    for (n, total), out in zip(rows, Writer(p, trigger(p, 2, [0]), 0).rows(released), strict=True):
+        value = json.loads(out.value or b"")["values"]["mean_n"]
+        assert (value is None) == (n <= 0)
+        if value is None:
+            continue
+        assert low <= value["value"] <= high
+        assert value["low"] <= value["value"] <= value["high"]
+        assert asked == "sign" or (low <= value["low"] and value["high"] <= high)
+        quotient = total * 0.5 / n
+        if low <= quotient <= high:
+            assert math.isclose(value["value"], quotient, abs_tol=2e-6)
+
+
+def test_the_mean_of_a_query_lies_in_the_range_that_it_is_clipped_to() -> None:
+    """`AVG(CLIP(x, low, high))` is that aggregate, with these ends."""
+    query = (
+        "SELECT page, AVG(CLIP(n, -3, 9)) AS m FROM visits "
+        "GROUP BY page, TUMBLE(time, INTERVAL '1' DAY)"
+    )
+    source = QuerySource("visits", "visits", ("user",), "time")
+    (mean,) = compile_query(query, [source], {})["aggregate"]
+    found = Mean("mean", mean["field"], Fraction(mean["low"]), Fraction(mean["high"]))
+    for total, end in ((-900, -3), (900, 9), (40, 4)):
+        one = found.finish([estimate(10, 3.0), estimate(total, 9.0)])
+        assert one is not None and one.value == end
 
 
 def test_counts_and_sums_are_as_released() -> None:
@@ -146,5 +205,9 @@ def test_two_sums_of_one_field_under_two_names_are_both_released() -> None:
 
 
 def test_an_unknown_kind_lists_what_there_is() -> None:
-    with pytest.raises(ConfigError, match='"distinct" must be one of "count", "sum", "mean"'):
+    with pytest.raises(ConfigError, match='"median" must be one of "count", "sum", "mean"'):
+        deployment(more='aggregate = [{ kind = "median" }]')
+    with pytest.raises(
+        ConfigError, match=r'no kind = "distinct"; distinct units per key are .*COUNT'
+    ):
         deployment(more='aggregate = [{ kind = "distinct" }]')

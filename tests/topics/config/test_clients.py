@@ -104,6 +104,59 @@ def test_mutual_tls(folder: Path) -> None:
         aiokafka_options(wrong)
 
 
+def test_the_password_of_a_key_comes_from_environment_or_file(folder: Path) -> None:
+    (folder / "key.password").write_text("canary\n")
+    filed = TLS + 'ssl_key_password_file = "key.password"\n'
+    kafka = _config(filed, folder).kafka
+    assert aiokafka_options(kafka)["ssl_context"].check_hostname
+    AdminClient(librdkafka_options(kafka))
+    wrong = _config(filed, folder, HUSH_KAFKA__SSL_KEY_PASSWORD="wrong").kafka
+    with pytest.raises(ConfigError, match="certificates or key"):
+        aiokafka_options(wrong)
+    with pytest.raises(ConfigError, match="certificates or key"):  # and nobody is asked for it
+        aiokafka_options(_config(TLS, folder).kafka)
+
+
+@pytest.mark.parametrize(("content", "told"), [(None, "No such file"), (b"", "is empty"),
+                                               (b"\xff", "is not UTF-8")])  # fmt: skip
+def test_a_file_without_a_password_is_named(content: bytes | None, told: str, folder: Path) -> None:
+    if content is not None:
+        (folder / "other").write_bytes(content)
+    kafka = _config(SASL + 'sasl_password_file = "other"\n', folder).kafka
+    with pytest.raises(ConfigError, match=f"kafka.sasl_password_file.*other.*{told}"):
+        librdkafka_options(kafka)
+
+
+TOKENS = SASL.replace("SCRAM-SHA-512", "OAUTHBEARER") + 'sasl_password_file = "password"\n'
+
+
+def test_tokens(folder: Path) -> None:
+    text = TOKENS + 'sasl_token_url = "https://id/token"\nsasl_token_extensions = "a=1,b=x.y"\n'
+    options = librdkafka_options(_config(text, folder).kafka)
+    assert options["sasl.oauthbearer.client.id"] == "me"
+    assert options["sasl.oauthbearer.client.secret"] == "from-file"
+    assert options["sasl.oauthbearer.extensions"] == "a=1,b=x.y"
+    assert "sasl.username" not in options and "sasl.oauthbearer.scope" not in options
+    AdminClient(options)
+    assert "sasl_plain_password" not in aiokafka_options(_config(text, folder).kafka)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (TOKENS, "OAUTHBEARER needs sasl_token_url"),
+        (TOKENS + 'sasl_token_url = "http://id/token"\n', "must be an https:// address"),
+        (TOKENS + 'sasl_token_url = "https://me:pw@id/token"\n', "without credentials"),
+        (TOKENS + 'sasl_token_extensions = "a"\n', "must be name=value"),
+        (SASL + 'sasl_token_scope = "a"\n', "needs sasl_mechanism = OAUTHBEARER"),
+        ('[kafka]\nsasl_token_url = "https://id"\n', "needs security_protocol"),
+    ],
+)
+def test_tokens_that_would_not_do(text: str, told: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=told):
+        _config(text, folder)
+
+
 @pytest.mark.parametrize(("more", "quiet"), [({}, True), ({"log_level": 6}, False)])
 def test_a_refused_connection_is_not_a_line_of_the_library(
     more: dict[str, int], quiet: bool
@@ -119,7 +172,7 @@ except Exception as error:
     print(type(error).__name__)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout == "KafkaException\n"
     assert (done.stderr == "") == quiet

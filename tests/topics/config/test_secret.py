@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import stat
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -83,3 +86,64 @@ def test_new_keys_are_private_different_and_never_overwritten(tmp_path: Path) ->
     assert read_key(first) != read_key(second)
     with pytest.raises(ConfigError, match="never overwritten"):
         write_new_key(first)
+
+
+def _prints(program: str, folder: Path, timeout: str = "30s") -> Config:
+    """A configuration whose key is what a program in Python prints."""
+    command = json.dumps([sys.executable, "-c", program])
+    text = f'[secret]\nkey = {{ command = {command}, timeout = "{timeout}" }}\n'
+    return loads(text, folder=folder, environ={})
+
+
+def test_a_command_goes_before_the_configured_file(tmp_path: Path) -> None:
+    _write(tmp_path / "hush.key", bytes(reversed(KEY)))
+    config = _prints(f"print('{KEY.hex()}')", tmp_path)
+    assert noise_key(config, {}) == KEY
+    assert noise_key(config, {"HUSH_NOISE_KEY": bytes(reversed(KEY)).hex()}) != KEY
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("print('canary'); raise SystemExit(7)", "ended with 7; run it by hand"),
+        ("import sys; sys.exit('canary')", "ended with 1"),
+        ("print('canary')", "must hold 32 bytes"),
+        ("print(' ')", "printed nothing"),
+        (f"print('{bytes(32).hex()}')", "not a random key"),
+    ],
+)
+def test_a_command_that_fails_is_named_and_its_output_is_not(
+    program: str, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        noise_key(_prints(program, tmp_path), {})
+    shown = str(caught.value) + "".join(capfd.readouterr())
+    assert "secret.key.command" in shown and "canary" not in shown
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    child = f"import time; time.sleep(3); open({str(left)!r}, 'w')"
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with pytest.raises(ConfigError, match="no key within 1s"):
+        noise_key(_prints(program, tmp_path, "1s"), {})
+    time.sleep(3)
+    assert not left.exists()
+
+
+def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
+    config = loads('[secret]\nkey = { command = ["no-such-vault"] }', folder=tmp_path, environ={})
+    with pytest.raises(ConfigError, match=r"no-such-vault.*cannot be run: No such file"):
+        noise_key(config, {})
+
+
+@pytest.mark.parametrize("command", ["[]", '[""]', '"vault read"'])
+def test_a_command_is_a_list_that_names_a_program(command: str) -> None:
+    with pytest.raises(ConfigError, match=r"secret\.key\.command"):
+        loads(f"[secret]\nkey = {{ command = {command} }}", environ={})
+
+
+def test_no_shell_reads_a_command(tmp_path: Path) -> None:
+    text = f'[secret]\nkey = {{ command = ["echo", "$HOME", "{KEY.hex()}"] }}'
+    with pytest.raises(ConfigError, match="must hold"):
+        noise_key(loads(text, folder=tmp_path, environ={}), {})

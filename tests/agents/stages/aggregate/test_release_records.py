@@ -19,13 +19,13 @@ from hushstream.agents.stages.aggregate.release_records import (
     significant,
 )
 from hushstream.agents.stages.routing import route
-from hushstream.mechanisms.columns import Releases
+from hushstream.mechanisms.columns import Counted, Releases
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ....recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
+from ....recorded.pipelines import COMMON, HEAD, SETTINGS, SURVEY, WINDOW
 from ....support import deployment, trigger
 
 MORE = """public_keys = ["a", "b"]
@@ -118,6 +118,22 @@ def test_the_manifest_holds_what_all_rows_have_in_common():
     assert {"config_hash", "code_version", "final", "window", "pipeline"} <= set(body)
 
 
+def test_a_manifest_says_what_the_bound_cut_where_that_is_released() -> None:
+    told = Counted(100_000, 80_000, 250_000.0, 90_000.0, 20)
+    cut = json.loads(writer().manifest({}, bytes(16), 0, told).value or b"")["cut"]
+    counts = {"arrived": 100_000, "accepted": 80_000, "cap": 20}
+    spreads = {"arrived_stddev": 500.0, "accepted_stddev": 300.0}
+    ends = {name: cut.pop(name) for name in ("low", "high")}
+    assert cut == counts | spreads | {"share": 0.2}
+    # The delta method's interval, which is close where the noise is small.
+    reach = 1.96 * math.hypot(300, 0.8 * 500) / 100_000
+    assert ends == pytest.approx({"low": 0.2 - reach, "high": 0.2 + reach}, abs=2e-4)
+    lost = told._replace(arrived=900)
+    cut = json.loads(writer().manifest({}, bytes(16), 0, lost).value or b"")["cut"]
+    assert (cut["share"], cut["low"], cut["high"]) == (None, 0, 1)
+    assert "cut" not in json.loads(writer().manifest({}, bytes(16), 0).value or b"")
+
+
 def test_the_latest_topic_has_the_same_rows_and_a_tombstone_for_each_key_that_is_gone():
     """A filter is never needed there: rows and tombstones, under the key of the row."""
     (row,) = writer().rows(releases((b'["a"]', 100, 123456)))
@@ -187,6 +203,17 @@ def test_an_interval_goes_below_zero_where_the_truth_may_be() -> None:
     signed = deployment(more=MORE.replace("low = 0", "low = -1")).pipelines[0]
     count, *others = ends(signed, 3, 20)
     assert count[0] == 0 and all(low < 0 for low, _ in others)
+
+
+@given(st.integers(-(1 << 40), 1 << 40), st.integers(-(1 << 40), 1 << 40))
+def test_a_mean_of_reports_lies_in_the_range_and_their_sum_stays_unbiased(mean, total):
+    p = compile_config(loads(SURVEY, environ={})).inputs[0].pipelines[0]
+    value, variance = np.array([[mean, total]]), np.array([[900.0, 900.0]])
+    out = Releases(Keys.of([b""]), value, variance, np.ones(1, np.int32), {})
+    (row,) = (json.loads(one.value or b"")["values"] for one in writer(p).rows(out))
+    assert row["mean"]["value"] == min(max(mean / 100, 0), 400)
+    assert 0 <= row["mean"]["low"] <= row["mean"]["value"] <= row["mean"]["high"] <= 400
+    assert row["sum"]["value"] == total / 100
 
 
 @pytest.mark.parametrize(

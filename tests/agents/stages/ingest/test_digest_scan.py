@@ -34,3 +34,27 @@ def test_digests_and_homes_are_those_of_units_one_by_one(partitioner):
     assert (digest[rows] == wanted[rows]).all()
     assert (stray[rows] == home[rows]).all()
     assert partitioner == "none" or 0.5 < stray[rows].mean() < 1
+
+
+def test_units_that_come_again_have_the_same_digests_whatever_came_between():
+    random, key = Random(2), bytes(range(32))
+    looks = UnitDigests(key, "murmur2", 5, 1)
+    for number in range(12):  # more units than are remembered at first, so that some are driven out
+        units: list[object] = [random.choice((f"u{n}", n, f"{n}" * 9)) for n in range(4_000)]
+        units += [f"fresh {number} {n}" for n in range(1_500)]
+        random.shuffle(units)
+        digest, stray = looks.look(columns(units))
+        wanted, home = UnitDigests(key, "murmur2", 5, 1).look(units)
+        rows = [row for row in range(len(units)) if row != 5]
+        assert (digest[rows] == wanted[rows]).all()
+        assert (stray[rows] == home[rows]).all()
+        assert 0.5 < stray[rows].mean() < 1
+
+
+def test_a_text_and_an_integer_alike_are_two_units_also_when_they_come_again():
+    looks = UnitDigests(bytes(32), "none", 1, 0)
+    units: list[object] = ["7", 7, "7", "x", 7, None]
+    first, _ = looks.look(columns(units))
+    again, _ = looks.look(columns(units))
+    assert (first[:3] == again[:3]).all() and (first[0] == first[2]).all()
+    assert (first[0] != first[1]).any() and (again[0] != again[1]).any()

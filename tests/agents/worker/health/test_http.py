@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -25,7 +28,7 @@ def port() -> Iterator[int]:
 
 
 def ask(port: int, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     client.request(method, path)
     answer = client.getresponse()
     body = answer.read()
@@ -50,3 +53,29 @@ def test_nothing_can_be_written(port, method):
 def test_an_address_that_is_taken_is_refused_with_what_to_do(port):
     with pytest.raises(EngineError, match=r"another port, or 0 for none"):
         serve("127.0.0.1", port, {})
+
+
+def test_a_client_that_hangs_up_leaves_no_traceback(port, capfd, caplog):
+    """A scraper that gave up resets its connection before, or while, the page is written."""
+    for asked in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(asked)
+    assert ask(port, "GET", "/metrics")[0] == 200
+    time.sleep(0.2)
+    assert capfd.readouterr().err == "" and not caplog.records
+
+
+def test_a_page_that_fails_is_told_without_its_text(capfd, caplog):
+    def page() -> tuple[int, bytes]:
+        raise ValueError("a record of u1")
+
+    server = serve("127.0.0.1", 0, {"/metrics": page})
+    try:
+        with pytest.raises(http.client.RemoteDisconnected):
+            ask(server.server_address[1], "GET", "/metrics")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "u1" not in capfd.readouterr().err + caplog.text
+    assert "a page could not be served: unexpected error: ValueError at" in caplog.text

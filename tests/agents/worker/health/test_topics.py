@@ -21,7 +21,7 @@ class FakeCluster:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
 
-    def topics(self) -> dict[str, int]:
+    def topics(self, named: Any = ()) -> dict[str, int]:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

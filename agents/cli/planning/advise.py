@@ -11,15 +11,17 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ...errors import ParameterError
-from ...mechanisms.advice import Advisor, Goal, Option, Question
-from ...mechanisms.registry import entries, find
-from ...mechanisms.stated_shape import Shape
-from ...mechanisms.workload import Sample
-from ...topics.config.load import Config
-from ..advice.sample import sample_of, shape_sample
-from ..deployment.compile import parameters_of, setting_of
-from ..deployment.model import Deployment, Input, Pipeline
+from ....errors import ParameterError
+from ....mechanisms.advice import Advisor, Goal, Option, Question
+from ....mechanisms.registry import FORECASTERS, entries, find
+from ....mechanisms.stated_shape import Shape
+from ....mechanisms.workload import Sample
+from ....topics.config.load import Config
+from ...advice.records import read_records
+from ...advice.sample import sample_of, shape_sample
+from ...advice.search import Answer, Search
+from ...deployment.compile import parameters_of, setting_of, value_columns
+from ...deployment.model import Deployment, Input, Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,6 +39,7 @@ class Request(NamedTuple):
     goal: Goal
     records: int | None
     scale: float | None
+    tune: bool = False
 
 
 NOTHING = Request(None, None, None, "last", None, None)
@@ -72,18 +75,24 @@ def advice_options(command: F) -> F:
     """Add ``--sample``, ``--shape`` and the other options of advice to a command."""
     for option in (
         click.option(
+            "--tune",
+            is_flag=True,
+            help="With --sample: instead try a histogram's settings one by one, and list them.",
+        ),
+        click.option(
             "--tail-scale",
             "scale",
             type=click.FloatRange(min=0, min_open=True),
             metavar="S",
-            help="pak, tops: public guess that large values get e times rarer every S; "
+            help="pak, tops, topl: public guess that large values get e times rarer every S; "
             "default: from `excess`.",
         ),
         click.option(
             "--records",
             type=click.IntRange(min=2),
             metavar="N",
-            help="pak, tops: public guess of the records per window; default: from `expected`.",
+            help="pak, tops, topl: public guess of the records per window; "
+            "default: from `expected`.",
         ),
         click.option(
             "--goal",
@@ -106,9 +115,9 @@ def advice_options(command: F) -> F:
             "--sample",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Propose bound, weight, factorisation and split of histograms from trials on FILE "
-            "(CSV, JSON lines, Arrow), at least one whole window. PUBLIC OR SYNTHETIC data only: "
-            "settings tuned on the protected stream leak it, and no charge covers that.",
+            help="Foretell from all of FILE (CSV, JSON lines, Arrow) what would be released, and "
+            "three ways to go: best settings, less detail, another ε. PUBLIC OR SYNTHETIC data "
+            "only: settings tuned on the protected stream leak it, and no charge covers that.",
         ),
     ):
         command = option(command)
@@ -122,6 +131,7 @@ def request(
     goal: Goal,
     records: int | None,
     scale: float | None,
+    tune: bool = False,
 ) -> Request:
     """Check the given options and collect them.
 
@@ -132,6 +142,7 @@ def request(
         goal: the error to minimise.
         records: a public guess of the records per window.
         scale: a public guess of the tail of values, in the unit of the values.
+        tune: whether a histogram's settings are tried one by one on the sample.
 
     Raises:
         UsageError: they exclude each other, or a number is not finite.
@@ -140,7 +151,7 @@ def request(
         raise click.UsageError("--tail-scale must be finite")
     if sample is not None and shape is not None:
         raise click.UsageError("give --sample or --shape, not both")
-    return Request(sample, shape, only, goal, records, scale)
+    return Request(sample, shape, only, goal, records, scale, tune)
 
 
 def advice(
@@ -177,7 +188,9 @@ def advice(
 
 def _of_use(asked: Request, advisor: Advisor) -> Request:
     """Return the request without options that the mechanism does not use."""
-    return asked if "sample" in advisor.options else asked._replace(sample=None, shape=None)
+    if "sample" not in advisor.options:
+        return asked._replace(sample=None, shape=None)
+    return asked if asked.tune else asked._replace(sample=None)
 
 
 def _question(config: Config, source: Input, p: Pipeline, asked: Request) -> Question:
@@ -185,7 +198,9 @@ def _question(config: Config, source: Input, p: Pipeline, asked: Request) -> Que
     return Question(
         name=p.name,
         parameters=parameters_of(given),
-        setting=setting_of(given, p.windows, p.fields.columns, p.public_keys),
+        setting=setting_of(
+            given, p.windows, value_columns(given), p.public_keys, p.cells_partitions
+        ),
         mechanism=p.mechanism,
         sample=_sample(source, p, asked),
         source=str(asked.sample or "the stated shape"),
@@ -213,6 +228,53 @@ def _advised(advisor: Advisor, question: Question, quiet: bool) -> dict[str, Any
         body = advisor.advise(question, lambda: bar.advance(task))
         bar.update(task, completed=most)  # some candidates occur twice
     return body
+
+
+def ways(
+    config: Config, deployment: Deployment, asked: Request, quiet: bool
+) -> dict[str, tuple[str, Answer]]:
+    """Three ways to go for every pipeline that a sample was given for.
+
+    Args:
+        config: as it was read.
+        deployment: compiled from it.
+        asked: options of the command line.
+        quiet: show no progress.
+
+    Returns:
+        Kind of the mechanism and answer, by pipeline.
+
+    Raises:
+        ConfigError: the sample cannot be used.
+    """
+    found: dict[str, tuple[str, Answer]] = {}
+    if asked.sample is None or asked.tune:
+        return found
+    for source in deployment.inputs:
+        for pipeline in source.pipelines:
+            if _asked(config, pipeline, asked) and pipeline.kind in FORECASTERS:
+                found[pipeline.name] = (
+                    pipeline.kind,
+                    _searched(config, source, pipeline, asked.sample, quiet),
+                )
+    return found
+
+
+def _searched(config: Config, source: Input, p: Pipeline, path: Path, quiet: bool) -> Answer:
+    (given,) = (one for one in config.pipeline if one.name == p.name)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+        reading = bar.add_task(f"reading {path.name}", total=None)
+        records = read_records(
+            p, source, tuple(value_columns(given)), path, lambda n: bar.advance(reading, n)
+        )
+        bar.update(reading, total=records.read, completed=records.read)
+        trying = bar.add_task(f"foretelling {p.name}", total=None)
+        search = Search(p, given, records, lambda: bar.advance(trying))
+        bar.update(trying, total=(most := search.ticks()))
+        answer = search.answer(path)
+        bar.update(trying, completed=most)
+    return answer
 
 
 def _asked(config: Config, pipeline: Pipeline, asked: Request) -> bool:
@@ -243,6 +305,7 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
         wanted = {
             name for name, e in entries().items() if e.advisor and option in e.advisor.options
         }
+        wanted |= set(FORECASTERS) if option == "sample" and not asked.tune else set()
         if given is not None and not kinds & wanted:
             which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
             raise click.UsageError(

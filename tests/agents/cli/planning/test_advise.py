@@ -17,7 +17,7 @@ from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.topics.config.secret import write_new_key
 
-from .test_group import typed
+from ..test_group import typed
 
 CONFIG = """
 [[input]]
@@ -99,7 +99,7 @@ def with_line(folder: Path, kind: str, line: str) -> None:
 
 
 def test_a_sample_gives_settings_that_can_be_pasted_and_are_better(folder: Path) -> None:
-    advice = pages("--sample", "sample.csv")
+    advice = pages("--tune", "--sample", "sample.csv")
     assert advice["sample"]["records"] == 2000 and advice["sample"]["units"] == 300
     assert advice["changed"] and advice["proposed"]["share"] < 0.9 * advice["configured"]["share"]
     shares = [one["share"] for one in advice["candidates"]]
@@ -109,14 +109,14 @@ def test_a_sample_gives_settings_that_can_be_pasted_and_are_better(folder: Path)
     assert line["debias_cap"] == 90 and "delay" not in line  # what was given and is no default
     assert {k: line[k] for k in advice["settings"]} == advice["settings"]
     with_line(folder, "histogram", advice["toml"])
-    again = pages("--sample", "sample.csv")
+    again = pages("--tune", "--sample", "sample.csv")
     assert again["configured"]["settings"] == advice["settings"]
     assert again["configured"]["share"] == pytest.approx(advice["proposed"]["share"])
     assert again["proposed"]["share"] <= again["configured"]["share"]
 
 
 def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
-    code, out, err = typed("plan", "--pipeline", "pages", "--sample", "sample.csv")
+    code, out, err = typed("plan", "--pipeline", "pages", "--tune", "--sample", "sample.csv")
     assert code == 0
     plain = " ".join(out.split())
     for text in ("public or synthetic", "do not shrink with a sample", "proposed", "configured",
@@ -138,11 +138,14 @@ def test_a_shape_takes_the_place_of_a_sample(folder: Path) -> None:
 def test_a_sample_of_no_use_is_named(folder: Path) -> None:
     few = (folder / "sample.csv").read_text().split("\n")[:6]
     (folder / "few.csv").write_text("\n".join(few))
-    advice = pages("--sample", "few.csv")
+    advice = pages("--tune", "--sample", "few.csv")
     assert not advice["changed"] and advice["proposed"]["released"] == 0
     assert any("too small" in note for note in advice["notes"])
     assert any("of a window of 1d" in note for note in advice["notes"])
-    assert "no change needed:" in typed("plan", "--pipeline", "pages", "--sample", "few.csv")[1]
+    assert (
+        "no change needed:"
+        in typed("plan", "--pipeline", "pages", "--tune", "--sample", "few.csv")[1]
+    )
 
 
 def test_streams_of_values_come_with_advice(folder: Path) -> None:
@@ -191,7 +194,10 @@ WRONG = [
     (["--sample", "sample.txt"], ".csv"),
     (["--sample", "empty.csv"], "no record"),
     (["--sample", "other.csv"], "missing time"),
-    (["--pipeline", "fares", "--sample", "sample.csv"], "--sample does not apply to fares"),
+    (
+        ["--pipeline", "fares", "--tune", "--sample", "sample.csv"],
+        "--sample does not apply to fares",
+    ),
     (["--records", "100"], "--records does not apply"),
     (["--tail-scale", "nan", "--pipeline", "fares"], "finite"),
     (["--pipeline", "nothing", "--records", "5"], "pipeline 'nothing' is unknown"),
@@ -225,12 +231,89 @@ def test_epochs_of_several_windows_are_played_or_told(folder: Path) -> None:
     advice = pages("--shape", "users=50,records=200,keys=4")
     assert advice["sample"]["windows"] == 3 and advice["sample"]["records"] == 600
     assert not any("epoch" in note for note in advice["notes"])
-    notes = pages("--sample", "sample.csv")["notes"]
+    notes = pages("--tune", "--sample", "sample.csv")["notes"]
     assert any("3 windows of an epoch share one bound" in note for note in notes)
+
+
+SURVEY = """
+[[input]]
+name = "steps"
+topic = "steps"
+unit = "user"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "walked"
+input = "steps"
+unit_name = "user"
+window = { length = "1d" }
+triggers = { every = "4h" }
+budget = { epsilon = 1.0 }
+aggregate = [{ kind = "mean", field = "steps", low = 0, high = 20000 }]
+mechanism = { kind = "topl", buckets = 64, levels = 64 }
+[secret]
+noise_key_file = "hush.key"
+"""
+
+
+def test_a_survey_comes_with_advice_that_can_be_pasted(folder: Path) -> None:
+    (folder / "hush.toml").write_text(SURVEY)
+    found = advised("--records", "20000", "--tail-scale", "800")["walked"]
+    errors = found["expected_error"]
+    assert errors["ideal"] <= errors["proposed"] <= errors["configured"]
+    with_line(folder, "topl", found["toml"])
+    again = advised("--records", "20000", "--tail-scale", "800")["walked"]
+    assert again["expected_error"]["configured"] == errors["proposed"]
+
+
+MAP = """
+[[input]]
+name = "visits"
+topic = "visits"
+unit = "user"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "map"
+input = "visits"
+inputs = { x = "x", y = "y" }
+unit_name = "user"
+window = { length = "1d" }
+triggers = { every = "6h" }
+budget = { epsilon = 1.0 }
+[pipeline.mechanism]
+kind = "KIND"
+# bound
+domain = { depth = 6, split = "SPLIT", axes = [AXES] }
+[secret]
+noise_key_file = "hush.key"
+"""
+AXES = '{ name = "x", low = 0, high = 1 }, { name = "y", low = 0, high = 1 }'
+
+
+@pytest.mark.parametrize(("kind", "split"), [("phdstream", "all"), ("privhp", "binary")])
+def test_a_map_gets_a_bound_for_a_shape_that_can_be_pasted(
+    folder: Path, kind: str, split: str
+) -> None:
+    text = MAP.replace("KIND", kind).replace("SPLIT", split).replace("AXES", AXES)
+    (folder / "hush.toml").write_text(text)
+    shape = ("--shape", "users=3000,records=60000,keys=9")
+    assert advised()["map"] is None  # without a law of records there is nothing to say
+    first = advised(*shape)["map"]
+    assert first["changed"] and first["units"] == 3000
+    errors = first["expected_error"]
+    assert errors["proposed"] < errors["configured"]
+    (folder / "hush.toml").write_text(text.replace("# bound", first["toml"]))
+    again = advised(*shape)["map"]
+    assert not again["changed"] and again["settings"] == first["settings"]
+    assert again["expected_error"]["configured"] == errors["proposed"]
+    code, out, err = typed("plan", *shape)
+    assert code == 0, err
+    said = " ".join(out.split())
+    assert "no change needed:" in said and "a private number of all records" in said
+    assert "chosen by the protected stream leaks it" in said
 
 
 def test_the_help_warns_of_the_protected_stream() -> None:
     plain = " ".join(typed("plan", "--help")[1].split())
     assert "PUBLIC OR SYNTHETIC data only" in plain and "--shape" in plain
     wanted = {name for name, entry in entries().items() if entry.advisor}
-    assert wanted == {"histogram", "pak", "tops"}
+    assert wanted == {"histogram", "pak", "phdstream", "privhp", "topl", "tops"}

@@ -15,28 +15,32 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from ...mechanisms.parts.stated_bound import plain
-from ...topics.config.load import Config
-from ...topics.config.values import format_duration
-from ...topics.releases import decode_public
-from ..advice.table import show
-from ..deployment import statement
-from ..deployment.cautions import cautions
-from ..deployment.compile import compile_config
-from ..deployment.model import Pipeline
-from ..offline.engine import OfflineEngine
-from ..offline.judged import SimulationReport
-from ..offline.report import PRIVATE
-from ..offline.report import show as show_simulated
-from ..offline.simulate import read_file
-from ..offline.simulate import simulate as run_simulation
-from ..reading.assembly import Assembly, Released
-from ..reading.tables import table_of
-from ..seeing.declared import Declared
-from ..seeing.history import History
-from ..seeing.views import MOST_ROWS, Wish, view
-from .advise import advice, advice_options, check, request
-from .options import config_options, emit, json_option, read_config, readable
+from ....mechanisms.parts.stated_bound import plain
+from ....topics.config.load import Config
+from ....topics.config.values import format_duration
+from ....topics.events.decode import utc
+from ....topics.releases import decode_public
+from ...advice.search import Answer
+from ...advice.table import show
+from ...advice.ways import body_of, show_ways
+from ...deployment import statement
+from ...deployment.cautions import cautions
+from ...deployment.compile import compile_config
+from ...deployment.model import Pipeline
+from ...offline.engine import OfflineEngine
+from ...offline.judged import SimulationReport
+from ...offline.report import PRIVATE
+from ...offline.report import show as show_simulated
+from ...offline.simulate import read_file
+from ...offline.simulate import simulate as run_simulation
+from ...reading.assembly import Assembly, Released
+from ...reading.tables import table_of
+from ...seeing.declared import Declared
+from ...seeing.history import History
+from ...seeing.views import MOST_ROWS, Wish, view
+from ..options import config_options, emit, json_option, read_config, readable
+from .advise import advice, advice_options, check, request, ways
+from .diff import show_difference
 
 
 def describe(p: Pipeline) -> dict[str, Any]:
@@ -67,40 +71,67 @@ def describe(p: Pipeline) -> dict[str, Any]:
 @click.command()
 @config_options
 @advice_options
+@click.option("--diff", "before", metavar="OLD.toml|ledger",
+              help="Instead tell what differs from a file, or from what was declared.")  # fmt: skip
 @json_option
 def plan(
     path: str,
     bootstrap: str | None,
     settings: tuple[str, ...],
     as_json: bool,
+    before: str | None,
     **options: Any,
 ) -> None:
     """Print bounds, noise, thresholds and cost, before anything is spent.
 
-    With --sample or --shape, also propose settings for histograms. For streams of values (pak,
-    tops), always print the expected errors and a proposal.
+    With --sample, foretell what would be released and three ways to go. With --shape, or --sample
+    with --tune, propose settings for histograms. For values (pak, tops, topl), always print
+    the expected errors and a proposal.
+
+    With --diff, tell each setting that differs, from when on it holds, and what a unit pays for the
+    old terms, the new ones and both.
     """
     config = read_config(path, bootstrap, settings)
+    if before is not None:
+        show_difference(config, before, as_json)
+        return
     deployment, asked = compile_config(config), request(**options)
     check(config, deployment, asked)
     bodies = [describe(p) for p in deployment.pipelines]
     console = Console()
     if not as_json:
         for p, body in zip(deployment.pipelines, bodies, strict=True):
-            console.print(readable(_table(p, body)))
+            console.print(readable(described(p, body)))
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
     advised = advice(config, deployment, asked, as_json)
+    found = ways(config, deployment, asked, as_json)
     if as_json:
-        emit({"pipelines": [b | {"advice": advised.get(b["pipeline"])} for b in bodies]})
+        emit({"pipelines": [_with_advice(body, advised, found) for body in bodies]})
         return
     for p in deployment.pipelines:
         if p.name in advised:
             show(console, p, advised[p.name])
+        if p.name in found:
+            show_ways(console, p.name, *found[p.name])
 
 
-def _table(p: Pipeline, body: dict[str, Any]) -> Table:
+def _with_advice(
+    body: dict[str, Any], advised: dict[str, Any], found: dict[str, tuple[str, Answer]]
+) -> dict[str, Any]:
+    name = body["pipeline"]
+    more = body | {"advice": advised.get(name)}
+    return more | ({"forecast": body_of(*found[name])} if name in found else {})
+
+
+def described(p: Pipeline, body: dict[str, Any]) -> Table:
+    """A table of what `describe` says.
+
+    Args:
+        p: the pipeline.
+        body: as `describe` gives it.
+    """
     table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column()
@@ -154,6 +185,14 @@ def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) ->
         mine = [p for p in pipelines if p.config["input"]["name"] == source.name]
         if len(mine) > 1:
             total = sum(float(p.epsilon) for p in mine)
+            for p in mine:
+                if p.follows is not None:
+                    console.print(
+                        f"{p.name} follows {p.follows} from {utc(p.windows.origin)} on: a "
+                        f"{p.unit_name} active before and after pays the sum over both; the "
+                        "boundary divides records, and not units",
+                        soft_wrap=True,
+                    )
             names = " and ".join(p.name for p in mine)
             console.print(
                 f"{names} read the same input: together they charge a unit at most ε={total:g} "
@@ -234,7 +273,7 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
 
 
 def _draw(p: Pipeline, found: list[Released], path: Path) -> None:
-    from ..seeing.picture import draw  # needs an optional part
+    from ...seeing.picture import draw  # needs an optional part
 
     declared, history = Declared(p.name, p.number, p.config), History()
     for release in found:

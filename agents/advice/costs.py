@@ -1,0 +1,93 @@
+"""Costs of an event, a row and a process, as the benchmarks measured them on one machine.
+
+Times are CPU on two cores that others used as well, so they are rather too high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+class Costs(NamedTuple):
+    """Costs of one event, unit, key and frame; `MEASURED_BY` names the benchmark of each figure.
+
+    Attributes:
+        direct_us: CPU of a worker for an event of a declared partitioner, microseconds.
+        rekeyed_us: likewise where events are re-partitioned by unit.
+        known_us: added where units are many, and their rows in memory.
+        disk_us: added where their rows are read from disk.
+        broker_direct_us: CPU of the leaders for such an event, microseconds.
+        broker_rekeyed_us: likewise.
+        frame_us: CPU of writing and reading a frame of hardly any sums, microseconds.
+        trigger_us: CPU of a trigger for each key that it reads, microseconds.
+        restore_us: CPU of a row that is restored from a changelog, microseconds.
+        event_bytes: of an event in the units topic, beside its key.
+        sum_bytes: of a partial sum in the cells topic, beside its key.
+        row_bytes: of a unit's row in a changelog, with its record and without pairs.
+        row_pair_bytes: of each of its pairs there.
+        key_row_bytes: of a key in the changelog of aggregate, for a release, beside the key.
+        frame_bytes: of a frame, beside its sums.
+        process_bytes: resident memory of a process whose units and keys are few.
+        sum_held_bytes: memory of a key that is summed or released, beside that.
+        known_bytes: memory of a unit's row beside that.
+        user_bytes: disk of a unit without pairs, in a table that is merged.
+        pair_bytes: disk of each of its pairs.
+        key_bytes: disk of a key.
+    """
+
+    direct_us: float
+    rekeyed_us: float
+    known_us: float
+    disk_us: float
+    broker_direct_us: float
+    broker_rekeyed_us: float
+    frame_us: float
+    trigger_us: float
+    restore_us: float
+    event_bytes: float
+    sum_bytes: float
+    row_bytes: float
+    row_pair_bytes: float
+    key_row_bytes: float
+    frame_bytes: float
+    process_bytes: float
+    sum_held_bytes: float
+    known_bytes: float
+    user_bytes: float
+    pair_bytes: float
+    key_bytes: float
+
+
+COSTS = Costs(
+    direct_us=6.6, rekeyed_us=7.8, known_us=3.9, disk_us=20.7, broker_direct_us=3.7,
+    broker_rekeyed_us=5.3, frame_us=120, trigger_us=2.5, restore_us=2.7, event_bytes=33.7,
+    sum_bytes=13.3, row_bytes=37.2, row_pair_bytes=5, key_row_bytes=56.4, frame_bytes=834,
+    process_bytes=3.84e8, sum_held_bytes=875, known_bytes=93, user_bytes=20.9, pair_bytes=5.7,
+    key_bytes=11.9,
+)  # fmt: skip
+
+MEASURED_BY: Mapping[str, str] = MappingProxyType({
+    "direct_us": "costs.py: direct_us",
+    "rekeyed_us": "costs.py: rekeyed_us",
+    "known_us": "units.py: added",
+    "disk_us": "units.py: many_on_disk",
+    "broker_direct_us": "costs.py: broker_direct_us",
+    "broker_rekeyed_us": "costs.py: broker_rekeyed_us",
+    "frame_us": "costs.py: frame_us",
+    "trigger_us": "costs.py: trigger_us",
+    "restore_us": "restore.py: cpu",
+    "event_bytes": "size.py: units",
+    "sum_bytes": "size.py: cells",
+    "row_bytes": "size.py: rows",
+    "row_pair_bytes": "size.py: rows",
+    "key_row_bytes": "size.py: sums",
+    "frame_bytes": "costs.py: frame_bytes",
+    "process_bytes": "size.py: memory",
+    "sum_held_bytes": "size.py: memory",
+    "known_bytes": "units.py: memory_bytes",
+    "user_bytes": "costs.py: user_bytes",
+    "pair_bytes": "costs.py: pair_bytes",
+    "key_bytes": "costs.py: key_bytes",
+})  # fmt: skip

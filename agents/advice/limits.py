@@ -1,0 +1,56 @@
+"""Limits: the part that gives way first as a load grows, in words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .size import Load, Size
+
+BROKER_BYTES = 100e6  # per second that the disks of one broker take, assumed
+HALF = 0.5  # share of the work, above which frames leave less for events than they take
+
+
+class Limit(NamedTuple):
+    """A part that can give way.
+
+    Attributes:
+        room: factor by which the load may grow before it does.
+        words: what it is, and what to do.
+    """
+
+    room: float
+    words: str
+
+
+def limits(load: Load, found: Size, brokers: int) -> list[Limit]:
+    """List the parts that can give way, the first of them first.
+
+    Args:
+        load: what was asked.
+        found: the answer.
+        brokers: that share the topics.
+    """
+    return sorted(_each(load, found, brokers))
+
+
+def _each(load: Load, found: Size, brokers: int) -> list[Limit]:
+    shard = load.rate * found.worker_us / 1e6 / found.partitions
+    frames = found.frame_cores / found.worker_cores if found.worker_cores else 0.0
+    disks = found.written + load.replicas * found.raw
+    parts = [
+        Limit(_room(1.0, shard), "one shard's core: more partitions, if the deployment is new"),
+        Limit(_room(HALF, frames), "frames between the stages: longer engine.beat_interval, or "
+                                   "fewer engine.cells_partitions"),
+        Limit(_room(load.every, found.trigger), "triggers, which read all keys of a cells "
+                                                "partition: more engine.cells_partitions"),
+        Limit(_room(brokers * BROKER_BYTES, disks), "the brokers' disks, at an assumed 100 MB/s "
+                                                    "each: more brokers"),
+    ]  # fmt: skip
+    if found.known < 1:
+        words = "memory for rows of units, so that some are read from disk: engine.unit_cache_mb"
+        parts.append(Limit(found.known, words))
+    return parts
+
+
+def _room(most: float, now: float) -> float:
+    return most / now if now > 0 else float("inf")

@@ -1,0 +1,288 @@
+"""Three ways to go for a pipeline, foretold from a whole public or synthetic file.
+
+The settings of the mechanism are searched for the pipeline as it is. Around the best of them other
+windows, triggers, keys and ε are foretold, and the first change that helps enough is worked out in
+the same way: once at the same ε, once with another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...errors import ConfigError, ParameterError
+from ...mechanisms import registry
+from ...mechanisms.advice import Question, toml, unlike_default
+from ...mechanisms.forecast import Forecast, Forecaster, choose, runs
+from ...topics.config.pipeline import PipelineSettings
+from ...topics.config.values import format_duration
+from ...topics.schedule import Schedule
+from ..deployment.compile import parameters_of, setting_of, value_columns
+from ..deployment.model import Pipeline
+from .cut import cut, sample
+from .records import Records
+from .variants import Variant, cheaper, coarser, dearer, given, shorter
+
+MOST = 200_000  # records of the windows that are run; a single window is taken whole
+WORK = 1_500_000  # records that are run for one alternative, all candidates together
+GOOD = 0.2  # the error that a person wants, as a share of the exact figures
+FINE = 0.05  # an error that leaves room for more detail
+MOST_VARIANTS = 16
+SIBLINGS = {"pak": "tops", "tops": "pak", "phdstream": "privhp", "privhp": "phdstream"}
+_GIVEN_BY_PIPELINE = ("delay", "aggregate")
+
+
+class Alternative(NamedTuple):
+    """One way to go.
+
+    Attributes:
+        title: what it is, against the configuration.
+        variant: the changed pipeline.
+        best: the best settings of its mechanism.
+        as_given: the settings that were given, foretold alike; None where they do not fit.
+        settings: of the mechanism, unlike its defaults.
+        cost: ε and δ, per whom and per what.
+        window: facts about a window: records, units, windows of the file, and notes.
+    """
+
+    title: str
+    variant: Variant
+    best: Forecast
+    as_given: Forecast | None
+    settings: dict[str, Any]
+    cost: str
+    window: dict[str, float]
+    notes: tuple[str, ...]
+
+
+class Answer(NamedTuple):
+    """All ways, with what was assumed; ``other`` names another mechanism for the question."""
+
+    measure: str
+    ways: tuple[Alternative, ...]
+    assumed: tuple[str, ...]
+    other: str
+
+
+class Search:
+    """The search for one pipeline.
+
+    Args:
+        pipeline: compiled.
+        settings: as they were read.
+        records: of the file.
+        tick: called after each run and each variant.
+
+    Raises:
+        ConfigError: nothing is known about the mechanism.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: PipelineSettings,
+        records: Records,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        found = registry.FORECASTERS.get(pipeline.kind)
+        if found is None:
+            raise ConfigError(f"pipeline {pipeline.name!r}: {pipeline.kind} has no forecast")
+        self._forecaster: Forecaster = found
+        self._p, self._records, self._tick = pipeline, records, tick
+        self._base = given(settings, records, pipeline.public_keys)
+
+    def ticks(self) -> int:
+        """Most calls of ``tick``."""
+        question = self._question(self._base)
+        return 3 * runs(question, WORK) + MOST_VARIANTS + 12
+
+    def answer(self, path: Path) -> Answer:
+        """Find three ways.
+
+        Args:
+            path: of the file, to be named.
+
+        Raises:
+            ParameterError: the configuration contradicts itself.
+        """
+        base = self._way("as it is asked for", self._base, None)
+        tuned, score = base.best, base.best.score
+        ways = [base]
+        if score > FINE:
+            target = GOOD if score > GOOD else score / 2
+            second = self._first(coarser(self._base, self._records), tuned, target)
+            third = self._first(dearer(self._base), tuned, target)
+            titles = "the same ε, with less detail", "the same detail, with a larger ε"
+        else:
+            second = self._first(shorter(self._base), tuned, GOOD)
+            third = self._first(cheaper(self._base), tuned, GOOD)
+            titles = "the same ε, with more detail", "the same detail, with a smaller ε"
+        for title, variant in zip(titles, (second, third), strict=True):
+            if variant is not None:
+                ways.append(self._way(title, variant, tuned))
+        if len(ways) < 3 and score <= FINE:
+            more = self._first(dearer(self._base), tuned, score / 2)
+            if more is not None:
+                ways.append(self._way("the same detail, with a larger ε", more, tuned))
+        return Answer(
+            self._forecaster.score, tuple(ways), tuple(self._assumed(path)), self._other(tuned)
+        )
+
+    def _first(self, variants: Iterable[Variant], tuned: Forecast, target: float) -> Variant | None:
+        """The first variant that reaches the target, else the best; None if none is any better."""
+        found: list[tuple[float, int, Variant]] = []
+        for place, variant in enumerate(variants):
+            if place == MOST_VARIANTS:
+                break
+            score = self._quick(variant, tuned)
+            self._tick()
+            if score is not None and score <= target:
+                return variant
+            if score is not None:
+                found.append((score, place, variant))
+        best = min(found, default=None, key=lambda one: one[:2])
+        return best[2] if best is not None and best[0] < tuned.score else None
+
+    def _quick(self, variant: Variant, tuned: Forecast) -> float | None:
+        """The least error near the tuned settings, by formulas where there are any."""
+        scores = []
+        try:
+            question = self._question(variant)
+            near = self._forecaster.near(question, tuned.parameters)
+        except (ParameterError, ConfigError):
+            return None
+        for parameters in near:
+            try:
+                found = self._forecaster.forecast(question, parameters, range(0))
+            except ParameterError:
+                continue
+            scores.append(found.score)
+        return min(scores, default=None)
+
+    def _way(self, title: str, variant: Variant, tuned: Forecast | None) -> Alternative:
+        question = self._question(variant)
+        found = choose(self._forecaster, question, WORK, self._tick)
+        kept = [one for one in found if one.parameters == question.parameters]
+        shown = question.sample
+        assert shown is not None  # a question of this search has one
+        whole = cut(self._records, Schedule.of(variant.settings))
+        facts = {
+            "records": whole.records / max(len(whole.numbers), 1),
+            "units": shown.units / max(shown.windows, 1),
+            "windows": float(len(whole.numbers)),
+            "run": float(shown.windows),
+        }
+        settings = self._settings(variant, question.parameters, found[0].parameters)
+        return Alternative(
+            title, variant, found[0], kept[0] if kept else None, settings, self._cost(variant),
+            facts, shown.notes,
+        )  # fmt: skip
+
+    def _question(self, variant: Variant) -> Question:
+        settings, p = variant.settings, self._p
+        schedule = Schedule.of(settings)
+        columns = value_columns(settings)
+        keys = p.public_keys if settings.public_keys is not None else None
+        setting = setting_of(settings, schedule, columns, keys, self._p.cells_partitions)
+        parameters = parameters_of(settings)
+        taken = sample(
+            self._records, schedule, cut(self._records, schedule), MOST, *variant.numbering
+        )
+        mechanism = registry.build(p.kind, parameters, setting)
+        return Question(
+            p.name, parameters, setting, mechanism, taken, "the sample", "last", None, None
+        )
+
+    def _settings(self, variant: Variant, framed: Any, best: Any) -> dict[str, Any]:
+        """Settings to write: those that were given, and those that the search changed."""
+        written = variant.settings.mechanism.parameters
+        changed = {
+            one.name: getattr(best, one.name)
+            for one in fields(best)
+            if getattr(best, one.name) != getattr(framed, one.name)
+            and one.name not in _GIVEN_BY_PIPELINE
+        }
+        kept = {n: v for n, v in unlike_default(written).items() if n not in _GIVEN_BY_PIPELINE}
+        return {name: value for name, value in (kept | changed).items() if value is not None}
+
+    def _cost(self, variant: Variant) -> str:
+        budget, settings = variant.settings.budget, variant.settings
+        epoch = format_duration(settings.epoch_length)
+        share = f", δ = {float(budget.delta):g}" if budget.delta else ""
+        return (
+            f"ε = {float(Fraction(budget.epsilon)):g}{share} for each {self._p.unit_name}, anew "
+            f"every {epoch}"
+        )
+
+    def _assumed(self, path: Path) -> Iterable[str]:
+        records = self._records
+        used = len(records.time)
+        yield (
+            f"the stream is like {path.name}: {records.read:,} records, of which {used:,} can be "
+            f"used, of {records.units:,} units ({self._p.unit_name})"
+        )
+        if records.faults:
+            most = ", ".join(
+                f"{n:,} {reason.replace('_', ' ')}" for reason, n in records.faults.most_common(3)
+            )
+            yield f"records that cannot be used stay rare: {most}"
+        if not records.timed:
+            yield "the file has no times, so it is one window with records spread evenly"
+        if records.units == used:
+            yield "every record is a unit of its own: if one can send more, a bound cuts the rest"
+
+    def _other(self, tuned: Forecast) -> str:
+        """The error of another mechanism that answers the same question."""
+        kind = SIBLINGS.get(self._p.kind)
+        if kind is None:
+            return ""
+        entry, before = registry.find(kind), self._base.settings.mechanism.parameters
+        shared = {one.name for one in fields(entry.parameters)}
+        kept = {n: v for n, v in unlike_default(before).items() if n in shared}
+        try:
+            parameters = entry.framed(
+                entry.parameters(**_adapted(kind, kept)), self._base.settings.frame
+            )
+            asked = self._question(self._base)
+            mechanism = registry.build(kind, parameters, asked.setting)
+            question = asked._replace(parameters=parameters, mechanism=mechanism)
+            forecaster = registry.FORECASTERS[kind]
+            near = forecaster.near(question, parameters)
+            found = min(
+                (forecaster.forecast(question, one, range(1)) for one in near),
+                key=lambda one: one.score,
+            )
+        except ParameterError:
+            return ""
+        return (
+            f'kind = "{kind}" answers the same question, with an error of {found.score:.1%} '
+            f"instead of {tuned.score:.1%}"
+        )
+
+
+def _adapted(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
+    """Settings for a sibling; a space is split as the sibling needs it."""
+    domain = kept.get("domain")
+    if isinstance(domain, dict):
+        split = "binary" if kind == "privhp" else "all"
+        depth = domain.get("depth", 8) * (2 if kind == "privhp" else 1)
+        kept = kept | {"domain": domain | {"split": split, "depth": depth}}
+    return {name: value for name, value in kept.items() if name in ("domain", "bound", "warmup")}
+
+
+def written(kind: str, way: Alternative) -> list[str]:
+    """The lines of the configuration that a way changes, ready to be pasted.
+
+    Args:
+        kind: of the mechanism.
+        way: one of the answer's.
+    """
+    lines = [f"{name} = {value}" for name, value in way.variant.changes.items()]
+    plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
+    if len(plain) == len(way.settings):
+        return [*lines, toml(kind, plain)]
+    line = toml(kind, plain)  # a space or another table stays as it is written
+    return [*lines, line.replace("mechanism = { kind", "in mechanism = { …: kind")]

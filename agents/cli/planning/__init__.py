@@ -1,0 +1,1 @@
+"""Commands that judge a pipeline before any budget is spent."""

@@ -1,0 +1,65 @@
+"""Generations: pipelines that follow each other at boundaries of epochs, on one release topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .model import Deployment, Pipeline
+
+
+def lineage(name: str, follows: Mapping[str, str]) -> tuple[str, ...]:
+    """List what a pipeline follows, the first generation first; () if it follows nothing.
+
+    Args:
+        name: of the pipeline.
+        follows: what each pipeline follows.
+
+    >>> lineage("c", {"b": "a", "c": "b"})
+    ('a', 'b')
+    """
+    found: list[str] = []
+    while (name := follows.get(name, "")) and name not in found:
+        found.insert(0, name)
+    return tuple(found)
+
+
+def followed(pipelines: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Tell what each declared pipeline follows.
+
+    Args:
+        pipelines: bodies of the declarations in the ledger, by name.
+    """
+    found = {name: body["config"].get("follows") for name, body in pipelines.items()
+             if "config" in body}  # fmt: skip
+    return {name: other for name, other in found.items() if other}
+
+
+def with_lineage(deployment: Deployment, pipelines: Mapping[str, Mapping[str, Any]]) -> Deployment:
+    """Give each pipeline the list of those that it follows, as the ledger has them.
+
+    A configuration need not name generations that have ended.
+
+    Args:
+        deployment: compiled.
+        pipelines: bodies of the declarations in the ledger, by name.
+    """
+    known = followed(pipelines)
+
+    def one(p: Pipeline) -> Pipeline:
+        return replace(p, lineage=lineage(p.name, known)) if p.follows else p
+
+    inputs = (replace(i, pipelines=tuple(map(one, i.pipelines))) for i in deployment.inputs)
+    return replace(deployment, inputs=tuple(inputs))
+
+
+def generations(pipelines: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """List pipelines that follow each other, oldest first; those that stand alone are left out.
+
+    Args:
+        pipelines: bodies of the declarations in the ledger, by name.
+    """
+    known = followed(pipelines)
+    last = [name for name in known if name not in known.values()]
+    return [(*lineage(name, known), name) for name in last]

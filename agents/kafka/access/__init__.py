@@ -1,0 +1,1 @@
+"""Means by which clients sign in, and rights that only aiokafka can ask for."""

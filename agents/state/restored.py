@@ -1,0 +1,80 @@
+"""Rows of a changelog as they were read, sorted into rows of units and all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import EngineError
+from ...mechanisms.keys import Keys
+from ...topics.events.raw import RawBatch
+from .columns import NO_ROWS, RowColumns
+from .layout import DIGEST, ROW, UNIT, UNIT_WIDTH, index_entries
+from .row_table import row_table
+from .store import Changes
+
+
+def restored(records: Sequence[Any]) -> tuple[Changes, RowColumns]:
+    """List the newest row of each key; local rows are made again.
+
+    Args:
+        records: of a changelog, in order; a `RawBatch` takes no object per row of a unit.
+
+    Returns:
+        Rows; of a batch, those of units are in the columns, and nowhere else.
+
+    Raises:
+        EngineError: a record has no key, or a unit's row is empty: no shard wrote it.
+    """
+    if not isinstance(records, RawBatch):
+        changes: Changes = {}
+        for record in records:
+            changes[record.key] = record.value
+            changes.update(index_entries(record.key, record.value))
+        return changes, NO_ROWS
+    if len(records) == 0:
+        return {}, NO_ROWS
+    if bool((records.key_end <= records.key).any()):
+        raise EngineError("a record of a changelog has no key: no worker wrote it")
+    wide = records.key_end - records.key == UNIT_WIDTH
+    units = wide & (records.data[records.key] == UNIT[0])
+    return _others(records, np.flatnonzero(~units)), _units(records, np.flatnonzero(units))
+
+
+def _others(batch: RawBatch, rows: NDArray[np.intp]) -> Changes:
+    changes: Changes = {}
+    blob = batch.data.tobytes() if len(rows) else b""
+    columns = (batch.key, batch.key_end, batch.value, batch.value_end)
+    for key_at, key_end, at, end in zip(*(one[rows].tolist() for one in columns), strict=True):
+        key, value = blob[key_at:key_end], None if at < 0 else blob[at:end]
+        changes[key] = value
+        if key[:1] == ROW:
+            changes.update(index_entries(key, value))
+    return changes
+
+
+def _units(batch: RawBatch, rows: NDArray[np.intp]) -> RowColumns:
+    if len(rows) == 0:
+        return NO_ROWS
+    matrix = batch.data[batch.key[rows][:, None] + np.arange(UNIT_WIDTH)]
+    widths = (batch.value_end - batch.value)[rows]
+    if bool(((widths == 0) & (batch.value[rows] >= 0)).any()):
+        raise EngineError("a unit's row in a changelog is damaged: it is empty")
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
+    begins = np.where(widths > 0, batch.value[rows], 0)
+    where = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], widths)
+    found = RowColumns(Keys.fixed(matrix), Keys(batch.data[where], ends))
+    return _newest(found, matrix)
+
+
+def _newest(rows: RowColumns, matrix: NDArray[np.uint8]) -> RowColumns:
+    """The last row of each key; most lists have each key once, which parts of the keys show."""
+    heads = np.sort(np.ascontiguousarray(matrix[:, -DIGEST : 8 - DIGEST]).view("<u8").reshape(-1))
+    if bool((heads[1:] != heads[:-1]).all()):
+        return rows
+    table = row_table(UNIT_WIDTH)
+    table.put(rows)
+    return table.rows()

@@ -1,0 +1,15 @@
+"""Noise for trying settings on a sample: public, and of no use for a release."""
+
+from __future__ import annotations
+
+from .keyed import STEADY, KeyedNoise
+
+_SECRET = b"public noise of the advice alone"
+
+
+def noise_of(pipeline: str, play: int, window: int) -> KeyedNoise:
+    """The noise of one run over one window."""
+    return KeyedNoise(
+        _SECRET, charge=bytes(32), mechanism="advice", config=b"", pipeline=pipeline,
+        window=f"{play}/{window}", nonces=STEADY, test=True,
+    )  # fmt: skip

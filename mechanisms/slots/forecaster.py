@@ -1,0 +1,58 @@
+"""Forecast of streams of values: running totals (PAK) and sums of ranges (ToPS)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from ..advice import Question
+from ..entry import Entry
+from ..forecast import Forecast, distinct
+from . import foretell
+from .settings import slots_of
+
+
+@dataclass(frozen=True)
+class SlotForecaster:
+    """See `forecast.Forecaster`.
+
+    Attributes:
+        entry: of the mechanism; what it builds has ``slots``.
+        rates: which multiples of the sample's own rate to try. The rate decides how high a
+            threshold is taken, by a law of tails; another one is a more or less careful threshold.
+        further: settings that it has beside those of `SlotParameters`, worth a try.
+    """
+
+    entry: Entry
+    rates: tuple[Fraction, ...] = (Fraction(1),)
+    further: tuple[Mapping[str, Any], ...] = ()
+
+    score = foretell.SCORE
+
+    def candidates(self, question: Question) -> Sequence[Any]:
+        """Warm-ups with each of the rates, and with the tail or without; then `further`."""
+        given: Any = question.parameters  # of `SlotParameters`, with ``excess``
+        records, excess = foretell.rates(question, slots_of(given, question.setting))
+        known = replace(given, expected=records, excess=round(excess, 3))
+        made: list[Any] = [given]
+        for warmup in foretell.warmups(given.warmup, question.setting.horizon):
+            for rate in self.rates:
+                one = replace(known, warmup=warmup, expected=max(1, round(records * rate)))
+                made += [one, replace(one, excess=0.0)]
+        for more in self.further:
+            made += [replace(known, warmup=one, **more) for one in {1, given.warmup}]
+        return distinct(made)
+
+    def near(self, question: Question, tuned: Any) -> Sequence[Any]:
+        """The same for this rate and these slots, with a warm-up of the same share and of one."""
+        given, horizon = question.parameters, question.setting.horizon
+        records, _ = foretell.rates(question, slots_of(given, question.setting))
+        same = replace(tuned, expected=records, slot=given.slot, origin=given.origin)
+        return [replace(same, warmup=one) for one in dict.fromkeys((1, max(1, horizon // 8)))]
+
+    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
+        """The figures of one candidate, by running it."""
+        made: Any = self.entry.build(parameters, question.setting)
+        return foretell.forecast(question, parameters, made, made.slots, plays)

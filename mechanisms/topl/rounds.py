@@ -1,0 +1,75 @@
+"""Range and threshold of a survey in two rounds, from reports that are private already.
+
+One round cannot find a threshold far below B: Square Wave spreads its noise over all of [0, B].
+On a scale of octaves the first round says only how large values are; the second spends its
+reports within twice that range.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from ...client.survey import NARROW, RANGE, VALUE, Survey
+from ..columns import F64
+from .estimate import Buckets, density, variances
+from .fit import mean_excess
+
+MARGIN = 2
+"""How far the second round's range lies above the first round's guess of a threshold."""
+
+
+@lru_cache(maxsize=64)
+def edges(survey: Survey) -> F64:
+    """(d,) upper ends of the scale's buckets, as shares of B."""
+    steps = range(1, survey.buckets + 1)
+    return np.array([float(survey.threshold(i) / survey.bound) for i in steps])
+
+
+def step_of(survey: Survey, share: float) -> int:
+    """The first step whose threshold is at least a share of B; the last one beyond."""
+    place = int(np.searchsorted(edges(survey), share * (1 - 1e-12)))
+    return min(place, survey.buckets - 1) + 1
+
+
+def found_range(survey: Survey, seen: Buckets, smooth: bool) -> int:
+    """Step of the range in which the narrow group reports; B itself without reports.
+
+    Twice the smaller one of two guesses: the threshold of least error by the estimated
+    distribution, and its quantile above which there is no more mass than the noise of its
+    estimate. What the distribution says to lie above the threshold is mostly noise at small
+    epsilon, so its square counts with the weight ε⁴/4 (ε within [1/2, 2]).
+    """
+    reports = int(seen.reports[seen.group == RANGE].sum())
+    if not reports:
+        return survey.buckets
+    share, top = density(survey, seen, smooth, RANGE), edges(survey)
+    middle = (np.concatenate([[0.0], top[:-1]]) + top) / 2
+    cut = np.array([float(share @ np.maximum(middle - end, 0)) for end in top])
+    noise = float(variances(survey)[VALUE]) / (4 * _values(survey, reports))
+    weight = min(max(float(survey.epsilon), 0.5), 2.0) ** 4 / 4
+    best = top[int(np.argmin(noise * top**2 + weight * cut**2))]
+    unsure = min((float(variances(survey)[RANGE]) / reports) ** 0.5, 0.5)
+    rank = min(int(np.searchsorted(share.cumsum(), 1 - unsure)), survey.buckets - 1)
+    return step_of(survey, MARGIN * min(float(best), float(top[rank])))
+
+
+def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> int:
+    """Step of the threshold for the density ``exact`` within the range of step ``within``.
+
+    With theta a share of the range and n value reports, ``theta² V / 4n + T² / 2`` is least. It is
+    the range itself without a report.
+    """
+    reports = int(seen.reports[seen.group == NARROW].sum())
+    if not reports:
+        return within
+    noise = float(variances(survey)[VALUE]) / (4 * _values(survey, reports))
+    theta = np.arange(1, len(exact) + 1) / len(exact)
+    best = theta[int(np.argmin(noise * theta**2 + mean_excess(exact) ** 2 / 2))]
+    return step_of(survey, float(best) * float(survey.threshold(within) / survey.bound))
+
+
+def _values(survey: Survey, reports: int) -> float:
+    """Value reports to be expected beside those of one of the two other groups."""
+    return reports * 2 * float((1 - survey.share) / survey.share)

@@ -1,0 +1,80 @@
+"""Topics that a deployment needs: each says what it is for, and their number is told beforehand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.topic_specs import (
+    TopicSpec,
+    counted,
+    internal_topics,
+    public_topics,
+)
+from hushstream.topics.config.load import load
+from hushstream.topics.names import Names
+
+HEAD = """
+[deployment]
+name = "d"
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+partitioner = "{partitioner}"
+on_error = "{on_error}"
+time = {{ field = "t", format = "epoch_us" }}
+"""
+ONE = """
+[[pipeline]]
+name = "p{n}"
+input = "events"
+key = ["page"]
+window = {{ length = "1d" }}
+triggers = {{ every = "12h" }}
+budget = {{ epsilon = 1.0, delta = 1e-6 }}
+mechanism = {{ kind = "histogram" }}
+release = {{ latest = {latest} }}
+"""
+
+
+def specs(folder: Path, pipelines: int, **settings: str) -> list[TopicSpec]:
+    chosen = {"partitioner": "none", "on_error": "dlq", "latest": "true"} | settings
+    text = HEAD.format(**chosen) + "".join(ONE.format(n=n, **chosen) for n in range(pipelines))
+    (folder / "hush.toml").write_text(text)
+    deployment = compile_config(load(folder / "hush.toml"), {"events": 3})
+    return [*public_topics(deployment), *internal_topics(deployment, Names("d", "0" * 10))]
+
+
+def test_the_number_is_that_of_the_topics_and_of_their_partitions(tmp_path):
+    every = specs(tmp_path, 7)
+    first, *rest = counted(every)
+    assert len(every) == len({spec.name for spec in every}) == 6 + 7 * 8
+    total = sum(spec.partitions for spec in every)
+    assert (
+        first.startswith(f"62 topics with {total} partitions") and "6 for the deployment" in first
+    )
+    assert [line.split(":")[0].strip() for line in rest[:-1]] == [f"p{n}" for n in range(7)]
+    assert all(line.split(": ")[1].startswith("8 topics, ") for line in rest[:-1])
+    told = sum(int(line.split(" topics, ")[1].split()[0]) for line in rest[:-1])
+    assert told == sum(spec.partitions for spec in every if spec.pipeline)
+
+
+def test_each_way_to_have_fewer_does_what_it_says_and_is_told_no_more(tmp_path):
+    most, advice = len(specs(tmp_path, 2)), counted(specs(tmp_path, 2))[-1]
+    assert advice.startswith("Fewer: ")
+    for way, saved, settings in (
+        ("latest = false", 2, {"latest": "false"}),
+        ('on_error = "drop"', 2, {"on_error": "drop"}),
+        ("partitioner", 4, {"partitioner": "murmur2"}),
+    ):
+        every = specs(tmp_path, 2, **settings)
+        assert way in advice and most - len(every) == saved
+        assert way not in counted(every)[-1]
+    least = specs(tmp_path, 2, latest="false", on_error="drop", partitioner="murmur2")
+    assert not counted(least)[-1].startswith("Fewer")
+
+
+def test_no_two_topics_of_a_pipeline_are_for_the_same(tmp_path):
+    own = [spec.purpose for spec in specs(tmp_path, 1)]
+    assert len(set(own)) == len(own) and all(len(text.split()) >= 2 for text in own)

@@ -1,0 +1,83 @@
+"""Steps of the bound stage: how many frames they take, and that small frames share their sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.stages.bound import stage
+from hushstream.agents.stages.step import LogFrame
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.mechanisms.keys import Keys
+from hushstream.topics.frames import (
+    Barrier,
+    CellsFrame,
+    EventSlice,
+    decode,
+    encode_barrier,
+    encode_events,
+)
+from hushstream.topics.records import Marker
+
+from ....support import NAMES, deployment, trigger
+
+PAGES = Keys.of([b'["p%d"]' % n for n in range(6)])
+
+
+def events(seed: int, batch: int) -> bytes:
+    random = np.random.default_rng(seed)
+    unit = np.zeros((20, 16), np.uint8)
+    unit[:, 0], unit[:, 1] = random.integers(0, 9, 20), seed
+    value, sign = np.empty((20, 0), np.int64), np.ones(20, np.int8)
+    one = EventSlice(0, batch, unit, PAGES, random.integers(0, 6, 20), value, sign)
+    (frame,) = encode_events(0, one)
+    return frame
+
+
+def step(values: list[bytes]) -> list[CellsFrame | Barrier]:
+    """What one step sends."""
+    made = deployment(cells=2, mechanism=", adaptive_weight = 0").pipelines[0]
+    bound = stage.BoundStage(made, 0, NAMES, 1, ClockLog({"p": 4}), {})
+    reader = MemoryStore()
+    bound.open(reader, Marker("g", 0))
+    frames = [LogFrame(place, value) for place, value in enumerate(values)]
+    found = bound.step(reader, Marker("g", 0), frames, len(frames))
+    assert found is not None and found.marker.applied == len(frames)
+    return [decode(out.value) for out in found.out]  # type: ignore[misc]
+
+
+def sums(sent: list[CellsFrame | Barrier]) -> Counter[tuple[int, bytes]]:
+    total: Counter[tuple[int, bytes]] = Counter()
+    for one in sent:
+        if isinstance(one, CellsFrame):
+            for key, row in zip(one.part.key.tolist(), one.part.sums[:, 0].tolist(), strict=True):
+                total[one.batch, key] += row
+    return total
+
+
+def test_small_frames_of_one_step_share_their_sums(monkeypatch):
+    """Else each of them would send its own frame to every cells partition."""
+    made = deployment().pipelines[0]
+    barrier = encode_barrier(Barrier(0, trigger(made, 1, [600]), np.zeros(0, np.int64)))
+    log = [*(events(n, 1) for n in range(30)), barrier, *(events(n, 2) for n in range(30, 60))]
+    together = step(log)
+    kinds = [type(one) for one in together]
+    assert kinds == [CellsFrame] * 2 + [Barrier] * 2 + [CellsFrame] * 2  # its sums come before it
+    assert {one.batch for one in together[:2]} == {1} and {one.batch for one in together[4:]} == {2}
+    monkeypatch.setattr(stage, "TOGETHER", 1)
+    apart = step(log)
+    assert len(apart) > 100 and sums(apart) == sums(together) and len(sums(apart)) == 12
+
+
+def test_a_step_takes_many_small_frames_and_few_large_ones():
+    def taken(number: int, size: int) -> int:
+        frames = [LogFrame(place, bytes(size)) for place in range(number)]
+        found = stage.offered(frames)
+        assert found == frames[: len(found)]
+        return len(found)
+
+    assert taken(10, 1 << 20) == 10 and taken(100, 1 << 20) == stage.FRAMES
+    assert taken(9_000, 1_000) == stage.MOST_FRAMES
+    assert stage.FRAMES < taken(9_000, 8_192) < stage.MOST_FRAMES
+    assert taken(9_000, 8_192) * 8_192 == stage.FRAME_BYTES

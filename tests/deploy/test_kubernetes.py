@@ -1,0 +1,209 @@
+"""The manifests and the chart for Kubernetes: valid, confined, and the same where both say it.
+
+A real `helm` lints and renders the chart where it is installed; no cluster is needed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hushstream.agents.worker.startup import LEAVE_SECONDS
+from hushstream.errors import ConfigError
+from hushstream.topics.config.load import load
+
+from ..tree import ROOT
+
+HELM = shutil.which("helm")
+CHART = ROOT / "deploy" / "kubernetes" / "chart"
+PLAIN = ROOT / "deploy" / "kubernetes" / "hush.yaml"
+VERSION = "1.31"
+SECURED = {
+    "replicas": 3,
+    "processes": 2,
+    "config": {"toml": '[deployment]\nname = "shop"\n'},
+    "kafka": {
+        "bootstrap": "broker-0:9093,broker-1:9093",
+        "securityProtocol": "SASL_SSL",
+        "sasl": {
+            "mechanism": "OAUTHBEARER",
+            "username": "hush-worker",
+            "existingSecret": "hush-worker",
+            "tokenUrl": "https://id.example/token",
+            "tokenScope": "kafka",
+        },
+        "tls": {"caSecret": "kafka-ca", "clientSecret": "hush-client"},
+    },
+    "noiseKey": {"existingSecret": "hush-noise-key", "key": "k", "external": {"enabled": True}},
+    "topics": {"sasl": {"username": "hush-admin", "existingSecret": "hush-admin"}},
+    "metrics": {"podMonitor": {"enabled": True, "labels": {"team": "data"}}},
+    "networkPolicy": {
+        "kafkaPorts": [9093],
+        "kafkaTo": [{"namespaceSelector": {"matchLabels": {"name": "kafka"}}}],
+        "moreEgress": [{"ports": [{"port": 443}]}],
+    },
+}
+needs_helm = pytest.mark.skipif(
+    HELM is None, reason="helm is not installed: `go install helm.sh/helm/v3/cmd/helm@v3.16.4`"
+)
+
+
+def _helm(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [HELM or "", *words], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def rendered(folder: Path, values: dict[str, Any]) -> str:
+    """What the chart becomes with some values."""
+    (folder / "values.yaml").write_text(yaml.safe_dump(values))
+    done = _helm("template", "hush", str(CHART), "--kube-version", VERSION,
+                 "-f", str(folder / "values.yaml"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def parts(text: str) -> dict[str, dict[str, Any]]:
+    """Resources by kind; there is one of each."""
+    found = [part for part in yaml.safe_load_all(text) if part]
+    assert len({part["kind"] for part in found}) == len(found)
+    return {part["kind"]: part for part in found}
+
+
+def valid(text: str) -> Iterator[str]:
+    """Check resources against Kubernetes's own schemas; yield kinds that have none there."""
+    checker = pytest.importorskip("kubernetes_validate")
+    for part in parts(text).values():
+        try:
+            checker.validate(part, VERSION, strict=True)
+        except checker.SchemaNotFoundError:
+            yield part["kind"]
+
+
+def confined(pod: dict[str, Any]) -> dict[str, Any]:
+    """Check the rights of a pod, and that what it mounts exists; return its container."""
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
+    assert {"ephemeral-storage", "memory"} <= container["resources"]["limits"].keys()
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted - {"tables"} == {volume["name"] for volume in pod["volumes"]}
+    modes = {v["name"]: v["secret"].get("defaultMode") for v in pod["volumes"] if "secret" in v}
+    assert modes["noise-key"] == 0o440
+    return container  # type: ignore[no-any-return]
+
+
+def environment(container: dict[str, Any]) -> dict[str, str]:
+    return {e["name"]: e["value"] for e in container["env"] if "value" in e}
+
+
+def agreed(text: str) -> dict[str, dict[str, Any]]:
+    """Check what must hold of every rendering; return its parts."""
+    found = parts(text)
+    spec = found["StatefulSet"]["spec"]
+    pod = spec["template"]["spec"]
+    worker = confined(pod)
+    confined(found["Job"]["spec"]["template"]["spec"])
+    labels = spec["template"]["metadata"]["labels"]
+    own = [spec["selector"], found["PodDisruptionBudget"]["spec"]["selector"]]
+    own += [c["labelSelector"] for c in pod["topologySpreadConstraints"]]
+    for selector in [*own, {"matchLabels": found["Service"]["spec"]["selector"]}]:
+        assert selector["matchLabels"].items() <= labels.items()
+        of_job = found["Job"]["spec"]["template"]["metadata"]["labels"]
+        assert not selector["matchLabels"].items() <= of_job.items()
+    assert pod["terminationGracePeriodSeconds"] > LEAVE_SECONDS
+    paths = {name: worker[f"{name}Probe"]["httpGet"]["path"] for name in
+             ("startup", "liveness", "readiness")}  # fmt: skip
+    assert paths == {"startup": "/live", "liveness": "/live", "readiness": "/ready"}
+    assert spec["volumeClaimTemplates"][0]["metadata"]["name"] == "tables"
+    network = found["NetworkPolicy"]["spec"]
+    assert set(network["policyTypes"]) == {"Ingress", "Egress"}
+    public = [rule["ports"][0]["port"] for rule in network["ingress"] if "from" not in rule]
+    assert public == [9464]
+    load(ROOT / "deploy" / "compose" / "hush.toml", environ=environment(worker))
+    return found
+
+
+def test_the_plain_manifests_are_valid() -> None:
+    text = PLAIN.read_text("utf-8")
+    assert list(valid(text)) == []
+    found = agreed(text)
+    (container,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    config = load(ROOT / "deploy" / "compose" / "hush.toml", environ=environment(container))
+    assert config.kafka.bootstrap == "kafka:9092" and config.engine.operator_host == "0.0.0.0"
+    egress = found["NetworkPolicy"]["spec"]["egress"]
+    assert [port["port"] for rule in egress for port in rule["ports"]] == [53, 53, 9092]
+
+
+def test_a_mistake_in_a_manifest_would_be_found() -> None:
+    checker = pytest.importorskip("kubernetes_validate")
+    text = PLAIN.read_text("utf-8").replace("defaultMode: 288", "defaultMode: 0o440")
+    with pytest.raises(checker.ValidationError):
+        list(valid(text))
+
+
+@needs_helm
+def test_the_plain_manifests_are_what_the_chart_renders(tmp_path: Path) -> None:
+    plain = PLAIN.read_text("utf-8")
+    assert plain[plain.index("---\n") :] == rendered(tmp_path, {})
+
+
+@needs_helm
+def test_the_chart_has_no_faults() -> None:
+    done = _helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_helm
+def test_a_secured_deployment(tmp_path: Path) -> None:
+    text = rendered(tmp_path, SECURED)
+    assert set(valid(text)) == {"PodMonitor", "ExternalSecret"}  # of operators: no schema here
+    found = agreed(text)
+    (worker,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    config = load(ROOT / "deploy" / "compose" / "hush.toml", environ=environment(worker))
+    assert config.kafka.sasl_mechanism == "OAUTHBEARER" and config.kafka.ssl_certfile
+    assert worker["args"] == ["worker", "--member", "$(POD_NAME)", "--processes", "2"]
+    (job,) = found["Job"]["spec"]["template"]["spec"]["containers"]
+    assert environment(job)["HUSH_KAFKA__SASL_USERNAME"] == "hush-admin"
+    used = {v["secret"]["secretName"] for v in found["Job"]["spec"]["template"]["spec"]["volumes"]
+            if "secret" in v}  # fmt: skip
+    assert used == {"hush-admin", "hush-noise-key", "kafka-ca", "hush-client"}
+    assert found["ConfigMap"]["data"]["hush.toml"] == SECURED["config"]["toml"]  # type: ignore[index]
+    jobs = {e["path"]: e["relabelings"][0]["replacement"]
+            for e in found["PodMonitor"]["spec"]["podMetricsEndpoints"]}  # fmt: skip
+    assert jobs == {"/metrics": "hush-public", "/internal/metrics": "hush-operator"}
+    made = found["ExternalSecret"]["spec"]
+    assert made["target"]["name"] == "hush-noise-key" and made["data"][0]["secretKey"] == "k"
+    egress = found["NetworkPolicy"]["spec"]["egress"]
+    assert egress[1]["ports"] == [{"port": 9093}] and egress[1]["to"] and len(egress) == 3
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"kafka": {"securityProtocol": "SASL_SSL"}}, "kafka.sasl.mechanism is needed"),
+        ({"kafka": {"securityProtocol": "TLS"}}, "securityProtocol"),
+        ({"image": {"tag": "latest"}}, "tag"),
+        ({"terminationGracePeriodSeconds": 30}, "terminationGracePeriodSeconds"),
+        ({"replica": 3}, "replica"),
+    ],
+)
+def test_values_that_would_not_do(values: dict[str, Any], told: str, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    done = _helm("template", "hush", str(CHART), "--kube-version", VERSION,
+                 "-f", str(tmp_path / "values.yaml"))  # fmt: skip
+    assert done.returncode != 0 and told in done.stderr
+
+
+def test_a_connection_without_its_secret_would_be_refused() -> None:
+    environ = {"HUSH_KAFKA__SECURITY_PROTOCOL": "SASL_SSL", "HUSH_KAFKA__BOOTSTRAP": "k:1"}
+    with pytest.raises(ConfigError, match="sasl_mechanism"):
+        load(ROOT / "deploy" / "compose" / "hush.toml", environ=environ)

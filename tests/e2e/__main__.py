@@ -1,0 +1,49 @@
+"""`python -m tests.e2e`: the shipped `docker-compose.yml` on a real engine, checked and removed.
+
+It ends with 0 if all is as it must be, or if this machine has no engine (it says what to install),
+with 1 if something is not, with 130 if it is interrupted. In all cases nothing stays but images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+
+from .engine import EngineError, missing
+from .run import Run
+
+
+def main() -> int:
+    """Run it; return the exit code."""
+    parser = argparse.ArgumentParser(prog="make e2e", description=__doc__)
+    stand_ins = "make base images from packages, where no registry answers (root)"
+    parser.add_argument("--stand-ins", action="store_true", help=stand_ins)
+    parser.add_argument("--keep", action="store_true", help="leave the image hushstream")
+    given = parser.parse_args()
+    if lack := missing():
+        print(f"e2e: SKIPPED: {lack}")
+        return 0
+    signal.signal(signal.SIGTERM, _interrupt)
+    begin = time.monotonic()
+    run = Run(stand_ins=given.stand_ins, keep=given.keep, say=lambda text: print(text, flush=True))
+    try:
+        run.go()
+    except EngineError as error:
+        print(f"e2e: FAILED after {time.monotonic() - begin:.0f} s: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("e2e: interrupted; everything is taken down", file=sys.stderr)
+        return 130
+    print("\nseen:", *run.seen, sep="\n  ")
+    print(f"e2e: passed in {time.monotonic() - begin:.0f} s")
+    return 0
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

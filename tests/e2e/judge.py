@@ -1,0 +1,147 @@
+"""What releases and metrics of a run must be; it shares no code with the product."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from .engine import EngineError
+
+BOOTSTRAP = "localhost:9092"
+RAW = "trips"
+RELEASES = "hush.zones.releases.v1"
+PROMETHEUS = "http://localhost:9090/api/v1/"
+SILENCE = 3.0  # seconds without a record after which a topic counts as read
+
+Identity = tuple[bytes, int]  # key of a record (window and group), number of the trigger
+
+
+class Row(NamedTuple):
+    """One record of the topic of releases."""
+
+    identity: Identity
+    value: bytes
+    is_row: bool
+    scheduled: int = 0  # time of the trigger, ms since 1970
+
+
+def produce(count: int, tag: str) -> None:
+    """Write events of now, each of a trip of its own, to the port that the file publishes."""
+    producer = Producer({"bootstrap.servers": BOOTSTRAP})
+    now = datetime.now(UTC).isoformat()
+    for number in range(count):
+        event = {"trip_id": f"{tag}-{number}", "pickup": now, "zone": f"zone {number % 4}"}
+        producer.produce(RAW, json.dumps(event))
+    if left := producer.flush(60):
+        raise EngineError(f"{left} of {count} events did not reach {BOOTSTRAP} within 60 s")
+
+
+def releases(isolation: str = "read_committed") -> list[Row]:
+    """Return all records of the topic of releases."""
+    consumer = Consumer(
+        {"bootstrap.servers": BOOTSTRAP, "group.id": "e2e", "enable.auto.commit": False,
+         "isolation.level": isolation}
+    )  # fmt: skip
+    try:
+        topic = consumer.list_topics(RELEASES, timeout=20).topics[RELEASES]
+        consumer.assign([TopicPartition(RELEASES, number, 0) for number in topic.partitions])
+        found = []
+        last = time.monotonic()
+        while time.monotonic() < last + SILENCE:
+            message = consumer.poll(0.5)
+            if message is None or message.error():
+                continue
+            last = time.monotonic()
+            if message.value() is not None:
+                found.append(_row(message))
+        return found
+    finally:
+        consumer.close()
+
+
+def _row(message: Any) -> Row:
+    is_row = any(name == "hush-row" for name, _ in message.headers() or ())
+    trigger = json.loads(message.value())["trigger"]
+    return Row((message.key(), trigger), message.value(), is_row, message.timestamp()[1])
+
+
+def second_releases(committed: list[Row], everything: list[Row]) -> list[str]:
+    """Say what was released twice: committed more than once, or in other bytes at all.
+
+    >>> one = Row((b"k", 1), b"5", True)
+    >>> second_releases([one], [one, one])
+    []
+    >>> second_releases([one, one], [one, one])
+    ["(b'k', 1) is committed 2 times"]
+    >>> second_releases([one], [one, one._replace(value=b"6")])
+    ["(b'k', 1) was written in 2 forms"]
+    """
+    times: dict[Identity, int] = defaultdict(int)
+    forms: dict[Identity, set[bytes]] = defaultdict(set)
+    for row in committed:
+        times[row.identity] += 1
+    for row in everything:
+        forms[row.identity].add(row.value)
+    twice = [f"{one} is committed {n} times" for one, n in times.items() if n > 1]
+    return twice + [
+        f"{one} was written in {len(f)} forms" for one, f in forms.items() if len(f) > 1
+    ]
+
+
+def newest(rows: list[Row]) -> int:
+    """The newest time that is released, for numbers of triggers begin anew in each window.
+
+    >>> newest([Row((b"k", 9), b"", False, 609_000), Row((b"k", 0), b"", False, 610_000)])
+    610000
+    """
+    return max((row.scheduled for row in rows), default=-1)
+
+
+def forms_of_key(text: str) -> list[str]:
+    """Ways to write the key: as in its file, in hexadecimal, in base64.
+
+    >>> forms_of_key("00ff")
+    ['00ff', '00FF', 'AP8']
+    """
+    key = bytes.fromhex(text.strip())
+    encoded = base64.b64encode(key).decode().rstrip("=")
+    return [key.hex(), key.hex().upper(), encoded]
+
+
+def ask(path: str, **words: str) -> Any:
+    """An answer of Prometheus; None while it gives none.
+
+    Raises:
+        EngineError: it calls the question wrong.
+    """
+    url = f"{PROMETHEUS}{path}?{urllib.parse.urlencode(words)}"
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return json.load(answer)["data"]
+    except urllib.error.HTTPError as error:
+        if error.code == 503:
+            return None
+        raise EngineError(f"{words}: {error.read().decode()}") from None
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return None
+
+
+def values(query: str) -> list[float]:
+    """What a query gives now."""
+    found = ask("query", query=query)
+    return [float(one["value"][1]) for one in found["result"]] if found else []
+
+
+def scraped(workers: int) -> bool:
+    """Tell whether both pages of so many workers, and no others, are scraped."""
+    return all(values(f'up{{job="{job}"}}') == [1.0] * workers
+               for job in ("hush-public", "hush-operator"))  # fmt: skip

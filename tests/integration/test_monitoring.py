@@ -1,0 +1,183 @@
+"""A real Prometheus scrapes a real deployment: every query of a panel and of an alert has data.
+
+The deployment is two worker processes behind one page of each kind.
+
+Covers: agents/cli/worker.py, agents/worker/health/together.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import signal
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hushstream.deploy import alerts, dashboards
+from hushstream.deploy.broker import Broker
+from hushstream.deploy.process import Child
+from hushstream.deploy.settings import free_port
+
+from ..tree import ROOT
+from .local import BROKER, Local, local
+
+PROMETHEUS = shutil.which("prometheus")
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.skipif(
+        PROMETHEUS is None, reason="prometheus is not installed: Debian has a package of that name"
+    ),
+]
+DAY = 86_400_000_000
+BEGIN = 1_551_398_400_000_000  # 2019-03-01
+TOML = """
+[deployment]
+name = "watched"
+[engine]
+units_partitions = 2
+cells_partitions = 2
+beat_interval = "100ms"
+[[input]]
+name = "trips"
+topic = "watched-trips"
+unit = "user"
+time = { field = "t", format = "epoch_us" }
+[[pipeline]]
+name = "p"
+input = "trips"
+key = ["page"]
+window = { length = "1d", origin = "2019-03-01T00:00:00Z" }
+triggers = { every = "6h" }
+schedule = "external"
+budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = 80, limit_delta = 1e-2 }
+"""
+OF_RETIRED = "hush_final_release_timestamp_seconds"
+
+
+class Watch:
+    """Prometheus over the pages of one machine.
+
+    Args:
+        folder: for its settings and data.
+        public: port of the page that anyone may read.
+        operator: port of the operator's.
+    """
+
+    def __init__(self, folder: Path, public: int, operator: int) -> None:
+        self._port = free_port()
+        settings = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
+        settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        settings["rule_files"] = [str(folder / "rules.yml")]
+        for job in settings["scrape_configs"]:
+            port = public if job["job_name"] == "hush-public" else operator
+            found = next(name for name in job if name.endswith("_configs"))
+            del job[found]
+            job["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
+        (folder / "rules.yml").write_text(alerts.text({"p": 3600.0}))
+        self._child = Child(
+            [
+                PROMETHEUS or "", f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{self._port}",
+            ],
+            folder / "prometheus.log",
+        )  # fmt: skip
+
+    def ask(self, path: str, **words: str) -> Any:
+        """An answer of its API; None while it does not answer."""
+        url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(words)}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                return json.load(answer)["data"]
+        except ConnectionError:
+            return None
+        except urllib.error.HTTPError as error:
+            if error.code == 503:  # it is starting
+                return None
+            raise AssertionError(f"{words}: {error.read().decode()}") from None
+        except urllib.error.URLError:
+            return None
+
+    def values(self, query: str) -> list[float]:
+        """What a query gives now."""
+        found = self.ask("query", query=query)
+        return [float(one["value"][1]) for one in found["result"]] if found else []
+
+    def end(self) -> None:
+        """Stop it."""
+        self._child.send(signal.SIGTERM)
+        self._child.wait(30)
+
+
+def until(true: Callable[[], object], what: str, run: Local) -> None:
+    end = time.monotonic() + 180
+    while not true():
+        assert time.monotonic() < end, f"{what}\n{run.tail('two')}"
+        time.sleep(0.3)
+
+
+@contextmanager
+def watched(folder: Path) -> Iterator[tuple[Local, Watch]]:
+    public, operator = free_port(), free_port()
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(folder, broker.bootstrap, TOML, {"watched-trips": 2}) as run,
+    ):
+        words = [sys.executable, "-m", "hushstream", "worker", "-c", str(run.toml)]
+        words += ["--bootstrap", run.bootstrap, "--processes", "2", "--member", "two"]
+        words += ["--set", f"engine.public_port={public}"]
+        words += ["--set", f"engine.operator_port={operator}"]
+        words += ["--set", f"engine.data_dir={folder / 'state'}"]
+        run.workers["two"] = Child(words, run.log("two"))
+        watch = Watch(folder, public, operator)
+        try:
+            yield run, watch
+        finally:
+            watch.end()
+            run.stop("two")
+
+
+def test_every_panel_and_every_alert_has_data(tmp_path: Path) -> None:
+    with watched(tmp_path) as (run, watch):
+        until(lambda: watch.values("hush_ready") == [1, 1], "two processes are not ready", run)
+        assert watch.values("sum(hush_dead_letters_total)") == [0]
+        rows = [{"user": f"u{n}", "page": "a", "t": BEGIN + n} for n in range(400)]
+        for partition in range(2):
+            run.publish("watched-trips", [*rows, b"no record"], partition)
+        run.trigger(BEGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(2))
+
+        def finite(query: str) -> bool:
+            return any(map(math.isfinite, watch.values(query)))
+
+        for panel in (*dashboards.RELEASES, *dashboards.OPERATOR):
+            for query in panel.queries.values():
+                until(lambda q=query: finite(q), f"{panel.title}: {query}", run)  # type: ignore[misc]
+        for group in alerts.rules({"p": 3600.0})["groups"]:
+            for rule in group["rules"]:
+                selectors = re.findall(r"(?:hush_\w+|\bup)(?:\{[^}]*\})?", rule["expr"])
+                assert selectors, rule
+                for one in selectors:
+                    if one == OF_RETIRED:  # promtool's cases have some
+                        continue
+                    until(lambda q=one: watch.values(q), f"{rule['alert']}: {one}", run)  # type: ignore[misc]
+        until(lambda: watch.values("sum(hush_dead_letters_total)") == [2], "dead letters", run)
+        told = watch.ask("rules")["groups"]
+        every = [rule for group in told for rule in group["rules"]]
+        assert {rule["health"] for rule in every} == {"ok"}, every
+        assert [rule["name"] for rule in every if rule["state"] == "firing"] == []
+        # Both processes are told apart, and the public page says nothing of records.
+        assert watch.values("count(count by (process) (process_open_fds))") == [2]
+        assert watch.values('{job="hush-public",__name__=~"hush_events.*|process_.*"}') == []

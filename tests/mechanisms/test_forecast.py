@@ -1,0 +1,128 @@
+"""The best of some candidates is found, and the given one is never lost.
+
+Covers: mechanisms/histogram/forecaster.py, mechanisms/noise/trial.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from hushstream.mechanisms.advice import Question
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.forecast import (
+    FINALISTS,
+    HOPELESS,
+    MORE,
+    Forecast,
+    Forecaster,
+    choose,
+    runs,
+)
+from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.registry import FORECASTERS, entries
+from hushstream.mechanisms.stated_shape import Shape
+from hushstream.mechanisms.workload import Sample
+
+SETTING = Setting(Fraction(2), Fraction(1, 10**5), 2)
+
+
+def question(shape: Shape, given: HistogramParameters, setting: Setting = SETTING) -> Question:
+    work = shape.workload()
+    sample = Sample(((work,),), shape.users, shape.keys, shape.records)
+    return Question(
+        "p", given, setting, build(given, setting), sample, "a shape", "last", None, None
+    )
+
+
+@dataclass
+class Guesses:
+    """Candidates 0…n-1, of which the last is best; luck favours the first."""
+
+    count: int
+    score: str = "a number"
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def candidates(self, question: Question) -> list[Any]:
+        return list(range(self.count))
+
+    def near(self, question: Question, tuned: Any) -> list[Any]:
+        return [tuned]
+
+    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
+        self.asked.append((parameters, len(plays)))
+        lucky = parameters == 0 and len(plays) < MORE
+        score = 0.0 if lucky else 1 - parameters / self.count
+        return Forecast(parameters, score, "simulation", "", "", "", None, None, {})
+
+
+@dataclass
+class Twins(Guesses):
+    """Each mechanism under two names, and the best one is only found with more noise keys."""
+
+    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
+        found = super().forecast(question, parameters // 2, plays)
+        lucky = parameters // 2 == FINALISTS - 1 and len(plays) >= MORE
+        figures = {"mechanism": float(parameters // 2)}
+        score = 0.0 if lucky else (parameters // 2 + 1) / self.count
+        return found._replace(parameters=parameters, score=score, figures=figures)
+
+
+def test_settings_that_make_one_mechanism_are_one_finalist_and_keep_their_figures() -> None:
+    guesses = Twins(3 * FINALISTS)
+    found = choose(guesses, question(Shape(50, 50, 5), HistogramParameters()), 10**7)
+    assert sorted(one.parameters for one in found) == list(range(3 * FINALISTS))
+    best = {2 * FINALISTS - 2, 2 * FINALISTS - 1}
+    assert {one.parameters for one in found[:2]} == best and found[0].score == found[1].score == 0
+    assert [plays for _, plays in guesses.asked].count(MORE) == FINALISTS
+
+
+def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
+    assert set(FORECASTERS) <= set(entries())
+    assert all(isinstance(one, Forecaster) for one in FORECASTERS.values())
+
+
+def test_luck_does_not_decide() -> None:
+    guesses, asked = Guesses(6), question(Shape(50, 100, 5), HistogramParameters())
+    ticks: list[int] = []
+    found = choose(guesses, asked, 10**6, lambda: ticks.append(1))
+    assert [one.parameters for one in found[:2]] == [5, 4]
+    assert (0, MORE) in guesses.asked and len(ticks) <= runs(asked, 10**6)
+
+
+def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
+    guesses, asked = Guesses(50), question(Shape(50, 1000, 5), HistogramParameters())
+    found = choose(guesses, asked, 30_000)
+    assert (
+        max(one.parameters for one in found)
+        == 30_000 // 1000 - FINALISTS * (30_000 // (2 * 1000 * FINALISTS)) - 1
+    )
+
+
+def test_a_histogram_that_shows_all_is_foretold_so_and_a_tiny_one_is_hopeless() -> None:
+    one_record = HistogramParameters(budget=1, delay=0)
+    asked = question(Shape(20_000, 20_000, 10), one_record)
+    found = FORECASTERS["histogram"].forecast(asked, one_record, range(2))
+    assert found.cut == 0 and found.hidden == 0 and found.score < 0.01 and not found.hopeless
+    assert "10 of 10 keys" in found.seen and "cuts nothing off" in found.lost
+    few = FORECASTERS["histogram"].forecast(
+        question(Shape(20, 20, 10), one_record), one_record, range(2)
+    )
+    assert few.hidden == 1 and few.score == 1 > HOPELESS and few.hopeless
+    assert "nothing is shown" in few.off and "8 keys stay hidden" in few.lost
+
+
+def test_what_the_bound_cuts_off_is_foretold() -> None:
+    given = HistogramParameters(budget=1, delay=0)
+    asked = question(Shape(500, 5_000, 4), given)
+    cut = FORECASTERS["histogram"].forecast(asked, given, range(1)).cut
+    assert cut is not None and abs(cut - 0.9) < 0.01  # one record a user of ten
+
+
+def test_the_choice_is_better_than_a_bad_setting_and_lists_it() -> None:
+    given = HistogramParameters(budget=1, delay=0)
+    asked = question(Shape(2_000, 10_000, 20), given)
+    found = choose(FORECASTERS["histogram"], asked, 10**5)
+    scores = {one.parameters.budget: one.score for one in found}
+    assert found[0].parameters.budget > 1 and found[0].score < 0.5 * scores[1]

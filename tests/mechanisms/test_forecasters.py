@@ -1,0 +1,127 @@
+"""Forecasts of streams and maps: exact without noise, worse with less ε, and honest about loss.
+
+Covers: mechanisms/in_memory.py, mechanisms/slots/foretell.py, mechanisms/spatial/foretell.py
+Covers: mechanisms/slots/forecaster.py, mechanisms/topl/forecaster.py
+Covers: mechanisms/phdstream/forecaster.py, mechanisms/privhp/forecaster.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.errors import ContractError
+from hushstream.mechanisms.advice import Question
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.forecast import choose
+from hushstream.mechanisms.in_memory import last_release, releases
+from hushstream.mechanisms.noise.trial import noise_of
+from hushstream.mechanisms.registry import FORECASTERS, build, find
+from hushstream.mechanisms.workload import Sample, Workload
+
+N, TOP, TRIGGERS = 4_000, 500, 8
+DOMAIN = {
+    "axes": [{"name": "x", "low": 0, "high": 1}, {"name": "y", "low": 0, "high": 1}],
+}
+SPACES: dict[str, dict[str, Any]] = {
+    "phdstream": {"domain": DOMAIN | {"depth": 6, "split": "all"}},
+    "privhp": {"domain": DOMAIN | {"depth": 12, "split": "binary"}},
+}
+QUICK = {"pak": {"counter": "tree"}}  # others must be calibrated
+VALUES = ("pak", "tops", "topl")
+
+
+def workload() -> Workload:
+    """Values of a steep law, and points of which most lie in one corner."""
+    share = (np.arange(N) * 0.618033988749895) % 1
+    value = np.minimum(np.floor(-20 * np.log(1 - share * 0.999)), TOP)
+    time = np.arange(N) * TRIGGERS // N
+    columns = {"time": time, "value": value, "x": share**3, "y": (share * 7) % 1}
+    unit = np.arange(N, dtype=np.int32)
+    whole = value.astype(np.int64)[:, None]
+    return Workload(unit, np.zeros(N, np.int32), N, 1, whole, columns=columns)
+
+
+def asked(kind: str, epsilon: float = 1.0, **given: Any) -> Question:
+    values = kind in VALUES
+    columns = (("value", 0, TOP),) if values else ()
+    setting = Setting(
+        Fraction(str(epsilon)), Fraction(1, 10**6), TRIGGERS, columns=columns,
+        grids=(Fraction(1),) * len(columns),
+    )  # fmt: skip
+    parameters = find(kind).parameters(**{**SPACES.get(kind, {}), **given})
+    sample = Sample(((workload(),),), N, 1, N)
+    mechanism = build(kind, parameters, setting)
+    return Question("p", parameters, setting, mechanism, sample, "here", "last", None, None)
+
+
+@pytest.mark.parametrize("kind", sorted({*VALUES, *SPACES}))
+def test_more_epsilon_is_more_exact_and_the_choice_no_worse_than_what_was_given(kind: str) -> None:
+    forecaster = FORECASTERS[kind]
+    scores = []
+    for epsilon in (0.3, 12.0):
+        question = asked(kind, epsilon, **QUICK.get(kind, {}))
+        found = choose(forecaster, question, 1)
+        # With so little work every candidate is run once, with the first noise key.
+        given = forecaster.forecast(question, question.parameters, range(1)).score
+        assert found[0].score <= given * 1.001
+        scores.append(found[0].score)
+        near = forecaster.near(question, found[0].parameters)
+        assert near and all(forecaster.forecast(question, one, range(0)).score >= 0 for one in near)
+    assert scores[1] < 0.5 * scores[0]
+
+
+@pytest.mark.parametrize("kind", sorted({*VALUES, *SPACES}))
+def test_figures_come_in_words(kind: str) -> None:
+    question = asked(kind, 2.0)
+    found = FORECASTERS[kind].forecast(question, question.parameters, range(1))
+    assert found.by == "simulation" and found.cut == 0 and found.hidden is None
+    assert "is off by" in found.off and found.seen and found.lost
+    assert found.figures["score"] == found.score
+
+
+@pytest.mark.parametrize("kind", ["pak", "tops", "phdstream", "privhp"])
+def test_what_a_bound_cuts_off_is_said(kind: str) -> None:
+    question = asked(kind)
+    assert question.sample is not None
+    ((work,),) = question.sample.epochs
+    two = work._replace(unit=(work.unit // 2).astype(np.int32), users=N // 2)
+    question = question._replace(sample=question.sample._replace(epochs=((two,),)))
+    found = FORECASTERS[kind].forecast(question, question.parameters, range(1))
+    assert found.cut == 0.5 and "cuts off 50.0%" in found.lost
+
+
+def test_running_totals_are_those_of_the_sample() -> None:
+    question = asked("pak", 15.0, threshold="top", counter="tree")
+    found = FORECASTERS["pak"].forecast(question, question.parameters, range(1))
+    ((work,),) = question.sample.epochs if question.sample else ()
+    assert work.value is not None
+    assert found.figures["total"] == float(work.value.sum()) and found.score < 0.05
+
+
+def test_the_last_release_alone_is_the_last_of_all() -> None:
+    question = asked("privhp", 1.0)
+    work, noise = workload(), noise_of("p", 0, 0)
+    *_, last = releases(question.mechanism, work, noise)
+    alone = last_release(question.mechanism, work, noise)
+    assert alone.key.tolist() == last.key.tolist() and (alone.value == last.value).all()
+
+
+def test_a_workload_without_columns_is_refused() -> None:
+    question = asked("privhp")
+    bare = workload()._replace(columns=None)
+    with pytest.raises(ContractError):
+        last_release(question.mechanism, bare, noise_of("p", 0, 0))
+    with pytest.raises(ContractError):
+        next(releases(question.mechanism, bare, noise_of("p", 0, 0)))
+
+
+def test_a_threshold_that_cuts_values_is_told(kind: str = "tops") -> None:
+    question = asked(kind, 1.0)
+    small = replace(question.parameters, warmup=2)
+    found = FORECASTERS[kind].forecast(question, small, range(1))
+    assert 0 < found.figures["clipped"] < 1 and "count as that much" in found.lost
+    assert "the first 2 of 8 triggers" in found.lost

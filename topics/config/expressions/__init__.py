@@ -1,0 +1,1 @@
+"""Settings of expressions over one record, and what they mean."""

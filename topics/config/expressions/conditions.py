@@ -1,0 +1,179 @@
+"""Conditions on a record as settings, and their normal form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Annotated, Any
+
+from ...events.expressions import conditions as means
+from ..lines import Path
+from ..read import Convert, Reader
+from ..values import FieldPath
+
+Literal = str | bool | int | Fraction
+
+_DEEPEST = 16
+_LISTS = ("equals", "one_of", "none_of")
+_ENDS = ("at_least", "above", "at_most", "below")
+
+
+def _read_parts(reader: Reader, raw: Any, path: Path) -> tuple[Condition, ...]:
+    """Read the conditions within a condition."""
+    if sum(step in ("any", "all") for step in path) > _DEEPEST:
+        raise reader.fail(path, f"is nested more than {_DEEPEST} deep")
+    parts: tuple[Condition, ...] = reader.read(tuple[Condition, ...], raw, path)
+    if not parts:
+        raise reader.fail(path, "must be a list of at least one condition")
+    return parts
+
+
+Parts = Annotated[tuple[Any, ...] | None, Convert(_read_parts)]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on one field of the record itself, or several of them as one.
+
+    A record without the field fulfils none but `present = false`. Besides `field`, give one of
+    `equals`, `one_of`, `none_of` and `present`, or one end or two of an interval; instead of all
+    these, give `any` or `all`.
+
+    Attributes:
+        field: path of a text, a number, or a truth value.
+        equals: the value that it must be.
+        one_of: values of one type, one of which it must be.
+        none_of: values of one type, none of which it may be.
+        at_least: a number that it must reach.
+        above: a number that it must exceed.
+        at_most: a number that it must not exceed.
+        below: a number that it must not reach.
+        present: whether the record must have it.
+        any: list of conditions, at least one of which must hold.
+        all: list of conditions that must all hold.
+    """
+
+    field: FieldPath | None = None
+    equals: Literal | None = None
+    one_of: tuple[Literal, ...] | None = None
+    none_of: tuple[Literal, ...] | None = None
+    at_least: Fraction | None = None
+    above: Fraction | None = None
+    at_most: Fraction | None = None
+    below: Fraction | None = None
+    present: bool | None = None
+    any: Parts = None
+    all: Parts = None
+
+    def pinned(self) -> dict[str, Any]:
+        """The condition as the charged configuration states it, in its normal form."""
+        return _told(self.meant())
+
+    def objections(self) -> Iterator[tuple[str, str]]:
+        """Settings that contradict each other, each with its dotted place."""
+        given = [f.name for f in fields(self) if getattr(self, f.name) is not None]
+        groups = [name for name in ("any", "all") if name in given]
+        if groups:
+            if given != groups[:1]:
+                yield groups[0], "must stand alone in its table"
+            for place, part in enumerate(getattr(self, groups[0])):
+                for where, message in part.objections():
+                    yield f"{groups[0]}.{place}.{where}".rstrip("."), message
+            return
+        if "field" not in given:
+            yield "", "needs field, any or all"
+            return
+        yield from self._leaf([name for name in given if name != "field"])
+
+    def _leaf(self, given: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Objections to a condition on one field."""
+        ends = [name for name in given if name in _ENDS]
+        if not given:
+            yield "", f"says nothing about {self.field}: give equals, one_of, at_least, ..."
+        elif len(given) > 1 and len(ends) < len(given):
+            yield given[-1], f"and {given[0]} exclude each other: write two conditions"
+        elif {"at_least", "above"} <= set(given) or {"at_most", "below"} <= set(given):
+            yield given[-1], f"and {given[-2]} are both the same end of an interval"
+        elif len(ends) == 2 and _end(self, ends[0]) > _end(self, ends[1]):
+            yield given[-1], f"is below {ends[0]}: no record can fulfil both"
+        for name in ("one_of", "none_of"):
+            values = getattr(self, name)
+            if values is not None and len({_type(value) for value in values}) != 1:
+                yield name, "must be a list of at least one value, all texts, numbers or truths"
+
+    def meant(self) -> means.Condition:
+        """The condition in its normal form: flat, sorted, and each part once."""
+        if self.any is not None:
+            return joined(means.Some, [part.meant() for part in self.any])
+        if self.all is not None:
+            return joined(means.Every, [part.meant() for part in self.all])
+        path = self.field or ""
+        if self.present is not None:
+            return means.Present(path, self.present)
+        for name, denied in (("equals", False), ("one_of", False), ("none_of", True)):
+            value = getattr(self, name)
+            if value is not None:
+                listed = value if isinstance(value, tuple) else (value,)
+                return _among(path, listed, denied)
+        low = self.above if self.at_least is None else self.at_least
+        high = self.below if self.at_most is None else self.at_most
+        open_low, open_high = self.above is not None, self.below is not None
+        return means.Between(path, low, high, open_low, open_high)
+
+
+def every(conditions: Sequence[Condition]) -> means.Condition | None:
+    """The normal form of a list of conditions that must all hold; None if it is empty."""
+    return joined(means.Every, [one.meant() for one in conditions]) if conditions else None
+
+
+def pinned(conditions: Sequence[Condition]) -> dict[str, Any] | None:
+    """A list of conditions as the charged configuration states it; None if it is empty."""
+    whole = every(conditions)
+    return None if whole is None else _told(whole)
+
+
+def joined(
+    kind: type[means.Every] | type[means.Some], parts: Sequence[means.Condition]
+) -> means.Condition:
+    """Join conditions: flat, in one order, each once, and a single one as itself."""
+    flat: list[means.Condition] = []
+    for part in parts:
+        flat += part.parts if isinstance(part, kind) else [part]
+    distinct = sorted(dict.fromkeys(flat), key=repr)
+    return distinct[0] if len(distinct) == 1 else kind(tuple(distinct))
+
+
+def _among(path: str, values: Sequence[Literal], denied: bool) -> means.Condition:
+    """One of some values, or none of them; the values are of one type."""
+    if isinstance(values[0], bool):
+        allowed = {True, False} - set(values) if denied else set(values)
+        if len(allowed) == 1:
+            return means.TruthIs(path, *allowed)
+        both = [means.TruthIs(path, value) for value in (False, True)]
+        return means.Some(tuple(both)) if allowed else means.Every(tuple(both))
+    if isinstance(values[0], str):
+        return means.TextIn(path, tuple(sorted({str(value) for value in values})), denied)
+    numbers = sorted({Fraction(value) for value in values if not isinstance(value, str)})
+    return means.NumberIn(path, tuple(numbers), denied)
+
+
+def _told(condition: means.Condition) -> dict[str, Any]:
+    """A condition in plain values, with the name of its kind."""
+    plain: dict[str, Any] = {"kind": type(condition).__name__.lower()}
+    for one in fields(condition):
+        value = getattr(condition, one.name)
+        if one.name == "parts":
+            value = [_told(part) for part in value]
+        plain[one.name] = value
+    return plain
+
+
+def _end(condition: Condition, name: str) -> Fraction:
+    return Fraction(getattr(condition, name))
+
+
+def _type(value: Literal) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    return "text" if isinstance(value, str) else "number"

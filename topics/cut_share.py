@@ -1,0 +1,52 @@
+"""The share of records that a contribution bound cut, from two noisy counts, with its interval.
+
+Both sides use this: workers write the share into manifests, readers join the counts of all shards.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class CutShare(NamedTuple):
+    """The share of records that was cut, None where noise leaves no estimate; and its interval."""
+
+    share: float | None
+    low: float
+    high: float
+
+
+def cut_share(
+    arrived: float, arrived_stddev: float, accepted: float, accepted_stddev: float, quantile: float
+) -> CutShare:
+    """The share 1 - accepted/arrived of the exact counts, from noisy ones.
+
+    The interval is Fieller's (1954, *Some problems in interval estimation*): all ratios ρ for which
+    accepted - ρ·arrived is within ``quantile`` of its own standard deviations of 0. For Gaussian
+    noise it covers the exact ratio as often as the quantile says, however few records there are;
+    the ratio lies in [0, 1], so what is beyond can be left out.
+
+    Args:
+        arrived, accepted: noisy counts, with independent noise.
+        arrived_stddev, accepted_stddev: of the noise.
+        quantile: of the normal distribution, that of the interval's confidence level.
+
+    Returns:
+        No estimate and [0, 1] where the number of arrived records may be 0.
+
+    >>> cut_share(1000, 10, 800, 10, 1.96).share
+    0.2
+    """
+    lead = arrived**2 - (quantile * arrived_stddev) ** 2
+    if arrived <= 0 or lead <= 0:
+        return CutShare(None, 0.0, 1.0)
+    # The ends are the roots of lead·ρ² - 2·accepted·arrived·ρ + accepted² - (quantile·stddev)².
+    spread = (arrived_stddev * accepted) ** 2 + accepted_stddev**2 * lead
+    middle, reach = accepted * arrived, quantile * math.sqrt(spread)
+    low, high = (_inside(1 - (middle + side) / lead) for side in (reach, -reach))
+    return CutShare(_inside(1 - accepted / arrived), low, high)
+
+
+def _inside(share: float) -> float:
+    return float(f"{min(max(share, 0.0), 1.0):.6g}")  # the same text on every machine

@@ -1,0 +1,190 @@
+"""Conditions on a record's own fields: the records that a pipeline counts.
+
+They are asked before anything else is made of a record, each record by itself: its neighbours in
+the log play no part. As in SQL, a missing field fulfils no condition, also none that is denied,
+except `Present`. Numbers are compared as double-precision floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Flags = NDArray[np.bool_]
+
+
+class Fields(Protocol):
+    """The fields of n records, column by column."""
+
+    def numbers(self, path: str) -> NDArray[np.float64]:
+        """(n,) numbers of a field; NaN where there is none."""
+
+    def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
+        """(n,) whether a field is one of ``texts``, and whether it holds a text at all."""
+
+    def truths(self, path: str) -> tuple[Flags, Flags]:
+        """(n,) whether a field is true, and whether it is false."""
+
+    def present(self, path: str) -> Flags:
+        """(n,) whether a field holds a value."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number within an interval; an end that is None is open to infinity.
+
+    Attributes:
+        field: path of the number.
+        low, high: ends.
+        low_open, high_open: whether the end itself is left out.
+    """
+
+    field: str
+    low: Fraction | None = None
+    high: Fraction | None = None
+    low_open: bool = False
+    high_open: bool = False
+    role = "number"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        numbers = fields.numbers(self.field)
+        good: Flags = ~np.isnan(numbers)
+        if self.low is not None:
+            low = float(self.low)
+            good &= numbers > low if self.low_open else numbers >= low
+        if self.high is not None:
+            high = float(self.high)
+            good &= numbers < high if self.high_open else numbers <= high
+        return good
+
+
+@dataclass(frozen=True)
+class NumberIn:
+    """A choice of some numbers, or of all but these.
+
+    Attributes:
+        field: path of the number.
+        values: the numbers.
+        denied: whether it must be another one.
+    """
+
+    field: str
+    values: tuple[Fraction, ...]
+    denied: bool = False
+    role = "number"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        numbers = fields.numbers(self.field)
+        found = np.isin(numbers, [float(value) for value in self.values])
+        return ~found & ~np.isnan(numbers) if self.denied else found
+
+
+@dataclass(frozen=True)
+class TextIn:
+    """A choice of some texts, or of all but these.
+
+    Attributes:
+        field: path of the text.
+        values: the texts.
+        denied: whether it must be another one.
+    """
+
+    field: str
+    values: tuple[str, ...]
+    denied: bool = False
+    role = "text"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        found, there = fields.among(self.field, self.values)
+        return there & ~found if self.denied else found
+
+
+@dataclass(frozen=True)
+class TruthIs:
+    """A truth value.
+
+    Attributes:
+        field: path of the truth value.
+        value: what it must be.
+    """
+
+    field: str
+    value: bool
+    role = "truth"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        true, false = fields.truths(self.field)
+        return true if self.value else false
+
+
+@dataclass(frozen=True)
+class Present:
+    """A field that holds a value, or one that holds none.
+
+    Attributes:
+        field: path of a text, number or truth value.
+        value: whether there must be one.
+    """
+
+    field: str
+    value: bool = True
+    role = "scalar"
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        there = fields.present(self.field)
+        return there if self.value else ~there
+
+
+@dataclass(frozen=True)
+class Every:
+    """A conjunction: all of some conditions.
+
+    Attributes:
+        parts: the conditions, at least one.
+    """
+
+    parts: tuple[Condition, ...]
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        out: Flags = np.logical_and.reduce([part.fulfilled(fields) for part in self.parts])
+        return out
+
+
+@dataclass(frozen=True)
+class Some:
+    """Alternatives: at least one of some conditions.
+
+    Attributes:
+        parts: the conditions, at least one.
+    """
+
+    parts: tuple[Condition, ...]
+
+    def fulfilled(self, fields: Fields) -> Flags:
+        """(n,) records that fulfil it."""
+        out: Flags = np.logical_or.reduce([part.fulfilled(fields) for part in self.parts])
+        return out
+
+
+Leaf = Between | NumberIn | TextIn | TruthIs | Present
+Condition = Leaf | Every | Some
+
+
+def leaves(condition: Condition | None) -> Iterator[Leaf]:
+    """The conditions on single fields that a condition consists of; none for None."""
+    if isinstance(condition, Every | Some):
+        for part in condition.parts:
+            yield from leaves(part)
+    elif condition is not None:
+        yield condition

@@ -1,0 +1,149 @@
+"""Columns of a key that are computed from a record: parts of its time, and bands of a number.
+
+Each is a function of one record and of the configuration alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....mechanisms.columns import I64
+from ..times import LATEST
+
+QUARTER = 900_000_000  # microseconds; no zone changes its offset within a quarter of an hour
+MOST = 2.0**53  # bands from 0: beyond, doubles have gaps
+DECIMALS = 9
+"""Decimals of a quotient that count: 0.3 / 0.1 is 2.9999999999999996, and means 3."""
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """A part of the event time: a whole number, or a date as text.
+
+    Attributes:
+        part: a name of `PARTS`.
+        zone: time zone in which it is read.
+    """
+
+    part: str
+    zone: str = "UTC"
+
+    def values(self, time: I64) -> list[int] | list[str]:
+        """(n,) values of (n,) times; a time outside 1970 to 9999 gives an arbitrary one."""
+        local = _local(np.clip(time, 0, LATEST - 1), self.zone).astype("M8[us]")
+        return PARTS[self.part](local)
+
+
+@dataclass(frozen=True)
+class Band:
+    """The band of a number: the multiple of a width below it, or the nearest.
+
+    Attributes:
+        field: path of the number.
+        width: of a band.
+        nearest: whether it is the nearest multiple; one in the middle goes up.
+    """
+
+    field: str
+    width: Fraction
+    nearest: bool = False
+
+    def values(self, numbers: NDArray[np.float64]) -> list[int | str | None]:
+        """(n,) multiples; None where there is none, or where doubles do not tell them apart.
+
+        They are whole numbers if the width is one, else texts with the decimals of the width.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            quotient = np.round(numbers / float(self.width), DECIMALS)
+            steps = np.floor(quotient + 0.5 if self.nearest else quotient)
+            good = np.abs(steps) <= MOST
+        show = self._shown()
+        whole = np.where(good, steps, 0).astype(np.int64).tolist()
+        pairs = zip(whole, good.tolist(), strict=True)
+        return [show(step) if fine else None for step, fine in pairs]
+
+    def _shown(self) -> Callable[[int], int | str]:
+        decimals = decimals_of(self.width)
+        unit = int(self.width * 10**decimals)
+        if not decimals:
+            return lambda step: step * unit
+        return lambda step: _decimal(step * unit, decimals)
+
+
+Derived = TimePart | Band
+
+
+def decimals_of(number: Fraction) -> int:
+    """Count the decimals of a number.
+
+    Raises:
+        ValueError: more than nine, or it is no decimal number.
+
+    >>> decimals_of(Fraction("2.5")), decimals_of(Fraction(10))
+    (1, 0)
+    """
+    for decimals in range(DECIMALS + 1):
+        if (number * 10**decimals).denominator == 1:
+            return decimals
+    raise ValueError(f"{number} must be a decimal number with at most {DECIMALS} decimals")
+
+
+def _decimal(scaled: int, decimals: int) -> str:
+    """
+    >>> _decimal(-125, 1), _decimal(5, 2)
+    ('-12.5', '0.05')
+    """
+    sign, digits = "-" * (scaled < 0), str(abs(scaled)).rjust(decimals + 1, "0")
+    return f"{sign}{digits[:-decimals]}.{digits[-decimals:]}"
+
+
+def _local(time: I64, zone: str) -> I64:
+    """Wall-clock microseconds of a zone, as if they were UTC."""
+    if zone == "UTC":
+        return time
+    quarters, place = np.unique(time // QUARTER, return_inverse=True)
+    where = ZoneInfo(zone)
+    offsets = [_offset(quarter * QUARTER, where) for quarter in quarters.tolist()]
+    return time + np.array(offsets, np.int64)[place]
+
+
+def _offset(microseconds: int, zone: ZoneInfo) -> int:
+    """The offset of a zone from UTC, in microseconds.
+
+    A zone is asked for the last days that a date can hold at most, since it answers in local time.
+    """
+    seconds = min(microseconds // 1_000_000, LATEST // 1_000_000 - 2 * 86_400)
+    moment = datetime.fromtimestamp(seconds, UTC).astimezone(zone)
+    offset = moment.utcoffset()
+    return 0 if offset is None else round(offset.total_seconds()) * 1_000_000
+
+
+def _since(local: NDArray[np.datetime64], unit: str, of: str) -> list[int]:
+    """Count the whole units that have passed in the current larger unit."""
+    fine, coarse = local.astype(f"M8[{unit}]"), local.astype(f"M8[{of}]")
+    passed: list[int] = (fine - coarse.astype(f"M8[{unit}]")).astype(np.int64).tolist()
+    return passed
+
+
+def _days(local: NDArray[np.datetime64]) -> I64:
+    return local.astype("M8[D]").astype(np.int64)
+
+
+PARTS: dict[str, Callable[[NDArray[np.datetime64]], list[int] | list[str]]] = {
+    "year": lambda t: (t.astype("M8[Y]").astype(np.int64) + 1970).tolist(),
+    "quarter": lambda t: (t.astype("M8[M]").astype(np.int64) % 12 // 3 + 1).tolist(),
+    "month": lambda t: [n + 1 for n in _since(t, "M", "Y")],
+    "day": lambda t: [n + 1 for n in _since(t, "D", "M")],
+    "weekday": lambda t: ((_days(t) + 3) % 7 + 1).tolist(),  # 1970-01-01 was a Thursday
+    "hour": lambda t: _since(t, "h", "D"),
+    "minute": lambda t: _since(t, "m", "h"),
+    "date": lambda t: np.datetime_as_string(t, unit="D").tolist(),
+}
+"""The parts of a time: weekdays count from Monday, 1, a date is a text such as 2026-11-22."""

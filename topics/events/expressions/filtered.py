@@ -1,0 +1,116 @@
+"""The fields of records as conditions ask for them, from objects or from what loops have found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..scanned import Scanned
+from ..types import FALSE, INTEGER, MISSING, NULL, REAL, TEXT, TRUE
+from .conditions import Flags
+
+_EMPTY = (MISSING, NULL)
+
+
+def doubles(values: Sequence[Any]) -> NDArray[np.float64]:
+    """(n,) numbers as doubles: NaN for None, infinity for an integer beyond every double."""
+    try:
+        return np.array([math.nan if v is None else v for v in values], np.float64)
+    except OverflowError:
+        return np.array([_double(v) for v in values], np.float64)
+
+
+def _double(value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+class ValueFields:
+    """Fields as columns of Python values.
+
+    Args:
+        size: number of records.
+        column: the values of a path in a role, None where there is none; it notes the faults.
+    """
+
+    def __init__(self, size: int, column: Callable[[str, str], list[Any]]) -> None:
+        self._size, self._column = size, column
+
+    def numbers(self, path: str) -> NDArray[np.float64]:
+        """As `Fields.numbers`."""
+        return doubles(self._column(path, "number"))
+
+    def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
+        """As `Fields.among`."""
+        values, wanted = self._column(path, "text"), frozenset(texts)
+        return self._flags(v in wanted for v in values), self._flags(v is not None for v in values)
+
+    def truths(self, path: str) -> tuple[Flags, Flags]:
+        """As `Fields.truths`."""
+        values = self._column(path, "truth")
+        return self._flags(v is True for v in values), self._flags(v is False for v in values)
+
+    def present(self, path: str) -> Flags:
+        """As `Fields.present`."""
+        return self._flags(v is not None for v in self._column(path, "scalar"))
+
+    def _flags(self, values: Any) -> Flags:
+        return np.fromiter(values, bool, self._size)
+
+
+class ScannedFields:
+    """Fields as compiled loops have found them.
+
+    A record with a value that the condition has no use for becomes one that is not known, so that
+    it is decoded by itself.
+
+    Args:
+        found: the findings.
+        place: of each path among the needed fields.
+        known: (n,) taken.
+    """
+
+    def __init__(self, found: Scanned, place: Mapping[Any, int], known: Flags) -> None:
+        self._found, self._place, self._known = found, place, known
+
+    def numbers(self, path: str) -> NDArray[np.float64]:
+        """As `Fields.numbers`."""
+        there = self._holds(path, INTEGER, REAL)
+        still = there & self._known
+        numbers = self._found.numbers(self._place[path], still)
+        self._known &= still | ~there
+        return np.where(still, numbers, math.nan)
+
+    def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
+        """As `Fields.among`."""
+        there, place = self._holds(path, TEXT), self._place[path]
+        low, high = self._found.low[:, place], self._found.high[:, place]
+        out = np.zeros(len(there), bool)
+        for text in set(texts):
+            wanted = np.frombuffer(text.encode(), np.uint8)
+            rows = np.flatnonzero(there & (high - low == len(wanted)))
+            held = self._found.data[low[rows][:, None] + np.arange(len(wanted))]
+            out[rows[(held == wanted).all(axis=1)]] = True
+        return out, there
+
+    def truths(self, path: str) -> tuple[Flags, Flags]:
+        """As `Fields.truths`."""
+        self._holds(path, TRUE, FALSE)
+        kind = self._found.kind[:, self._place[path]]
+        return kind == TRUE, kind == FALSE
+
+    def present(self, path: str) -> Flags:
+        """As `Fields.present`."""
+        return self._holds(path, TEXT, INTEGER, REAL, TRUE, FALSE)
+
+    def _holds(self, path: str, *kinds: int) -> Flags:
+        kind = self._found.kind[:, self._place[path]]
+        there = np.isin(kind, kinds)
+        self._known &= there | np.isin(kind, _EMPTY)
+        return there

@@ -1,0 +1,80 @@
+"""Derived columns beside the fields that compiled loops have found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....mechanisms.columns import I64
+from ..scanned import Flags, Scanned
+from ..types import INTEGER, MISSING, TEXT
+from .derived import Derived, TimePart
+from .filtered import ScannedFields
+
+
+class DerivedColumn(NamedTuple):
+    """n values as texts, which many rows may share.
+
+    Attributes:
+        data: a buffer with the texts.
+        kind, low, high: (n,) as in `Scanned`, within ``data``.
+    """
+
+    data: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
+    low: I64
+    high: I64
+
+
+def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
+    """Compute a derived column; a record without such a value holds none, as of a missing field.
+
+    Args:
+        how: it is computed.
+        time: (n,) event times.
+        fields: of the same records.
+    """
+    if isinstance(how, TimePart):
+        values: Sequence[int | str | None] = how.values(time)
+    else:
+        values = how.values(fields.numbers(how.field))
+    place: dict[int | str | None, int] = {}
+    number = np.array([place.setdefault(value, len(place)) for value in values], np.int64)
+    texts = ["" if value is None else str(value) for value in place]
+    kinds = [
+        MISSING if value is None else INTEGER if isinstance(value, int) else TEXT for value in place
+    ]
+    ends = np.cumsum([0, *map(len, texts)])
+    kind = np.array(kinds, np.uint8)[number]
+    data = np.frombuffer("".join(texts).encode(), np.uint8)
+    return DerivedColumn(data, kind, ends[:-1][number], ends[1:][number])
+
+
+class Widened:
+    """Findings with further columns behind those of the fields.
+
+    Args:
+        found: the findings.
+        columns: the further ones.
+    """
+
+    def __init__(self, found: Scanned, columns: Sequence[DerivedColumn]) -> None:
+        self._found = found
+        begins = np.cumsum([len(found.data), *(len(column.data) for column in columns)])[:-1]
+        pairs = list(zip(columns, begins.tolist(), strict=True))
+        self.data = np.concatenate([found.data, *(column.data for column in columns)])
+        self.kind = np.column_stack([found.kind, *(column.kind for column in columns)])
+        self.low = np.column_stack([found.low, *(column.low + at for column, at in pairs)])
+        self.high = np.column_stack([found.high, *(column.high + at for column, at in pairs)])
+        self.known = found.known
+
+    def integers(self, place: int, wanted: Flags) -> I64:
+        """As `Scanned.integers`, of a field."""
+        return self._found.integers(place, wanted)
+
+    def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
+        """As `Scanned.numbers`, of a field."""
+        return self._found.numbers(place, known)

@@ -1,0 +1,1 @@
+"""Pipelines written in SQL: a query compiled to the settings that a person would write."""
