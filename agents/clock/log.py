@@ -122,8 +122,11 @@ class ClockLog:
         One that has never committed anything has missed nothing while its pipelines had not begun.
 
         Raises:
-            EngineError: entries above its place are not here; the log must be read again.
+            EngineError: entries above its place are not here, and the log must be read again; or
+                its place was not reached yet.
         """
+        if place > self.end:
+            raise EngineError("the clock log was not read up to this position yet")
         if place >= self._base:
             return place
         begun = self.timelines(self._base)

@@ -302,7 +302,7 @@ class Cluster:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
         }
-        written = self._written(topic, partition)
+        written = self.written(topic, partition)
         until = time.monotonic() + OPEN_SECONDS
         client = Consumer(self._options | options)
         try:
@@ -325,8 +325,12 @@ class Cluster:
         finally:
             client.close()
 
-    def _written(self, topic: str, partition: int) -> int:
-        """The end of a partition, records of open transactions included."""
+    def written(self, topic: str, partition: int) -> int:
+        """Ask for the end of a partition, records of open transactions included.
+
+        Raises:
+            EngineError: it cannot be had; an `OutageError` if that may pass.
+        """
         place, all_ = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
         try:  # a new topic is unknown for a moment: any error may pass
             return self._offsets([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]

@@ -90,6 +90,7 @@ class LogFollower:
         self.ends: dict[TP, int] = {}
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
+        self._further = asyncio.Event()  # a position has moved
         self._heard = time.monotonic()  # when the broker last said where the logs end
 
     async def open(self) -> None:
@@ -170,6 +171,7 @@ class LogFollower:
     ) -> None:
         """Stand at a position; all lists of one reading, after ``before`` others, are as one."""
         self._positions[tp] = position
+        self._further.set()
         if records:
             known = self._read.setdefault(tp, [])
             known[len(known) if before is None else before :] = [
@@ -237,6 +239,7 @@ class LogFollower:
         """
         for tp in self._positions:
             self._positions[tp] = max(self._positions[tp], await client.position(tp))
+        self._further.set()
 
     async def _pass_trimmed(self, client: AIOKafkaConsumer) -> None:
         """Move positions past what was trimmed while this worker was away.
@@ -326,7 +329,9 @@ class LogFollower:
                 del self._read[tp][: self._read[tp].index(known[-1])]
 
     async def reach_back(self, place: int, pipelines: Sequence[str]) -> None:
-        """Read the log again if a shard of an input stands where some of it was dropped.
+        """Have the log as a shard of an input needs it: up to its place, and from there on.
+
+        It is read again where some of it was dropped.
 
         Args:
             place: of the shard.
@@ -334,7 +339,9 @@ class LogFollower:
 
         Raises:
             EngineError: the log was trimmed above that place.
+            RewoundError: it has no record there.
         """
+        await self._until(place)
         async with self._reading:
             with suppress(EngineError):
                 self.clock.opening(place, pipelines)
@@ -354,6 +361,21 @@ class LogFollower:
 
             await self._through(read)
             self.clock.opening(place, pipelines)
+
+    async def _until(self, place: int) -> None:
+        """Wait until the log was read up to a place where a shard stands.
+
+        A worker that stood still for a while may be given a shard that has come further on another
+        one. To open it here would be to leave out what lies in between, a start or a trigger.
+
+        Raises:
+            RewoundError: all before the place was read, and the last of it is missing.
+        """
+        while self._positions[TopicPartition(self._names.clock, 0)] < place:
+            self._further.clear()
+            await self._further.wait()
+        if self.clock.end < place:
+            raise RewoundError("the clock log ends before what a shard has applied")
 
     async def recall(self) -> None:
         """Read forgotten feedback again, for shards that come from another worker."""

@@ -81,6 +81,8 @@ class Faults:
         """Whether a worker may end with this error after what has happened."""
         if "no broker for" in text or "no Kafka answers" in text or "stopped answering" in text:
             return self._away > OUTAGE - 20
+        if "no partitions were assigned for" in text:  # the outage came during a rebalance
+            return self._away > OUTAGE - 20
         if self._clocks and "the clock of this machine is" in text:
             return True
         return self.rewound and text.startswith(REFUSAL)

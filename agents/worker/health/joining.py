@@ -16,8 +16,8 @@ log = logging.getLogger("hushstream.worker")
 class Joining:
     """Watches that the consumer group takes a worker in.
 
-    The group's coordinator may have no leader although everything else has one. The client library
-    then looks for it without end.
+    The group's coordinator may have no leader although everything else has one, or the broker goes
+    away during a rebalance. The client library then looks for it without end.
 
     Args:
         patience: microseconds, `kafka.outage_timeout`.
@@ -43,8 +43,8 @@ class Joining:
         elif self._waited > self._patience:
             return EngineError(
                 "joining the consumer group: no partitions were assigned for "
-                f"{self._patience:g} s (kafka.outage_timeout): the group's coordinator has no "
-                "leader, or its members take longer than that for a rebalance"
+                f"{self._patience:g} s (kafka.outage_timeout): the broker is away, the group's "
+                "coordinator has no leader, or its members take longer than that for a rebalance"
             )
         elif self._waited - self._said >= SAID_SECONDS:
             self._said = self._waited

@@ -90,7 +90,10 @@ def test_what_was_dropped_is_kept_as_timelines_and_can_be_read_again():
     assert log.timelines(3)["p"].done == {0: 1}
     with pytest.raises(EngineError, match="read again"):
         log.since(0)
+    with pytest.raises(EngineError, match="not read up to this position yet"):
+        log.opening(5, ["p"])
     log.append(4, beat([4]))
+    assert log.opening(5, ["p"]) == 5
     log.append(4, beat([9]))  # a repeat
     with pytest.raises(EngineError, match="read again"):
         log.timelines(2)
@@ -199,6 +202,7 @@ def test_a_shard_that_has_committed_nothing_begins_where_its_pipelines_had_not_b
     place, snapshot = next(e for e in entries if isinstance(e[1], Snapshot))
     log = ClockLog({"p": HORIZON, "q": 4})
     log.begin(place, snapshot)
+    log.append(place, snapshot)
     assert log.opening(0, ["q"]) == place and log.opening(place + 1, ["p"]) == place + 1
     for lacking, names in ((0, ["p"]), (0, ["p", "q"]), (1, ["q"])):
         with pytest.raises(EngineError, match="read again"):

@@ -129,6 +129,24 @@ def test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_gr
     asyncio.run(run())
 
 
+def test_a_transaction_that_becomes_visible_later_is_no_other_history(bench, monkeypatch):
+    """A commit is answered before its markers are written: a restart may come in between."""
+    names, folder = Names("any", bench.genesis), bench.folder / "one"
+
+    async def run() -> None:
+        for to in (3, 5):
+            await stepped(bench, "two", to)
+        ((_, _), (at, last)) = told(bench)
+        forged(bench, replace(last, transaction="not visible yet"), 0.0, at + 1)
+        with pytest.raises(RewoundError, match="has another history than the table of it"):
+            check_tables(bench.kafka, Cluster(bench.kafka), names, folder)
+        end = Cluster.written
+        monkeypatch.setattr(Cluster, "written", lambda *given: end(*given) + 2)
+        assert check_tables(bench.kafka, Cluster(bench.kafka), names, folder) == 1
+
+    asyncio.run(run())
+
+
 def test_a_table_of_which_its_changelog_says_nothing_any_more_is_restored_from_nothing(bench):
     """Compaction has deleted its marker, and all before: it may be of any history."""
     names, folder = Names("any", bench.genesis), bench.folder / "one"

@@ -171,6 +171,27 @@ def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
     assert other.clock.end == 0
 
 
+def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it():
+    """It has come further on another worker, while this one stood still."""
+    run, at = made("mine"), TopicPartition(NAMES.clock, 0)
+    run._positions[at] = 0
+
+    async def opened() -> list[str]:
+        waiting = asyncio.ensure_future(run.reach_back(3, ["p"]))
+        said = []
+        for place, record in enumerate([Start("p", 0, 1, "mine"), Beat(2, {}), Beat(3, {})]):
+            await asyncio.sleep(0.15)
+            said.append(waiting.done())
+            run._take(at, [RawRecord(place, 0, None, encode(record))], place + 1)
+        await asyncio.wait_for(waiting, 5)
+        return said
+
+    assert asyncio.run(opened()) == [False] * 3
+    run._positions[at] = 9  # a later log of another history, whose last offset is a marker's
+    with pytest.raises(RewoundError, match="ends before what a shard has applied"):
+        asyncio.run(run.reach_back(9, ["p"]))
+
+
 def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record(
     broker: Broker, unique: Callable[[str], str]
 ) -> None:
