@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -84,6 +86,96 @@ def test_no_shape_is_better_than_the_chosen_one(slots: int, epsilon: Fraction) -
                 tried.setdefault(alike, error(shape))
     assert error(found) <= 1.04 * min(tried.values())
     assert max(tried.values()) > 2 * error(found)
+
+
+@cache
+def summed(slots: int, fanout: int, levels: int, width: int) -> float:
+    """`every_range` for long streams and any width: covariances summed node by node.
+
+    Blocks under one node have a covariance in common, so a weighted sum of blocks has the variance
+    Σ_l g_l Σ_nodes (weights under the node)². The mean over all ranges follows from the prefix
+    sums: twice the mean of their variances less twice the variance of their mean.
+    """
+    open_block, rest = np.divmod(np.arange(slots + 1), width)
+    weight = np.where(open_block > 0, 1 + rest / width, 0.0)  # of the last ended block
+    last = np.maximum(open_block - 1, 0)
+    blocks = int(open_block.max())
+    mean = np.bincount(last, weights=weight, minlength=blocks)
+    mean[:-1] += np.cumsum(np.bincount(last[open_block > 0], minlength=blocks)[:0:-1])[::-1]
+    mean /= slots + 1
+    total, size, below = 0.0, 1, 0
+    for _ in range(levels):
+        here = below * fanout + 1
+        joint = -1 / (here * below) if below else 1.0
+        node = last // size
+        total += joint * np.mean(node * float(size) ** 2 + (last - node * size + weight) ** 2)
+        total -= joint * np.sum(np.add.reduceat(mean, np.arange(0, blocks, size)) ** 2)
+        size, below = size * fanout, here
+    return 4 * levels**2 * float(total)
+
+
+def trees(slots: int, widths: list[int]) -> Iterator[tuple[int, int, int]]:
+    """(fanout, levels, width) of streams of eight blocks or more; no widths: all powers."""
+    for fanout in range(2, 41):
+        for width in widths or [fanout**skip for skip in range(17)]:
+            for levels in range(1, 18):
+                fits = levels == 1 or fanout ** (levels - 1) * width < slots
+                if fits and 8 * width <= slots and fanout**levels <= 1 << 21:
+                    yield fanout, levels, width
+
+
+@pytest.mark.parametrize(
+    "shape", [TreeShape(2, 3, 1), TreeShape(3, 2, 2), TreeShape(8, 1, 1), TreeShape(4, 2, 0)]
+)
+def test_sums_over_nodes_are_those_of_the_inverse_matrix(shape: TreeShape) -> None:
+    found = summed(150, shape.fanout, shape.levels, shape.width)
+    assert found == pytest.approx(every_range(shape, 150))
+
+
+CELLS = tuple(itertools.product((1, 10, 100), (0.05, 0.1, 0.2, 0.5, 1.0)))  # loads and ε
+
+
+def predicted(slots: int, tree: tuple[int, int, int], load: int, epsilon: float) -> float:
+    """Mean squared error of a range for θ = 1: noise, chance and trend, as the module states it."""
+    width = tree[2]
+    missed = 5 / 36 * load * width + (0.03 * load * width) ** 2 if width > 1 else 0.0
+    return summed(slots, *tree) / epsilon**2 + missed
+
+
+def ratios(slots: int, tried: list[tuple[int, int, int]]) -> list[float]:
+    """The chosen tree's error over the least of all those tried, for every load and ε."""
+    found = []
+    for load, epsilon in CELLS:
+        shape = choose_shape(slots, Fraction(epsilon).limit_denominator(100), load)
+        mine = predicted(slots, (shape.fanout, shape.levels, shape.width), load, epsilon)
+        found.append(mine / min(predicted(slots, tree, load, epsilon) for tree in tried))
+    return found
+
+
+@pytest.mark.parametrize("slots", [100, 1000, 4000, 40_000])
+def test_the_rule_is_within_a_seventh_of_the_best_of_all_trees(slots: int) -> None:
+    """Every fanout up to 40, every number of levels, every power of the fanout as a block."""
+    found = ratios(slots, list(trees(slots, [])))
+    assert min(found) >= 0.999 and max(found) <= 8 / 7 and np.median(found) <= 1.02
+
+
+def test_widths_that_are_no_power_would_gain_little() -> None:
+    """Blocks of any length: the rule has powers of the fanout alone."""
+    widths = sorted({round(1.15**i) for i in range(35)})
+    found = ratios(1000, [*trees(1000, []), *trees(1000, widths)])
+    assert max(found) <= 4 / 3 and np.median(found) <= 1.05
+
+
+@pytest.mark.parametrize(("epsilon", "skip"), [(0.05, 2), (0.1, 2), (1.0, 1)])
+def test_the_published_objective_chooses_trees_of_several_times_the_error(
+    epsilon: float, skip: int
+) -> None:
+    """16 children, height 5, and the least 2(b-1)(h-s)³/ε² + b^2s/36 at one record per slot."""
+    objective = [30 * (5 - s) ** 3 / epsilon**2 + 16.0 ** (2 * s) / 36 for s in range(5)]
+    assert objective.index(min(objective)) == skip
+    shape = choose_shape(114_688, Fraction(epsilon).limit_denominator(100))
+    mine = predicted(114_688, (shape.fanout, shape.levels, shape.width), 1, epsilon)
+    assert predicted(114_688, (16, 5 - skip, 16**skip), 1, epsilon) > 2 * mine
 
 
 def test_values_that_scatter_evenly_leave_the_stated_chance() -> None:
