@@ -148,10 +148,10 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
         row[name] = float(np.mean([known[theta] for theta in thetas]))
         row[f"{name}_threshold"] = float(np.median(thetas))
         row[f"{name}_shape"] = [method.shape.fanout, method.shape.levels, method.shape.width]
-    return row | _best(stream, ranges, epsilon)
+    return row | best(stream, ranges, epsilon)
 
 
-def _best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
+def best(stream: Stream, ranges: Ranges, epsilon: Fraction) -> Row:
     """The least error of any threshold and shape; of shapes with one width, the least noise."""
     narrow: dict[int, tuple[float, TreeShape]] = {}
     for shape in candidates(len(ranges.rest)):

@@ -22,7 +22,10 @@ Windows (`_heldout_windows`): the first triggers of a window after another one: 
 at trigger 1 of the map as it is released and divided by the last map of the window before, where
 the stream goes on as it was, and the worst of that over the smooth map alone where it has moved.
 
-    python benchmarks/heldout.py [--quick] [--json] [--half tuned]
+Oracle (`_heldout_oracle`, with ``--oracle`` alone): how near to the best any rule could come that
+chooses ToPS's threshold before the stream goes on, told this or that without any noise.
+
+    python benchmarks/heldout.py [--quick] [--json] [--half tuned] [--oracle]
 
 The last line under ``--json``: ``tops_over_authors_median``, ``tops_over_authors_worst``,
 ``tops_over_best`` (the median over sets and ε; ``tops_over_best_worst`` the largest),
@@ -38,6 +41,7 @@ import json
 
 import _heldout_drift as drift
 import _heldout_maps as maps
+import _heldout_oracle as oracle
 import _heldout_topl as topl
 import _heldout_units as units
 import _heldout_values as values
@@ -81,12 +85,38 @@ def show_maps(found: dict[str, list[maps.Row]], console: Console) -> None:
         console.print(table)
 
 
+def show_oracle(rows: list[oracle.Row], console: Console) -> None:
+    table = Table(title="mean squared error of range sums over the best")
+    for column in ("stream", "ε", *oracle.RULES):
+        table.add_column(column, justify="left" if column == "stream" else "right")
+    for row in rows:
+        ratios = (f"{row[rule] / row['best']:.2f}" for rule in oracle.RULES)
+        table.add_row(row["stream"], f"{row['epsilon']:g}", *ratios)
+    console.print(table)
+
+
+def report_oracle(half: str, quick: bool, as_json: bool) -> None:
+    """The whole program under ``--oracle``."""
+    console = Console(stderr=as_json, width=110)
+    with Console(stderr=True).status("oracle") as status:
+        rows = oracle.measure(half, quick, lambda row: status.update(row["stream"]))
+    show_oracle(rows, console)
+    if as_json:
+        print(json.dumps({**oracle.totals(rows), "oracle": rows}))
+    else:
+        console.print(oracle.totals(rows))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer runs and fewer ε")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--half", choices=("held", "tuned"), default="held")
+    parser.add_argument("--oracle", action="store_true", help="only what oracles of ToPS reach")
     options = parser.parse_args()
+    if options.oracle:
+        report_oracle(options.half, options.quick, options.json)
+        return
     console = Console(stderr=True, width=110)
     with console.status("values") as status:
         rows = values.measure(options.half, options.quick, lambda row: status.update(row["stream"]))

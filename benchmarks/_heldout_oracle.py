@@ -1,0 +1,121 @@
+"""How near to the best any rule could come that chooses ToPS's threshold before the stream goes on.
+
+The same streams, warm-ups, ranges and exact variances as in `_heldout_values`, the same ε for the
+sums. Errors, each over ``best``, the least of any threshold and shape with the stream in view:
+
+* ``tops``: the rule as it is.
+* ``told``: the same noise and the shape that ToPS takes, but the penalty (its weight and its
+  exponent of θ) is the best one of `PENALTIES` for this stream and ε. No rule of this kind, however
+  it was tuned, has less error.
+* ``quiet``: the rule without its noise. **Not private**, as are the next three.
+* ``warm_threshold``: the shape that ToPS takes, with the threshold of least error on the warm-up,
+  repeated until it is as long as the stream.
+* ``warm``: shape and threshold of least error on it: who knows the warm-up, and nothing later.
+* ``threshold``: the shape that ToPS takes, with the best threshold for the stream.
+
+So ``tops`` over ``quiet`` is the noise of the choice, ``warm`` what warm-ups do not tell, and
+``threshold`` what the shape costs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from _heldout_drift import changes
+from _heldout_streams import streams
+from _heldout_values import EPSILONS, WARMUP, Method, Ranges, best, defaults
+from _values import F64, I64, Stream, keyed
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.clip_threshold import exceedance_scores, exceeding
+from hushstream.mechanisms.parts.shape import TreeShape
+
+WEIGHTS, EXPONENTS = (9, 18, 27, 36, 54, 72, 108), (0.125, 0.25, 0.5, 0.75, 1.0)
+PENALTIES = tuple(itertools.product(WEIGHTS, EXPONENTS))
+OURS = 36, 0.25  # weight and exponent of `scale_free_penalty`
+RULES = ("tops", "told", "quiet", "warm_threshold", "warm", "threshold")
+Row = dict[str, Any]
+
+
+@lru_cache(maxsize=64)
+def noises(runs: int, candidates: int, epsilon: Fraction) -> I64:
+    """(runs, candidates) the noise of noisy maxima."""
+    index, first = np.arange(candidates), np.ones(candidates, np.int64)
+    label = Keys.of([b"threshold"])
+    drawn = [
+        keyed(run, "tops").laplace("threshold", label, index, 1 / epsilon, first)[0]
+        for run in range(runs)
+    ]
+    return np.array(drawn)
+
+
+def errors(ranges: Ranges, thresholds: I64, shape: TreeShape, epsilon: Fraction) -> F64:
+    """(c,) mean squared error of ranges with each threshold."""
+    method = Method(shape, 0.25)
+    missed = [ranges.missed(theta, method) for theta in thresholds.tolist()]
+    noise = ranges.noise(shape) / float(epsilon) ** 2
+    return noise * np.square(thresholds.astype(float)) + np.array(missed)
+
+
+def told(above: I64, penalty: I64, thresholds: I64, noise: I64, error: F64) -> float:
+    """The least mean error of all penalties."""
+    weight, exponent = OURS
+    share = thresholds / thresholds[-1]
+    unit = penalty[-1] / weight  # at the last one, whatever the exponent
+    means = []
+    for weight, exponent in PENALTIES:
+        scores = -above - weight * unit * share**exponent
+        means.append(error[np.argmax(scores + noise, axis=1)].mean())
+    return float(min(means))
+
+
+def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
+    """Mean squared errors of one stream and ε."""
+    ranges, warm = Ranges.of(stream), stream.values[: len(stream.values) // WARMUP]
+    repeated = Ranges(np.resize(warm, len(ranges.rest)), ranges.first, ranges.end)
+    made = defaults(stream, epsilon)
+    fanout, thresholds = made.tree.fanout, np.array(made.slots.thresholds)
+    shape = TreeShape(fanout, made.tree.levels, round(math.log(made.width, fanout)))
+    error, before = (errors(one, thresholds, shape, epsilon) for one in (ranges, repeated))
+    histogram = np.bincount(np.searchsorted(thresholds, warm), minlength=len(thresholds))
+    penalty = np.array(made.penalty)
+    scores = exceedance_scores(histogram, penalty)
+    noise = noises(runs, len(thresholds), epsilon)
+    row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
+    row["tops"] = float(error[np.argmax(scores + noise, axis=1)].mean())
+    row["told"] = told(exceeding(histogram), penalty, thresholds, noise, error)
+    row["quiet"] = float(error[np.argmax(scores)])
+    row["warm_threshold"] = float(error[np.argmin(before)])
+    known = best(stream, repeated, epsilon)
+    fanout, levels, width = known["best_shape"]
+    other = TreeShape(fanout, levels, round(math.log(width, fanout)))
+    theta = np.array([known["best_threshold"]])
+    row["warm"] = float(errors(ranges, theta, other, epsilon)[0])
+    row["threshold"] = float(error.min())
+    return row | best(stream, ranges, epsilon)
+
+
+def measure(half: str, quick: bool, tick: Callable[[Row], object]) -> list[Row]:
+    """Rows of a half; ``tick`` is called with each."""
+    rows = []
+    for stream in streams(half)[:: 2 if quick else 1]:
+        for epsilon in EPSILONS[::2] if quick else EPSILONS:
+            rows.append(row_of(stream, epsilon, 20 if quick else 100))
+            tick(rows[-1])
+    return rows
+
+
+def totals(rows: list[Row]) -> Row:
+    """Per rule, the median ratio to the best: of all rows, of steady streams, and of the others."""
+    out: Row = {}
+    for name, kinds in (("all", (False, True)), ("steady", (False,)), ("drift", (True,))):
+        mine = [row for row in rows if changes(row["stream"]) in kinds]
+        for rule in RULES if mine else ():
+            ratios = [row[rule] / row["best"] for row in mine]
+            out[f"oracle_{rule}_over_best_{name}"] = float(np.median(ratios))
+    return out
