@@ -269,14 +269,14 @@ def test_reports_are_aggregated_as_they_are():
     assert reports["p"].counts["seen"] == 120  # those of another survey are nobody's business
     first = json.loads(engine.outs["hush.p.releases.v1"][0].value or b"")
     # Noise may carry the mean out of the range of values, and a row shows the nearer end of it.
-    assert first["values"]["mean"]["value"] == min(max(said(survey, own), 0.0), survey.bound)
+    assert first["values"]["mean"]["value"] == said(survey, own)
 
 
 def said(survey: Survey, reports: list[dict[str, Any]]) -> float:
-    """The mean of reports in exact arithmetic, on the grid."""
+    """The mean of reports in exact arithmetic, on the grid, within [0, B] as it is released."""
     columns = [np.array([r[name] for r in reports]) for name in ("group", "theta", "code")]
     exact, _ = mean(survey, Buckets(*columns, np.ones(len(reports), np.int64)))
-    return float(round((exact or 0) * 100) / Fraction(100))
+    return min(max(float(round((exact or 0) * 100) / Fraction(100)), 0.0), float(survey.bound))
 
 
 def test_reports_count_for_the_threshold_of_their_window_and_the_group_of_their_unit():
