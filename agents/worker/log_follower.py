@@ -22,6 +22,7 @@ from ..clock.snapshots import Opening, beginning
 from ..clock.wall_time import WallClock
 from ..kafka.clients import (
     OUTAGES,
+    READ_SECONDS,
     asked_to_end,
     check_outage,
     consumer,
@@ -340,6 +341,7 @@ class LogFollower:
         Raises:
             EngineError: the log was trimmed above that place.
             RewoundError: it has no record there.
+            TimeoutError: the broker is silent.
         """
         await self._until(place)
         async with self._reading:
@@ -370,10 +372,15 @@ class LogFollower:
 
         Raises:
             RewoundError: all before the place was read, and the last of it is missing.
+            TimeoutError: it was not read within `READ_SECONDS`.
         """
-        while self._positions[TopicPartition(self._names.clock, 0)] < place:
-            self._further.clear()
-            await self._further.wait()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                while self._positions[TopicPartition(self._names.clock, 0)] < place:
+                    self._further.clear()
+                    await self._further.wait()
+        except TimeoutError:  # the broker may have gone away meanwhile; the shard tries again
+            raise TimeoutError("the clock log was not read up to a shard's place") from None
         if self.clock.end < place:
             raise RewoundError("the clock log ends before what a shard has applied")
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.feedback import Feedback
+from hushstream.agents.worker import log_follower
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, RewoundError
@@ -171,7 +172,7 @@ def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
     assert other.clock.end == 0
 
 
-def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it():
+def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it(monkeypatch):
     """It has come further on another worker, while this one stood still."""
     run, at = made("mine"), TopicPartition(NAMES.clock, 0)
     run._positions[at] = 0
@@ -184,12 +185,15 @@ def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it():
             said.append(waiting.done())
             run._take(at, [RawRecord(place, 0, None, encode(record))], place + 1)
         await asyncio.wait_for(waiting, 5)
+        monkeypatch.setattr(log_follower, "READ_SECONDS", 0.1)
+        with pytest.raises(TimeoutError, match="not read up to a shard's place"):
+            await run.reach_back(9, ["p"])
+        run._positions[at] = 9  # a later log of another history, whose last offset is a marker's
+        with pytest.raises(RewoundError, match="ends before what a shard has applied"):
+            await run.reach_back(9, ["p"])
         return said
 
     assert asyncio.run(opened()) == [False] * 3
-    run._positions[at] = 9  # a later log of another history, whose last offset is a marker's
-    with pytest.raises(RewoundError, match="ends before what a shard has applied"):
-        asyncio.run(run.reach_back(9, ["p"]))
 
 
 def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record(
