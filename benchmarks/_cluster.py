@@ -21,12 +21,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
+from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
 from hushstream.topics.config.load import Config, load
-from hushstream.topics.config.secret import noise_key
+from hushstream.topics.config.secret import noise_key, own_keys
 from hushstream.topics.events.decode import utc
 from hushstream.topics.forms.form import number_in, to_json
 from hushstream.topics.names import Names
@@ -93,7 +94,8 @@ class Local:
     @property
     def deployment(self) -> Deployment:
         """The compiled pipelines."""
-        return compile_config(self.config(), self.raw)
+        config = self.config()
+        return with_keys(compile_config(config, self.raw), own_keys(config))
 
     def begin(self) -> Names:
         """Create raw topics, then everything of the deployment."""

@@ -12,7 +12,7 @@ import click
 from ...errors import ConfigError, HushError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config, load
-from ...topics.config.secret import noise_key, write_new_key
+from ...topics.config.secret import noise_key, own_keys, write_new_key
 from ..deployment.cautions import cautions
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
@@ -84,6 +84,8 @@ def _offline(config: Config, found: list[Finding]) -> int:
         deployment = compile_config(config)
         found.append(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
         found.append(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
+        for name, key in own_keys(config).items():
+            found.append(("ok", f"noise key of pipeline {name}, fingerprint {fingerprint(key)}"))
     except HushError as error:
         return _refused(error, found)
     return 0

@@ -9,7 +9,7 @@ import click
 
 from ...deploy.alerts import RUNBOOKS, rules, text
 from ...topics.config.load import Config
-from ...topics.config.secret import noise_key
+from ...topics.config.secret import noise_key, own_keys
 from ...topics.names import Names
 from ...topics.schedule import Schedule
 from ..clock.genesis import begin, read_ledger
@@ -25,6 +25,7 @@ from ..deployment.grants import (
     table,
 )
 from ..deployment.model import Deployment
+from ..deployment.own_keys import with_keys
 from ..deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
 from ..deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
 from ..kafka.cluster import Cluster
@@ -84,7 +85,7 @@ def _create(config: Config, as_json: bool) -> None:
     cluster = Cluster(config.kafka, role="administrator")
     cluster.wait()
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
-    deployment = compile_config(config, partitions)
+    deployment = with_keys(compile_config(config, partitions), own_keys(config))
     replication = config.engine.replication_factor
     now, secret = int(time.time() * 1e6), noise_key(config)
     deployment = _registered(config, deployment)

@@ -38,7 +38,7 @@ class Clock:
         deployment: compiled pipelines.
         ledger: the owner's; what it takes, this class sees.
         version: of this code, for charges.
-        key_fingerprint: of the noise key, for charges.
+        key_fingerprint: of the deployment's noise key, for charges.
         salt: a text that no other opening of a clock has, for charges.
 
     Attributes:
@@ -118,7 +118,7 @@ class Clock:
                 # A follower begins where the other one ends, however late its worker is.
                 begun = pipeline.external or pipeline.follows is not None
                 window = 0 if begun else pipeline.windows.window(now)
-                found.append(Start(name, window, now, self._fingerprint))
+                found.append(Start(name, window, now, self._key(pipeline)))
         return found
 
     def retirements(self, now: int) -> list[Retired]:
@@ -181,7 +181,7 @@ class Clock:
         if charge is None:
             if not self._payable(pipeline, epoch):
                 return self.refuse(pipeline, due.window, now)
-            body = charge_body(pipeline, epoch, self._version, self._fingerprint)
+            body = charge_body(pipeline, epoch, self._version, self._key(pipeline))
             charge = self._next("charge", now, body | {"salt": self._salt})
             records.append(charge)
         # An epoch may be open since before a restart. It goes on only under what was charged: other
@@ -192,7 +192,7 @@ class Clock:
         trigger = Trigger(
             now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,
             due.scheduled, epoch, charge.seq, charge.hash(), pipeline.config_hash,
-            charge.body["code_version"], self._fingerprint,
+            charge.body["code_version"], self._key(pipeline),
             self._ledger.epochs(pipeline.name) + len(records), *limits(pipeline),
         )  # fmt: skip
         return records, trigger
@@ -247,6 +247,10 @@ class Clock:
         """The next record of the ledger, with the minute in which it is written."""
         return self._ledger.next(kind, now // PUBLIC_TIME * PUBLIC_TIME, body)
 
+    def _key(self, pipeline: Pipeline) -> str:
+        """Fingerprint of the noise key under which a pipeline releases."""
+        return pipeline.own_key or self._fingerprint
+
     def _payable(self, pipeline: Pipeline, epoch: int) -> bool:
         place = pipeline.name, epoch
         if place in self._ledger.charges:
@@ -259,7 +263,7 @@ class Clock:
                 f"pipeline {pipeline.name!r}: its open epoch was charged for another "
                 "configuration; restore that one, or rename the pipeline"
             )
-        if charge.body["key_fingerprint"] != self._fingerprint:
+        if charge.body["key_fingerprint"] != self._key(pipeline):
             raise EngineError(
                 "the noise key is not the one that was charged: use the key with the fingerprint "
                 f"{charge.body['key_fingerprint']}"

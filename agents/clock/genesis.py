@@ -217,6 +217,8 @@ def _declarations(
             begins = Begins(names.genesis, p.name, source.topic, offsets)
             lines.append(Line(names.begins, p.name.encode(), begins.encode()))
             body = _pipeline(cluster, source, p, names) | following(p, ledger, now)
+            if p.own_key is not None:
+                body["key_fingerprint"] = p.own_key
             number = len(ledger.pipelines)
             declare("pipeline", body | {"number": number, "begins": begins.seal(secret)})
             retire(p)

@@ -77,6 +77,7 @@ def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) ->
     for _, p, declared in known:
         _verify_configuration(declared, p, ledger.retired.get(p.name))
         _verify_end(ledger, p)
+        _verify_own_key(declared, p)
     _verify_ids(cluster, _of_clock(ledger, names), "the deployment")
     for source, p, declared in known:
         _verify_topics(cluster, declared, p.name)
@@ -91,6 +92,9 @@ def verify_key(ledger: Ledger, secret: bytes) -> None:
     Another key would give each unit another digest, and so another place and a second bound. It
     would also give a release a second noise.
 
+    Pipelines with a key of their own have been charged with that one; `verify_declared` checks
+    whether it is at hand.
+
     Args:
         ledger: with the fingerprint of the genesis, and of each charge.
         secret: the noise key.
@@ -99,12 +103,16 @@ def verify_key(ledger: Ledger, secret: bytes) -> None:
         LedgerError: this key has another fingerprint.
     """
     mine = fingerprint(secret)
-    pinned = [(0, ledger.genesis.get("key_fingerprint", mine))]
-    pinned += [(r.seq, r.body["key_fingerprint"]) for r in ledger.charges.values()]
-    for seq, other in pinned:
-        if other != mine:
+    own = {name: body.get("key_fingerprint", mine) for name, body in ledger.pipelines.items()}
+    pinned = [(0, ledger.genesis.get("key_fingerprint", mine), mine)]
+    pinned += [
+        (r.seq, r.body["key_fingerprint"], own.get(name, mine))
+        for (name, _), r in ledger.charges.items()
+    ]
+    for seq, other, wanted in pinned:
+        if other != wanted:
             raise LedgerError(
-                f"this noise key (fingerprint {mine}) is not the one that ledger record {seq} "
+                f"this noise key (fingerprint {wanted}) is not the one that ledger record {seq} "
                 f"names ({other}): use that key, or begin a new deployment (another "
                 "deployment.name)"
             )
@@ -121,6 +129,20 @@ def _verify_configuration(
         f"pipeline {p.name!r}: {changed} differs from what the ledger declared, which "
         "stays for as long as the pipeline has its name: restore the old configuration, "
         f"or let the change begin with another pipeline. {proposal(held, int(time.time() * 1e6))}"
+    )
+
+
+def _verify_own_key(declared: Mapping[str, Any], p: Pipeline) -> None:
+    """Check that a pipeline has the key that it was declared with: a release has one noise."""
+    pinned = declared.get("key_fingerprint")
+    if pinned == p.own_key:
+        return
+    here = f"fingerprint {p.own_key}" if p.own_key else "none"
+    there = f"the fingerprint {pinned}" if pinned else "none"
+    raise EngineError(
+        f"pipeline {p.name!r}: its own noise key (noise_key_file) is {here} here, and the ledger "
+        f"declared it with {there}: restore that, or let another pipeline follow it, with a key of "
+        "its own"
     )
 
 

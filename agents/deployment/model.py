@@ -55,6 +55,7 @@ class Pipeline:
     until: int | None = None  # microseconds since 1970: no epoch from then on is served
     follows: str | None = None  # whose releases this one goes on with
     lineage: tuple[str, ...] = ()  # all that it follows, the first generation first
+    own_key: str | None = None  # fingerprint of a noise key of its own
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
     encoding: Encoding = "json"  # of released records, as configured

@@ -136,6 +136,7 @@ class OfflineEngine:
         opening: the source of nonces; the default is for simulations.
         begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
         schemas: what ids of schemas stand for; None: no input has any.
+        own: noise keys of pipelines that have one of their own.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -156,6 +157,7 @@ class OfflineEngine:
         opening: Opening = steady,
         begun: tuple[int, Snapshot] | None = None,
         schemas: SchemaSource | None = None,
+        own: Mapping[str, bytes] | None = None,
     ) -> None:
         self._names = names
         self._begun = 0 if begun is None else begun[0]
@@ -173,7 +175,9 @@ class OfflineEngine:
             self._clock.begin(*begun)
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
-        factory = StageFactory(deployment, names, secret, self._clock, opening, schemas=schemas)
+        factory = StageFactory(
+            deployment, names, secret, self._clock, opening, schemas=schemas, own=own
+        )
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         self._shards = [
             self._shard(factory, spec, n, raw)

@@ -137,7 +137,7 @@ def recompute(
         engine = OfflineEngine(
             deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
             progress, streams.sent, trim=True, opening=published.opening, begun=reach.standing(),
-            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment),
+            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=plan.own,
         )  # fmt: skip
         engine.run()
         while streams.insist():

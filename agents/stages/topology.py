@@ -105,6 +105,7 @@ class StageFactory:
         opening: where the nonces of the noise come from, at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
         schemas: answers what a schema's id stands for; None: no input needs that.
+        own: noise keys of pipelines that have one of their own.
 
     Attributes:
         feedback: by pipeline; the reader of the selected topics feeds it.
@@ -119,8 +120,10 @@ class StageFactory:
         opening: Opening,
         step_records: int | None = None,
         schemas: SchemaSource | None = None,
+        own: Mapping[str, bytes] | None = None,
     ) -> None:
         self._names = names
+        self._own = own or {}
         self._secret = secret
         self._clock = clock
         self._step_records = step_records
@@ -140,7 +143,7 @@ class StageFactory:
             spec.pipeline,
             partition,
             self._names,
-            self._secret,
+            self._own.get(spec.pipeline.name, self._secret),
             spec.upstreams,
             self._clock,
             self._opening,

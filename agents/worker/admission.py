@@ -13,7 +13,7 @@ from ...errors import EngineError, LedgerError, OutageError, RightError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
-from ...topics.config.secret import noise_key
+from ...topics.config.secret import noise_key, own_keys
 from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
 from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
@@ -26,6 +26,7 @@ from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms
 from ..deployment.lineage import with_lineage
 from ..deployment.model import Deployment
+from ..deployment.own_keys import with_keys
 from ..deployment.rights import Role, rights, wanted
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.access.groups import may_read
@@ -147,7 +148,11 @@ def admit(
     partitions = {i.topic: cluster.partitions(i.topic, "READ") for i in config.input}
     _check_inputs(cluster, partitions)
     told(f"input topics: {', '.join(f'{t} ({n} partitions)' for t, n in partitions.items())}")
-    deployment = compile_config(config, partitions, numbers if known else None)
+    own = own_keys(config)
+    for name, key in own.items():
+        told(f"noise key of pipeline {name}, fingerprint {fingerprint(key)}")
+    compiled = compile_config(config, partitions, numbers if known else None)
+    deployment = with_keys(compiled, own)
     _check_rights(config.kafka, cluster, deployment, ledger, role)
     names = verify(cluster, deployment, ledger)
     deployment = with_lineage(pinned_forms(deployment, ledger.pipelines), ledger.pipelines)
@@ -164,7 +169,9 @@ def admit(
         witness.check(config.kafka, lambda: read_ledger(cluster, names.deployment))
         told(f"witness {config.engine.witness}: it has seen nothing that the cluster lacks")
     told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
-    return WorkerSetup(config, deployment, names, ledger, secret, data_dir, member, begins, witness)
+    return WorkerSetup(
+        config, deployment, names, ledger, secret, data_dir, member, begins, witness, own
+    )
 
 
 def witness_of(config: Config, names: Names, secret: bytes) -> Witness | None:

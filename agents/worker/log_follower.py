@@ -51,7 +51,7 @@ class LogFollower:
         names: of all topics.
         clock: fed with the clock topic.
         feedback: by pipeline; fed with the selected topics.
-        key_fingerprint: of this worker's noise key.
+        fingerprints: of this worker's noise keys, by pipeline.
         wake: called after each list that was read.
         on_failure: called with what made the follower stop, unless the broker was away.
         wall: learns the times of the clock log.
@@ -68,7 +68,7 @@ class LogFollower:
         names: Names,
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
-        key_fingerprint: str,
+        fingerprints: Mapping[str, str],
         wake: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         wall: WallClock | None = None,
@@ -76,7 +76,7 @@ class LogFollower:
         self._kafka = kafka
         self._names = names
         self.clock = clock
-        self._fingerprint = key_fingerprint
+        self._fingerprints = fingerprints
         self._wake = wake
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
@@ -181,16 +181,18 @@ class LogFollower:
         self.progress.moved()
 
     def _check(self, record: ClockRecord) -> None:
-        """Every worker must hold the key of whoever started the pipeline.
+        """Every worker must hold the key of whoever started a pipeline that it serves.
 
         Another key would give a unit a second digest, hence a second bound, and a release a
         second noise. The clock log is read before any record is used, so nothing was done yet.
         """
         named = getattr(record, "key_fingerprint", "")
-        if named and named != self._fingerprint:
+        name = getattr(record, "pipeline", "")
+        mine = self._fingerprints.get(name, named)
+        if named and named != mine:
             raise EngineError(
-                f"this worker's noise key (fingerprint {self._fingerprint}) is not the one that "
-                f"this deployment began with ({named}): give every worker the same key"
+                f"this worker's noise key (fingerprint {mine}) is not the one that pipeline "
+                f"{name!r} began with ({named}): give every worker the same key"
             )
 
     async def _run(self) -> None:

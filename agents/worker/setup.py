@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...topics.config.load import Config
@@ -28,6 +28,7 @@ class WorkerSetup:
         member: stable name of this worker in the consumer group; empty: it has none.
         begins: first offsets of the inputs, by the pipeline that was declared then.
         witness: what remembers the last trigger; None without `engine.witness`.
+        own: noise keys of pipelines that have one of their own.
     """
 
     config: Config
@@ -39,6 +40,7 @@ class WorkerSetup:
     member: str
     begins: Mapping[str, list[int]]
     witness: Witness | None = None
+    own: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def begin_of(self, source: Input, partition: int) -> int:
         """Look up the first offset of a partition, as of the input's first declared pipeline."""

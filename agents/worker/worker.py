@@ -24,6 +24,7 @@ from ..clock.ledger import Ledger
 from ..clock.log import ClockLog
 from ..clock.owner import ClockOwner
 from ..deployment.model import Pipeline
+from ..deployment.own_keys import fingerprints
 from ..kafka import transport
 from ..kafka.backlog import Room
 from ..kafka.clients import asked_to_end
@@ -130,12 +131,14 @@ class Worker:
         self._topology = Topology(made, names)
         opening = drawn(os.urandom)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
-        self._factory = StageFactory(made, names, setup.secret, clock, opening, most, self._asking)
+        self._factory = StageFactory(
+            made, names, setup.secret, clock, opening, most, self._asking, setup.own
+        )
         feedback = self._factory.feedback
-        key = fingerprint(setup.secret)
+        keys = fingerprints(made, setup.secret)
         kafka, wall = setup.config.kafka, self._shared.wall
         self._follower = LogFollower(
-            kafka, names, clock, feedback, key, self._wake, self.fail, wall
+            kafka, names, clock, feedback, keys, self._wake, self.fail, wall
         )
         self._upkeep = Upkeep(
             setup, self._topology, self.shards, clock, feedback, self._follower, self._opening

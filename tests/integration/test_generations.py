@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import Counter
 from fractions import Fraction
@@ -85,9 +86,14 @@ def wait(run: Local, seconds: float, count: int) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
-def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(tmp_path: Path, partitioner: str):
-    head = HEAD.format(partitioner=partitioner)
+@pytest.mark.parametrize(
+    "partitioner, own", [("none", ""), ("murmur2", 'noise_key_file = "second.key"')]
+)
+def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
+    tmp_path: Path, partitioner: str, own: str
+):
+    head, new = HEAD.format(partitioner=partitioner), NEW + own + "\n"
+    written(tmp_path / "second.key")
     with (
         Broker(quiet=True, overrides=BROKER) as broker,
         local(tmp_path, broker.bootstrap, head + OLD.format(until=""), {"events": 1}) as run,
@@ -97,7 +103,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(tmp_path: Path, p
         run.wait_triggers(1)
         until = (int(time.time() * 1e6) // LENGTH + 3) * LENGTH
         instant = f'until = "{format_instant(until)}"'
-        changed = head + OLD.format(until=instant) + NEW.format(origin="", topic="")
+        changed = head + OLD.format(until=instant) + new.format(origin="", topic="")
         run.toml.write_text(changed)
         with pytest.raises(EngineError, match="hush topics"):
             prepare(run.config())
@@ -124,7 +130,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(tmp_path: Path, p
         later = instant.replace(format_instant(until), format_instant(until + LENGTH))
         for text in (
             OLD.format(until=""),
-            OLD.format(until=later) + NEW.format(origin="", topic=""),
+            OLD.format(until=later) + new.format(origin="", topic=""),
         ):
             run.toml.write_text(head + text)
             with pytest.raises(EngineError, match="cannot be moved or taken back"):
@@ -133,7 +139,9 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(tmp_path: Path, p
                 run.begin()
         # The first generation may leave the file, and the second goes on as before.
         origin = f', origin = "{format_instant(until)}"'
-        alone = NEW.format(origin=origin, topic=', topic = "hush.pages.releases.v1"')
+        alone = new.format(origin=origin, topic=', topic = "hush.pages.releases.v1"')
+        if own:
+            refused(run, head + alone)
         run.toml.write_text(head + alone)
         assert prepare(run.config()).deployment.pipelines[0].lineage == ("pages",)
         run.start("w")
@@ -141,6 +149,22 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(tmp_path: Path, p
         assert run.stop("w") == 0
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
+
+
+def written(path: Path) -> None:
+    path.write_text(secrets.token_hex(32))
+    path.chmod(0o600)
+
+
+def refused(run: Local, text: str) -> None:
+    """The second generation keeps the key that it was declared with."""
+    written(run.folder / "third.key")
+    for other in (text.replace("second.key", "third.key"), text.replace("noise_key_file", "# ")):
+        run.toml.write_text(other)
+        with pytest.raises(EngineError, match="its own noise key"):
+            prepare(run.config())
+        with pytest.raises(EngineError, match="its own noise key"):
+            run.begin()
 
 
 def check(run: Local, until: int) -> None:
@@ -158,6 +182,9 @@ def check(run: Local, until: int) -> None:
     (whole,) = joint({"gen": ledger}).sums
     number = Counter(name for name, _ in epochs)
     assert whole.epsilon == Fraction(8) * number["pages"] + Fraction(2) * number["pages-2"]
+    keys = {name: r.body["key_fingerprint"] for (name, _), r in ledger.charges.items()}
+    rotated = "noise_key_file" in run.toml.read_text()
+    assert (keys["pages"] != keys["pages-2"]) == rotated
     (chain,) = generations(ledger.pipelines)
     said = over_generations(chain, totals(ledger, chain), ledger)
     assert chain == ("pages", "pages-2") and f"the sum, ε={float(whole.epsilon):g}, " in said

@@ -147,7 +147,7 @@ def deployment(
         wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
         try:
             told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
-            made = judged(pipeline, secret, clock, logs, told, order)
+            made = judged(pipeline, key_of(one, config, secret), clock, logs, told, order)
             releases = list(until_published(made, told))
         except Objection as objection:
             found[called] = Judgement(0, 0, [*wrong, str(objection)])
@@ -156,6 +156,13 @@ def deployment(
         rows = sum(len(release.rows) for release in releases)
         found[called] = Judgement(len(releases), rows, wrong)
     return found
+
+
+def key_of(one: dict[str, Any], config: Path, secret: bytes) -> bytes:
+    """The key of a pipeline's noise: its own, beside the configuration, or the deployment's."""
+    if "noise_key_file" not in one:
+        return secret
+    return bytes.fromhex((config.parent / one["noise_key_file"]).read_text("utf-8").strip())
 
 
 def topic_of(one: dict[str, Any], settings: dict[str, Any]) -> str:

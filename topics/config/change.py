@@ -13,6 +13,7 @@ from .merge import tables
 
 HASH: Final = "hash of the pipeline's configuration"
 LEDGER: Final = "ledger record of the pipeline"
+KEY: Final = "ledger record of the pipeline, by the key's fingerprint"
 END: Final = "ledger record of its end, once there is one"
 FREE: Final = "nothing"
 
@@ -74,6 +75,7 @@ SETTINGS: dict[str, Change] = {
     "pipeline.budget.limit_delta": Change(FREE, "may be raised, for epochs to come"),
     "pipeline.release.latest": Change(FREE, "another copy of what is released"),
     "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
+    "pipeline.noise_key_file": Change(KEY, "the file may move; another key gives a second noise"),
     "pipeline.query": Change(FREE, "the settings that it means are held, not its words"),
     "pipeline.clip.*": Change(FREE, "the bounds of the aggregates are held"),
     "pipeline.until": Change(END, "may be set while it lies ahead; an end is never moved"),

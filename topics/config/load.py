@@ -119,7 +119,9 @@ def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Co
     pipelines = []
     for place, pipeline in enumerate(config.pipeline):
         try:
-            pipelines.append(read_public_keys_file(pipeline, folder))
+            made = read_public_keys_file(pipeline, folder)
+            key = made.noise_key_file and str(folder / made.noise_key_file)
+            pipelines.append(replace(made, noise_key_file=key))
         except ConfigError as error:
             problems.append(Problem(("pipeline", place, "public_keys_file"), str(error)))
     return replace(

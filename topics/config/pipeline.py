@@ -219,6 +219,8 @@ class PipelineSettings:
             ever charged or released. Once `hush topics` has written it to the ledger it stays.
         follows: the pipeline whose releases this one goes on with, on the same topics, from that
             one's `until` on: there its windows begin.
+        noise_key_file: file with a noise key of this pipeline's own: of its releases' noise, while
+            all else stays with the deployment's key. Default: that one.
         schedule: triggers follow the clock, or `hush trigger`.
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
@@ -247,6 +249,7 @@ class PipelineSettings:
     epoch: Annotated[Duration, span("1s", "36500d")] | None = None
     until: Instant | None = None
     follows: Name | None = None
+    noise_key_file: str | None = None
     schedule: Literal["wall", "external"] = "wall"
     lateness: Annotated[Duration, span("0s", "366d")] = ZERO
     feedback_delay: Annotated[int, within(0, 1000)] = 1

@@ -49,6 +49,16 @@ def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes
     return read_key(Path(config.secret.noise_key_file))
 
 
+def own_keys(config: Config) -> dict[str, bytes]:
+    """Return the 32-byte noise keys of pipelines that have one of their own, by name.
+
+    Raises:
+        ConfigError: one is missing, malformed, or others may read its file.
+    """
+    files = {p.name: p.noise_key_file for p in config.pipeline}
+    return {name: read_key(Path(file)) for name, file in files.items() if file is not None}
+
+
 def _printed(key: KeyCommand) -> bytes:
     """Run the command; nothing of what it prints is shown, since it may be a part of the key.
 

@@ -144,6 +144,17 @@ def test_an_open_epoch_keeps_its_configuration_and_key(changes, fingerprint, mes
         fire_all(again, ledger, ORIGIN + 12 * HOUR)
 
 
+def test_a_pipeline_with_a_key_of_its_own_starts_is_charged_and_fires_under_that_one():
+    made = with_pipeline(external=False, own_key="its own")
+    clock, ledger = Clock(made, Ledger(), "1.0", "key"), Ledger()
+    (first,) = clock.starts(ORIGIN)
+    assert first.key_fingerprint == "its own"
+    clock, ledger = begun(made)
+    *_, trigger = fire_all(clock, ledger, ORIGIN + 6 * HOUR)
+    (charge,) = ledger.charges.values()
+    assert (charge.body["key_fingerprint"], trigger.key_fingerprint) == ("its own", "its own")
+
+
 def test_requests_are_deduplicated_never_go_back_and_wait_for_their_time():
     clock, ledger = begun()
     now = ORIGIN + 400 * DAY

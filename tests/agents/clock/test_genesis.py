@@ -27,10 +27,12 @@ from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
 from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError, LedgerError
+from hushstream.mechanisms.noise import fingerprint
 from hushstream.topics.config.secret import noise_key
 from hushstream.topics.names import Names, ledger_topic
 
@@ -287,6 +289,23 @@ def test_another_noise_key_is_refused_once_something_was_charged(made):
     assert "0123456789abcdef" in said and "use that key" in said
     key = (made.folder / "hush.key").read_text()
     assert key[:16] not in said
+
+
+def test_a_key_of_its_own_is_kept_and_no_other_is_taken(broker, unique, tmp_path):
+    run = unbegun(broker, unique, tmp_path)
+    plain = run.deployment
+    own = {p.name: bytes(range(100, 132)) for p in plain.pipelines}
+    other = {name: bytes(range(60, 92)) for name in own}
+    made = with_keys(plain, own)
+    admin.begin(run.cluster, made, 1, 1, run.secret)
+    ledger = admin.read_ledger(run.cluster, plain.name)
+    assert {b["key_fingerprint"] for b in ledger.pipelines.values()} == {
+        fingerprint(key) for key in own.values()
+    }
+    assert admin.begin(run.cluster, made, 1, 2, run.secret) == []
+    for wrong in (plain, with_keys(plain, other)):
+        with pytest.raises(EngineError, match="its own noise key"):
+            admin.begin(run.cluster, wrong, 1, 3, run.secret)
 
 
 def unbegun(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:

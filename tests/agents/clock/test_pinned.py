@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from hushstream.agents.clock.ledger import Ledger
-from hushstream.agents.clock.pinned import _verify_end, placement
+from hushstream.agents.clock.pinned import _verify_end, _verify_own_key, placement
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.topic_specs import layout
 from hushstream.errors import EngineError
@@ -44,7 +44,8 @@ def holds(config: Config) -> dict[str, Any]:
     (p,) = source.pipelines
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
     held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
-    return held | {change.END: p.until}
+    # Another file stands for another key here; what is held is the fingerprint.
+    return held | {change.END: p.until, change.KEY: config.pipeline[0].noise_key_file}
 
 
 def other(hint: Any, value: Any) -> Any:
@@ -127,3 +128,14 @@ def test_an_end_that_the_ledger_holds_is_configured_as_it_is():
     for until, said in ((None, "until is missing"), (8 * DAY, 'until is "1970-01-09T')):
         with pytest.raises(EngineError, match=f'{said}.*write until = "1970-01-08T00:00:00Z"'):
             _verify_end(ended, replace(p, until=until))
+
+
+def test_a_key_of_its_own_is_the_one_that_the_ledger_declared():
+    (source,) = compile_config(CONFIG, {"raw": 3}).inputs
+    (p,) = source.pipelines
+    _verify_own_key({}, p)
+    _verify_own_key({"key_fingerprint": "one"}, replace(p, own_key="one"))
+    for declared, here in (({}, "one"), ({"key_fingerprint": "one"}, None),
+                           ({"key_fingerprint": "one"}, "two")):  # fmt: skip
+        with pytest.raises(EngineError, match="its own noise key"):
+            _verify_own_key(declared, replace(p, own_key=here))

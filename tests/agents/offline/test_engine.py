@@ -141,3 +141,21 @@ def test_a_replay_whose_shards_are_slower_than_the_live_ones_were_reads_across_s
     slow.run()
     assert released(slow) == released(whole)
     assert {json.loads(value)["trigger"] for _, value in released(whole)} == {1, 2, 3, 4}
+
+
+def test_a_noise_key_of_its_own_changes_the_noise_of_its_pipeline_alone():
+    """Digests and places of units stay: they belong to the deployment's key."""
+    made = deployment(pipelines=("p", "q"))
+    log = [event(n, f"u{n}", f"p{n % 3}") for n in range(400)]
+    entries = list(enumerate([*(start(p) for p in made.pipelines),
+                              *(trigger(p, 1, [400]) for p in made.pipelines)]))  # fmt: skip
+
+    def run(own: dict[str, bytes]) -> list[list[bytes | None]]:
+        engine = OfflineEngine(made, NAMES, SECRET, {("events", 0): log}, entries, own=own)
+        engine.run()
+        return [[out.value for out in engine.outs[p.release_topic]] for p in made.pipelines]
+
+    common, rotated = run({}), run({"q": bytes(range(100, 132))})
+    assert run({"q": SECRET}) == common
+    assert rotated[0] == common[0] and rotated[1] != common[1]
+    assert all(b"hush.manifest" in (one[-1] or b"") for one in rotated)

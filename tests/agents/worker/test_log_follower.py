@@ -46,7 +46,7 @@ SELECTED = TopicPartition(NAMES.selected("p"), 0)
 def following(windows: list[int]) -> LogFollower:
     """A follower that has read a selected topic with a record of each of these windows."""
     clock, feedback = ClockLog({"p": 4}), {"p": Feedback(1)}
-    run = LogFollower(Kafka(), NAMES, clock, feedback, "", lambda: None, lambda error: None)
+    run = LogFollower(Kafka(), NAMES, clock, feedback, {}, lambda: None, lambda error: None)
     records = [
         RawRecord(at, 0, None, encode(Selected(window, 1, 0, [], [], True)))
         for at, window in enumerate(windows)
@@ -108,7 +108,7 @@ def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_lo
     put(broker, clock, [encode(Start("p", 0, 1, "mine"))])
     failures: list[BaseException] = []
     kafka, feedback = Kafka(bootstrap=broker.bootstrap), Feedback(1)
-    run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, "mine",
+    run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, {"p": "mine"},
                       lambda: None, failures.append)  # fmt: skip
     tp = TopicPartition(selected, 0)
 
@@ -158,7 +158,8 @@ def test_the_ends_of_what_shards_read_are_asked_for_and_forgotten_with_them():
 
 def made(fingerprint: str) -> LogFollower:
     clock = ClockLog({"p": 4})
-    return LogFollower(Kafka(), NAMES, clock, {}, fingerprint, lambda: None, lambda error: None)
+    keys = {"p": fingerprint}
+    return LogFollower(Kafka(), NAMES, clock, {}, keys, lambda: None, lambda error: None)
 
 
 def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
@@ -170,6 +171,9 @@ def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
     with pytest.raises(EngineError, match="same key"):
         other._take(_Topic(), [record], 1)  # type: ignore[arg-type]
     assert other.clock.end == 0
+    elsewhere = RawRecord(0, 0, None, encode(Start("of another worker alone", 0, 1, "its own")))
+    other._take(_Topic(), [elsewhere], 1)  # type: ignore[arg-type]
+    assert other.clock.end == 1
 
 
 def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it(monkeypatch):
@@ -206,7 +210,7 @@ def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_it
     put(broker, clock, [encode(Start("p", 0, 1, "mine")), encode(Beat(2, {"e": [4]}))])
     failures: list[BaseException] = []
     kafka, feedback = Kafka(bootstrap=broker.bootstrap), Feedback(1)
-    run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, "mine",
+    run = LogFollower(kafka, names, ClockLog({"p": 4}), {"p": feedback}, {"p": "mine"},
                       lambda: None, failures.append)  # fmt: skip
     marker = {TP(clock, 0): 2, TP(selected, 0): 1}
 

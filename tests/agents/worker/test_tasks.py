@@ -64,7 +64,7 @@ async def settle() -> None:
 def test_the_end_of_the_log_follower_stops_the_worker(monkeypatch, body, why):
     async def run() -> None:
         failures: list[BaseException] = []
-        made = LogFollower(Kafka(), NAMES, ClockLog({}), {}, "", lambda: None, failures.append)
+        made = LogFollower(Kafka(), NAMES, ClockLog({}), {}, {}, lambda: None, failures.append)
         monkeypatch.setattr(made, "_catch_up", nothing)
         monkeypatch.setattr(made, "_run", body)
         await made.open()

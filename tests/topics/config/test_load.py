@@ -416,6 +416,7 @@ def test_the_hash_covers_every_privacy_setting(old: str, new: str) -> None:
         ("epsilon = 0.1", "epsilon = 0.10"),
         ("epsilon = 0.1", "epsilon = 0.1, limit_epsilon = 7"),
         ('key = "zone"', 'key = "zone"\nuntil = 2031-01-01'),
+        ('key = "zone"', 'key = "zone"\nnoise_key_file = "other.key"'),
         ('length = "1d"', 'length = "24h"'),
         ('key = "zone"', 'key = ["zone"]\nepoch = "1d"\nmechanism = { kind = "knobs", bound = 3 }'),
         ('topic = "trips"', 'topic = "trips"\non_error = "drop"\nlate = "topic"'),
@@ -431,7 +432,7 @@ def test_every_pipeline_setting_is_in_the_canonical_form() -> None:
     config = small()
     pipeline = replace(config.pipeline[0], public_keys=(("b",), ("a",)))
     settings: dict[str, Any] = json.loads(canonical(config, pipeline))
-    meant_elsewhere = {"public_keys_file", "query", "clip", "until"}
+    meant_elsewhere = {"public_keys_file", "noise_key_file", "query", "clip", "until"}
     empty = {
         "where",
         "derive",

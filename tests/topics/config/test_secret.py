@@ -11,10 +11,29 @@ from pathlib import Path
 
 import pytest
 from hushstream.errors import ConfigError
+from hushstream.topics.config.canonical import config_hash
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.secret import decode_key, noise_key, read_key, write_new_key
+from hushstream.topics.config.secret import decode_key, noise_key, own_keys, read_key, write_new_key
 
 KEY = bytes(range(100, 132))
+
+
+PIPELINE = """
+[deployment]
+name = "d"
+[[input]]
+name = "events"
+topic = "events"
+unit = "user"
+time = { format = "record" }
+[[pipeline]]
+name = "p"
+input = "events"
+key = ["page"]
+window = { length = "1d" }
+triggers = { every = "1h" }
+budget = { epsilon = 1.0, delta = 1e-6 }
+"""
 
 
 @pytest.fixture
@@ -26,6 +45,23 @@ def _write(path: Path, data: bytes, mode: int = 0o600) -> Path:
     path.write_bytes(data)
     path.chmod(mode)
     return path
+
+
+def test_a_pipeline_may_have_a_key_of_its_own_in_a_file_beside_the_configuration(
+    tmp_path: Path,
+) -> None:
+    text = PIPELINE + 'noise_key_file = "second.key"\n'
+    with_one = loads(text, folder=tmp_path, environ={})
+    assert own_keys(loads(PIPELINE, folder=tmp_path, environ={})) == {}
+    with pytest.raises(ConfigError, match=r"second\.key: no noise key found"):
+        own_keys(with_one)
+    _write(tmp_path / "second.key", KEY.hex().encode(), 0o644)
+    with pytest.raises(ConfigError, match="others have access"):
+        own_keys(with_one)
+    (tmp_path / "second.key").chmod(0o600)
+    assert own_keys(with_one) == {"p": KEY}
+    (plain,), (own,) = loads(PIPELINE, environ={}).pipeline, with_one.pipeline
+    assert config_hash(with_one, own) == config_hash(loads(PIPELINE, environ={}), plain)
 
 
 def test_environment_goes_before_named_file_before_configured_file(
