@@ -152,8 +152,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_worker_with_another_key_stops_before_it_has_used_a_record",
     ),
     "another deployment writes": (
-        "agents/clock/test_owners.py::test_two_deployments_cannot_share_a_release_topic",
-        "agents/clock/test_owners.py::test_nor_topics_of_what_is_set_aside",
+        "agents/kafka/access/test_owners.py::test_two_deployments_cannot_share_a_release_topic",
+        "agents/kafka/access/test_owners.py::test_nor_topics_of_what_is_set_aside",
     ),
     "a log would expire": ("agents/worker/test_admission.py::test_check_and_worker_refuse_alike",),
     "the clock of the worker that begins": (

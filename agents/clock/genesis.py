@@ -18,10 +18,10 @@ from ...topics.names import Names, genesis_id, ledger_topic
 from ..deployment.forms import pins
 from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import internal_topics, layout, public_topics
+from ..kafka.access.owners import claim
 from ..kafka.cluster import Cluster
 from .begins import Begins
 from .ledger import Ledger, Record, following, retirement
-from .owners import claim
 from .pinned import placement, verify_declared, verify_key
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)

@@ -1,14 +1,13 @@
 """The clock's owner: one worker writes beats, charges and triggers; nobody else spends budget.
 
 It is the worker that holds the one partition of the clock topic. It opens like a shard: starting
-its producer fences the previous owner, then it reads clock log and ledger to their ends.
+its producer fences the previous owner, then it reads clock log and ledger to their ends (`known`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from aiokafka.errors import ProducerFenced
 from aiokafka.structs import TopicPartition
 from faust.types import TP
 
-from ...errors import EngineError, LedgerError, RewoundError
+from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import (
@@ -26,33 +25,26 @@ from ...topics.records import (
     Skipped,
     Start,
     Trigger,
-    decode_request,
     encode,
 )
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,
     STOP_SECONDS,
-    Silence,
     answers,
     asked_to_end,
-    check_reached,
     consumer,
     reached,
-    read_to_end,
     start_producer,
     stop_quietly,
     through_outages,
     transactional_producer,
     within,
 )
-from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
-from .clock import REQUEST_AHEAD, Clock
+from .known import AskedTriggers, KnownLogs
 from .ledger import Ledger, Record
-from .log import RECENT, entries_of
-from .paid import Clocked
-from .snapshots import Opening, ShardMarkers, Snapshots, Trim, beginning, read_markers
+from .snapshots import ShardMarkers, Trim, read_markers
 from .wall_time import SOON, ClockLead, Pace, WallClock
 from .witness import Witness
 
@@ -60,7 +52,7 @@ log = logging.getLogger("hushstream.clock")
 
 
 class ClockOwner:
-    """Runs a `Clock` against the broker until it is closed.
+    """Runs the `Clock` of its `KnownLogs` against the broker until it is closed.
 
     Args:
         kafka: the connection.
@@ -101,23 +93,20 @@ class ClockOwner:
         self._kafka = kafka
         self._names = names
         self._deployment = deployment
-        self._version = version
-        self._fingerprint = key_fingerprint
         self._pace = Pace(beat_seconds)
         self._lead = ClockLead(names.clock, most_ahead)
         self._witness = witness
         self._timeout = transaction_timeout_ms
         self._on_record = on_record
         self._on_lost = on_lost
-        self._ledger = Ledger()
-        self._known_end = 0  # of the clock log
-        self._keep = keep
         self._trim = trim
-        self._snapshots = Snapshots(keep)
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
+        self._known = KnownLogs(
+            kafka, names, deployment, version, key_fingerprint, self.progress, witness, keep
+        )
+        self._requests = AskedTriggers(kafka, names.requests, self._pace.stir)
         self._producer: Any = None
-        self._consumer: Any = None
         self._asker: Any = None
         self._partitions = [
             TopicPartition(i.topic, n) for i in deployment.inputs for n in range(i.partitions)
@@ -136,97 +125,16 @@ class ClockOwner:
         identity = self._names.transactional_id("clock", "clock", 0)
         self._producer = transactional_producer(self._kafka, identity, self._timeout)
         await start_producer(self._producer)
-        await self._read_logs()
-        self._wall = WallClock(self._clock.time)
+        await self._known.read()
+        self._wall = WallClock(self._known.clock.time)
         self._asker = consumer(self._kafka)  # reads nothing, so no answer waits behind a fetch
         await self._asker.start()
         await reached(self._asker, self._covered())
-        self._consumer = consumer(self._kafka)
-        await self._consumer.start()
-        wait_patiently(self._consumer, FIXED_MS)
-        requests = TopicPartition(self._names.requests, 0)
-        self._consumer.assign([requests])
-        begin = (await self._consumer.beginning_offsets([requests]))[requests]
-        last = self._snapshots.last
-        self._consumer.seek(requests, begin if last is None else max(begin, last.requests))
-        end = (await self._consumer.end_offsets([requests]))[requests]
-        silence = Silence(self._names.requests)
-        while (place := await self._consumer.position(requests)) < end:
-            silence.check(place)
-            await self._read_requests(200)  # all of them: a later one may cancel an earlier one
-
-    async def _read_logs(self) -> None:
-        """Read the ledger and the clock log, each to its end.
-
-        A machine that slept in between has been replaced meanwhile: the clock log then holds
-        triggers that another owner has charged, in records that this ledger lacks. So a charge is
-        missing only where the ledger has not grown since.
-
-        Raises:
-            LedgerError: the ledger did not pay for a trigger.
-            RewoundError: a log lacks what this owner has read or written before.
-        """
-        while True:
-            await self._read_ledger()
-            known = len(self._ledger.records)
-            try:
-                return await self._read_clock()
-            except LedgerError:
-                await self._read_ledger()
-                if len(self._ledger.records) == known:
-                    raise
-                log.warning("another owner of the clock has charged meanwhile; reading again")
-
-    async def _read_ledger(self) -> None:
-        """Read the ledger to its end.
-
-        Raises:
-            RewoundError: it lacks a record that this owner has read or written before.
-        """
-        values, known = [], self._ledger.records
-        async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
-            values += [r.value for r in records]
-            self.progress.moved()
-        self._ledger = Ledger.read(values)
-        if self._ledger.records[: len(known)] != known:
-            raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
-
-    async def _read_clock(self) -> None:
-        """Read the clock log to its end.
-
-        Raises:
-            RewoundError: it ends before what this owner has read or written of it.
-            LedgerError: the ledger did not pay for a trigger.
-        """
-        salt = secrets.token_hex(16)
-        self._clock = Clock(self._deployment, self._ledger, self._version, self._fingerprint, salt)
-        self._snapshots = Snapshots(self._keep)
-        paid = Clocked()
-        topic = self._names.clock
-        await check_reached(self._kafka, topic, 0, self._known_end)
-        start = await beginning(self._kafka, topic)
-        opening = Opening(start)
-        async for records, position, end in read_to_end(self._kafka, topic, 0, start):
-            entries = entries_of(records, end - RECENT)
-            if (snapshot := opening.first(entries)) is not None:
-                self._clock.begin(snapshot)
-                paid.begin(snapshot)
-            for place, entry in entries:
-                self._clock.apply(entry)
-                self._snapshots.take(place, entry)
-                paid.take(entry)
-            self._known_end = max(self._known_end, position)
-            self.progress.moved()
-        opening.end()
-        paid.check_paid(self._ledger)
-        if self._snapshots.last is not None:
-            self._clock.requested = dict(self._snapshots.last.requested)
-        if self._witness is not None:
-            await asyncio.to_thread(self._witness.check, self._kafka, lambda: self._ledger)
+        await self._requests.open(self._known.clock, self._wall, self._known.snapshots.last)
 
     def _covered(self) -> dict[TopicPartition, int]:
         """Offsets of raw topics that the clock log has covered: they can never end below these."""
-        last = self._clock.offsets
+        last = self._known.clock.offsets
         return {tp: last[tp.topic][tp.partition] for tp in self._partitions if tp.topic in last}
 
     async def run(self) -> None:
@@ -244,9 +152,9 @@ class ClockOwner:
 
     async def _rest(self) -> None:
         """Wait until the next beat is due, or a request has come."""
-        soon = bool(self._clock.due(self._wall.now() + SOON))
+        soon = bool(self._known.clock.due(self._wall.now() + SOON))
         await asyncio.sleep(self._pace.least)  # also after a slow beat: others need a turn
-        await self._read_requests(int(1000 * self._pace.left(soon)))
+        await self._requests.read(int(1000 * self._pace.left(soon)))
 
     async def _again(self, error: BaseException) -> None:
         """Open again after a failed transaction.
@@ -269,8 +177,8 @@ class ClockOwner:
         await self._reacquire()
 
     async def _beat(self) -> None:
-        clock = self._clock
-        await self._read_requests()
+        clock = self._known.clock
+        await self._requests.read()
         now = await self._advance()
         while found := clock.due(now):
             # One trigger, one transaction: it stays small, and a charge is never far from it.
@@ -282,7 +190,7 @@ class ClockOwner:
             self.progress.moved()
             # One of them may cancel the rest. Another may ask for a trigger, whose records were
             # sent before it: the offsets that were read before it do not cover them.
-            if await self._read_requests():
+            if await self._requests.read():
                 now = await self._advance()
         for pipeline, window in clock.unpaid(now):
             charges, record = clock.refuse(pipeline, window, now)
@@ -293,10 +201,11 @@ class ClockOwner:
         """Read how far the raw topics go, and write it as a beat; return the time, microseconds."""
         ends = await self._ends()
         now = self._wall.now()
-        records: list[ClockRecord] = [*self._clock.starts(now), *self._clock.retirements(now)]
+        clock = self._known.clock
+        records: list[ClockRecord] = [*clock.starts(now), *clock.retirements(now)]
         # Without new records there is no beat: a quiet input would fill the log for nothing, and
         # every start reads it. Except that its answer alone tells the broker's time.
-        if self._wall.doubtful() or ends != self._clock.offsets:
+        if self._wall.doubtful() or ends != clock.offsets:
             records.append(Beat(now, ends))
         if records:
             await self._commit([], records)
@@ -307,7 +216,7 @@ class ClockOwner:
         if self._trim is None:
             return
         if self._markers is None:
-            if self._snapshots.due(self._known_end, self._wall.now()):
+            if self._known.snapshots.due(self._known.end, self._wall.now()):
                 reading = read_markers(self._kafka, self._deployment, self._names)
                 self._markers = asyncio.create_task(reading, name="reading markers")
             return
@@ -316,54 +225,30 @@ class ClockOwner:
         found, self._markers = self._markers, None
         if found.cancelled() or isinstance(found.exception(), OUTAGES):
             return  # the next beat begins again
-        requests = TopicPartition(self._names.requests, 0)
-        position = await self._consumer.position(requests)
-        made = self._snapshots.make(
+        position = await self._requests.position()
+        clock, ledger, snapshots = self._known.clock, self._known.ledger, self._known.snapshots
+        made = snapshots.make(
             self._wall.now(),
-            self._clock.offsets,
-            self._clock.standings(),
-            (len(self._ledger.records), self._ledger.head),
-            (self._clock.requested, position),
+            clock.offsets,
+            clock.standings(),
+            (len(ledger.records), ledger.head),
+            (clock.requested, position),
             self._deployment,
             found.result(),
         )
-        before = self._snapshots.last
+        before = snapshots.last
         await self._commit([], [made])
-        floors = self._snapshots.below(self._names)
+        floors = snapshots.below(self._names)
         if before is not None:
             floors[TP(self._names.requests, 0)] = before.requests
-        await self._trim(floors, self._snapshots.windows())
-
-    async def _read_requests(self, timeout_ms: int = 0) -> bool:
-        """Take requests that have come; return whether there were any."""
-        found = await self._consumer.getmany(timeout_ms=timeout_ms)
-        for records in found.values():
-            for record in records:
-                try:
-                    request = decode_request(record.value)
-                except EngineError:
-                    log.warning("a malformed trigger request was ignored")
-                    continue
-                # Anyone with the right to write to the topic may ask, without our checks. So a
-                # request is judged here, by the time at which it was sent.
-                sent = min(record.timestamp * 1000, self._wall.now())
-                if request.at > sent + REQUEST_AHEAD:
-                    log.warning(
-                        "a trigger request for a time more than a day ahead was ignored: it would "
-                        "charge for every epoch to come"
-                    )
-                    continue
-                self._clock.request(request)
-        if came := any(found.values()):
-            self._pace.stir()
-        return came
+        await self._trim(floors, snapshots.windows())
 
     async def _ends(self) -> Offsets:
         """Ask for the last stable offset of every raw partition, never below the beat before."""
         ends = await self._asker.end_offsets(self._partitions)
         out: Offsets = {}
         for source in self._deployment.inputs:
-            before = self._clock.offsets.get(source.topic, [0] * source.partitions)
+            before = self._known.clock.offsets.get(source.topic, [0] * source.partitions)
             out[source.topic] = [
                 max(ends[TopicPartition(source.topic, n)], before[n])
                 for n in range(source.partitions)
@@ -384,14 +269,10 @@ class ClockOwner:
             told = await self._transact(charges, records)
         self._pace.stir()
         self.progress.moved()  # a backlog of triggers may keep one beat busy for minutes
-        # A clock log that ends before this, after an outage, was rewound: see `_read_clock`.
-        self._known_end = told[-1].offset + 1
-        for charge in charges:
-            self._ledger.take(charge.encode())
+        self._known.charged(charges, told[-1].offset + 1)
         self._wall.agree(told[-1].timestamp * 1000)
         for record, answer in zip(records, told, strict=True):
-            self._clock.apply(record)
-            self._snapshots.take(answer.offset, record)
+            self._known.written((answer.offset, record))
             self._tell(record)
 
     async def _transact(self, charges: list[Record], records: list[ClockRecord]) -> list[Any]:
@@ -420,7 +301,7 @@ class ClockOwner:
                     self._lead.check_behind(self._wall.now(), answer, first)
                 if isinstance(record, Trigger) and self._witness is not None:
                     note = self._witness.note
-                    await asyncio.to_thread(note, answer.offset, encode(record), self._ledger)
+                    await asyncio.to_thread(note, answer.offset, encode(record), self._known.ledger)
         except EngineError:
             await self._producer.abort_transaction()
             raise
@@ -436,7 +317,7 @@ class ClockOwner:
         name = getattr(record, "pipeline", None)
         for pipeline in self._deployment.pipelines:
             if pipeline.name == name:
-                self._on_record(pipeline, record, self._ledger)
+                self._on_record(pipeline, record, self._known.ledger)
 
     async def close(self) -> None:
         """Let go of the broker once `run` has ended; an open transaction aborts."""
@@ -448,7 +329,9 @@ class ClockOwner:
             reading.cancel()
             await asyncio.wait([reading], timeout=STOP_SECONDS)
             reading.add_done_callback(lambda task: task.cancelled() or task.exception())
-        for client in (self._producer, self._consumer, self._asker):
-            if client is not None:
-                await stop_quietly(client)
-        self._producer = self._consumer = self._asker = None
+        if self._producer is not None:
+            await stop_quietly(self._producer)
+        await self._requests.close()
+        if self._asker is not None:
+            await stop_quietly(self._asker)
+        self._producer = self._asker = None

@@ -26,10 +26,10 @@ from ...topics.config.model import Kafka
 from ...topics.config.secret import noise_key
 from ...topics.names import OWNERS, Names
 from ..clock.genesis import begin, read_ledger
-from ..clock.owners import claimants
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
 from ..deployment.topic_specs import ANY_TIME, TopicSpec, public_topics
+from ..kafka.access.owners import claimants
 from ..kafka.cluster import Cluster
 from .workload import DATA
 

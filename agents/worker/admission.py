@@ -18,7 +18,6 @@ from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
 from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
 from ..clock.ledger import Ledger
-from ..clock.owners import verify_owned
 from ..clock.pinned import verify, verify_key
 from ..clock.start import check_clock_log
 from ..clock.witness import Witness
@@ -30,6 +29,7 @@ from ..deployment.own_keys import with_keys
 from ..deployment.rights import Role, rights, wanted
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.access.groups import may_read
+from ..kafka.access.owners import verify_owned
 from ..kafka.cluster import Cluster
 from ..kafka.logs import passing
 from ..kafka.refusals import user_of

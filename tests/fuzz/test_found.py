@@ -15,6 +15,7 @@ from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.config.load import loads
+from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import decode_clock, decode_marker, decode_request
 
 from ..support import ORIGIN, deployment
@@ -141,9 +142,8 @@ def test_what_is_no_survey_is_a_report_error(text):
 
 
 def test_the_clock_goes_on_after_a_tombstone_among_requests():
-    """The owner itself, given a record without a value."""
-    from hushstream.agents.clock.owner import ClockOwner
-    from hushstream.agents.clock.wall_time import Pace
+    """What its owner reads them with, given a record without a value."""
+    from hushstream.agents.clock.known import AskedTriggers
 
     class Record:
         value = None
@@ -152,10 +152,9 @@ def test_the_clock_goes_on_after_a_tombstone_among_requests():
         async def getmany(self, timeout_ms: int) -> dict[Any, list[Record]]:
             return {0: [Record()]}
 
-    owner = object.__new__(ClockOwner)
-    owner._consumer = Consumer()  # type: ignore[assignment]
-    owner._pace = Pace(1.0)
-    asyncio.run(owner._read_requests())
+    requests = AskedTriggers(Kafka(), "requests", lambda: None)
+    requests._consumer = Consumer()
+    assert asyncio.run(requests.read())
 
 
 def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():

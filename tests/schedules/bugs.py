@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from hushstream.agents.clock import owner
+from hushstream.agents.clock import known, owner
 from hushstream.agents.kafka import clients
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.worker import admission, tasks, transaction
@@ -35,6 +35,7 @@ def cancelled_clock() -> None:
             await asyncio.wait_for(client.stop(), clients.STOP_SECONDS)
 
     owner.stop_quietly = stop_quietly  # type: ignore[assignment]
+    known.stop_quietly = stop_quietly  # type: ignore[assignment]
     owner.OUTAGES = clients.OUTAGES[:-1]  # type: ignore[assignment]
 
     def ended(self: tasks.Tasks, task: asyncio.Task[None]) -> None:
@@ -69,10 +70,10 @@ def forgotten_floor() -> None:
 def stale_genesis() -> None:
     """A local table is believed, whatever genesis its marker names."""
 
-    def known(self: LocalState, store: Any) -> Known | None:
+    def from_table(self: LocalState, store: Any) -> Known | None:
         return known_of(*store.get_many([POSITION, MARKER]))
 
-    LocalState._known = known  # type: ignore[method-assign]
+    LocalState._known = from_table  # type: ignore[method-assign]
 
 
 def believed_table() -> None:

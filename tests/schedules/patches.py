@@ -11,7 +11,7 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
-from hushstream.agents.clock import genesis, owner
+from hushstream.agents.clock import genesis, known
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka import clients, cluster, logs, trim
 from hushstream.agents.stages.aggregate.computation import Computation
@@ -53,7 +53,7 @@ def install() -> None:
     _replace(trim, AdminClient=admin.Administration)
     _replace(genesis, secrets=SimpleNamespace(token_hex=lambda size: GENESIS))
     seeded = SimpleNamespace(token_hex=lambda size: world.current().urandom(size).hex())
-    _replace(owner, secrets=seeded)
+    _replace(known, secrets=seeded)
     counted = SimpleNamespace(token_hex=lambda size: world.current().name(size))
     _replace(transaction, secrets=counted)
     _replace(rocks, Rdict=disk.Table, WriteBatch=disk.Writes, ReadOptions=disk.Span)

@@ -1,1 +1,1 @@
-"""Means by which clients sign in, and rights that only aiokafka can ask for."""
+"""Means by which clients sign in, rights that only aiokafka can ask for, and who owns a topic."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
-import hushstream.agents.clock.owner as owner_module
 from aiokafka.errors import KafkaError
 from hushstream.agents.clock.clock import Clock
+from hushstream.agents.clock.known import AskedTriggers, KnownLogs
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import ClockOwner
-from hushstream.agents.clock.snapshots import Snapshots
 from hushstream.agents.clock.wall_time import ClockLead, Pace, WallClock
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.progress import Progress
-from hushstream.errors import RewoundError
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.records import Skipped, encode
+from hushstream.topics.records import Skipped
 
 from ...support import HOUR, NAMES, ORIGIN, beat, deployment, start
 
@@ -91,57 +90,35 @@ class Recorder:
         self.done.append("commit")
 
 
+def known_logs(ledger: Ledger, clock: Clock | None = None) -> KnownLogs:
+    """What an owner knows; without a clock, nothing was read yet."""
+    made = KnownLogs(Kafka(), NAMES, MADE, "1.0", "key", Progress("the clock"))
+    made.ledger = ledger
+    if clock is not None:
+        made.clock = clock
+    return made
+
+
+def asking(clock: Clock, came: Callable[[], None] = lambda: None) -> AskedTriggers:
+    """Requests for a clock, which nobody has sent yet."""
+    made = AskedTriggers(Kafka(), NAMES.requests, came)
+    made._clock, made._wall = clock, WallClock()
+    return made
+
+
 def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made = ClockOwner.__new__(ClockOwner)
     made._names, made._deployment, made._kafka = NAMES, MADE, Kafka()
     made.progress = Progress("the clock")
-    made._clock, made._ledger, made._producer = clock, ledger, producer
+    made._known, made._producer = known_logs(ledger, clock), producer
     made._on_record = lambda *_: None
     made._wall, made._pace = WallClock(), Pace(0.25)
-    made._lead, made._witness, made._known_end = ClockLead(NAMES.clock, 5_000_000), None, 0
-    made._timeout = 60_000
-    made._keep, made._snapshots, made._trim, made._markers = 0, Snapshots(0), None, None
+    made._requests = asking(clock, lambda: made._pace.stir())
+    made._lead, made._witness = ClockLead(NAMES.clock, 5_000_000), None
+    made._timeout, made._trim, made._markers = 60_000, None, None
     return made
 
 
 def fired(clock, pipeline, due, now):
     charges, record = clock.fire(pipeline, due, now)
     return charges, [record]
-
-
-def reading(monkeypatch, logs: dict[str, list[bytes]]) -> ClockOwner:
-    """An owner that reads these logs."""
-
-    async def read(kafka: object, topic: str, partition: int, start: int | None = None):
-        values = logs[topic.rpartition(".")[2]]
-        yield [SimpleNamespace(offset=n, value=v) for n, v in enumerate(values)], len(values), 0
-
-    async def enough(kafka: object, topic: str, partition: int, position: int) -> None:
-        if len(logs[topic.rpartition(".")[2]]) < position:
-            raise RewoundError(topic)
-
-    async def first(*_: object) -> int:
-        return 0
-
-    monkeypatch.setattr(owner_module, "read_to_end", read)
-    monkeypatch.setattr(owner_module, "check_reached", enough)
-    monkeypatch.setattr(owner_module, "beginning", first)
-    made = owner(Clock(MADE, Ledger(), "1.0", "key"), Ledger(), Recorder())
-    made._kafka, made._version, made._fingerprint = None, "1.0", "key"
-    return made
-
-
-def logs_of(clock: Clock, ledger: Ledger) -> dict[str, list[bytes]]:
-    """Ledger and clock log after one trigger."""
-    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
-    (charge,), record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
-    ledger.take(charge.encode())
-    records = [start(P), beat([5], ORIGIN), record]
-    return {
-        "v1": [r.encode() for r in ledger.records],
-        "clock": [encode(one) for one in records],
-    }
-
-
-async def acquired(made: ClockOwner) -> None:
-    await made._read_logs()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hushstream.agents.clock import owners
+from hushstream.agents.kafka.access import owners
 from hushstream.agents.worker.admission import prepare
 from hushstream.errors import EngineError
 from hushstream.topics.names import OWNERS
 from hushstream.topics.records import encode
 
-from .test_genesis import Deployed, made, unbegun
+from ...clock.test_genesis import Deployed, made, unbegun
 
 __all__ = ["made"]
 

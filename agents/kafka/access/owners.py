@@ -13,12 +13,12 @@ import logging
 
 import msgspec
 
-from ...errors import EngineError
-from ...topics.forms.form import Announced
-from ...topics.names import OWNERS
-from ...topics.records import encode
-from ..deployment.model import Deployment
-from ..kafka.cluster import Cluster
+from ....errors import EngineError
+from ....topics.forms.form import Announced
+from ....topics.names import OWNERS
+from ....topics.records import encode
+from ...deployment.model import Deployment
+from ..cluster import Cluster
 
 log = logging.getLogger("hushstream.kafka")
 

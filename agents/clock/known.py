@@ -1,0 +1,242 @@
+"""The clock's owner reads: ledger and clock log at each opening, and requests all the time.
+
+Nothing here writes to the broker. What the owner commits is told to `KnownLogs`, so that it always
+knows what another reader of both logs would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+
+from ...errors import EngineError, LedgerError, RewoundError
+from ...topics.config.model import Kafka
+from ...topics.names import Names
+from ...topics.records import Snapshot, decode_request
+from ..deployment.model import Deployment
+from ..kafka.clients import Silence, check_reached, consumer, read_to_end, stop_quietly
+from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
+from ..kafka.progress import Progress
+from .clock import REQUEST_AHEAD, Clock
+from .ledger import Ledger, Record
+from .log import RECENT, Entry, entries_of
+from .paid import Clocked
+from .snapshots import Opening, Snapshots, beginning
+from .wall_time import WallClock
+from .witness import Witness
+
+log = logging.getLogger("hushstream.clock")
+
+
+class KnownLogs:
+    """Ledger and clock log, as far as the clock's owner has read or written them.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        deployment: compiled pipelines.
+        version: of this code, for charges.
+        key_fingerprint: of the noise key, for charges.
+        progress: of the owner; it moves with each list that was read.
+        witness: remembers the last trigger outside the cluster; None: nothing does.
+        keep: microseconds for which replays shall find the clock log.
+
+    Attributes:
+        ledger: all of its records.
+        clock: where the clock log has brought all pipelines; `read` makes it.
+        snapshots: those of the clock log.
+        end: offset in the clock log, before which all was read or written.
+    """
+
+    clock: Clock
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        names: Names,
+        deployment: Deployment,
+        version: str,
+        key_fingerprint: str,
+        progress: Progress,
+        witness: Witness | None = None,
+        keep: int = 0,
+    ) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._deployment = deployment
+        self._version = version
+        self._fingerprint = key_fingerprint
+        self._progress = progress
+        self._witness = witness
+        self._keep = keep
+        self.ledger = Ledger()
+        self.snapshots = Snapshots(keep)
+        self.end = 0
+
+    async def read(self) -> None:
+        """Read the ledger and the clock log, each to its end.
+
+        A machine that slept in between has been replaced meanwhile: the clock log then holds
+        triggers that another owner has charged, in records that this ledger lacks. So a charge is
+        missing only where the ledger has not grown since.
+
+        Raises:
+            LedgerError: the ledger did not pay for a trigger.
+            RewoundError: a log lacks what this owner has read or written before.
+        """
+        while True:
+            await self._read_ledger()
+            known = len(self.ledger.records)
+            try:
+                return await self._read_clock()
+            except LedgerError:
+                await self._read_ledger()
+                if len(self.ledger.records) == known:
+                    raise
+                log.warning("another owner of the clock has charged meanwhile; reading again")
+
+    async def _read_ledger(self) -> None:
+        """Read the ledger to its end.
+
+        Raises:
+            RewoundError: it lacks a record that this owner has read or written before.
+        """
+        values, known = [], self.ledger.records
+        async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
+            values += [r.value for r in records]
+            self._progress.moved()
+        self.ledger = Ledger.read(values)
+        if self.ledger.records[: len(known)] != known:
+            raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
+
+    async def _read_clock(self) -> None:
+        """Read the clock log to its end.
+
+        Raises:
+            RewoundError: it ends before what this owner has read or written of it.
+            LedgerError: the ledger did not pay for a trigger.
+        """
+        salt = secrets.token_hex(16)
+        self.clock = Clock(self._deployment, self.ledger, self._version, self._fingerprint, salt)
+        self.snapshots = Snapshots(self._keep)
+        paid = Clocked()
+        topic = self._names.clock
+        await check_reached(self._kafka, topic, 0, self.end)
+        start = await beginning(self._kafka, topic)
+        opening = Opening(start)
+        async for records, position, end in read_to_end(self._kafka, topic, 0, start):
+            entries = entries_of(records, end - RECENT)
+            if (snapshot := opening.first(entries)) is not None:
+                self.clock.begin(snapshot)
+                paid.begin(snapshot)
+            for place, entry in entries:
+                self.clock.apply(entry)
+                self.snapshots.take(place, entry)
+                paid.take(entry)
+            self.end = max(self.end, position)
+            self._progress.moved()
+        opening.end()
+        paid.check_paid(self.ledger)
+        if self.snapshots.last is not None:
+            self.clock.requested = dict(self.snapshots.last.requested)
+        if self._witness is not None:
+            await asyncio.to_thread(self._witness.check, self._kafka, lambda: self.ledger)
+
+    def charged(self, charges: Iterable[Record], end: int) -> None:
+        """Take charges that were committed, and where the clock log ends since.
+
+        A clock log that ends before this, after an outage, was rewound: see `read`.
+        """
+        self.end = end
+        for charge in charges:
+            self.ledger.take(charge.encode())
+
+    def written(self, entry: Entry) -> None:
+        """Take a record of the clock log that was committed."""
+        place, record = entry
+        self.clock.apply(record)
+        self.snapshots.take(place, record)
+
+
+class AskedTriggers:
+    """Requests for triggers, which anyone with the right to write to their topic may send.
+
+    Args:
+        kafka: the connection.
+        topic: of the requests.
+        came: called when some have come.
+    """
+
+    def __init__(self, kafka: Kafka, topic: str, came: Callable[[], None]) -> None:
+        self._kafka = kafka
+        self._place = TopicPartition(topic, 0)
+        self._came = came
+        self._consumer: Any = None
+
+    async def open(self, clock: Clock, wall: WallClock, last: Snapshot | None) -> None:
+        """Read all requests that are in force.
+
+        Args:
+            clock: takes them, now and with each `read`.
+            wall: the time by which they are judged.
+            last: the newest snapshot, which says what was read before it.
+        """
+        self._clock, self._wall = clock, wall
+        self._consumer = consumer(self._kafka)
+        await self._consumer.start()
+        wait_patiently(self._consumer, FIXED_MS)
+        self._consumer.assign([self._place])
+        begin = (await self._consumer.beginning_offsets([self._place]))[self._place]
+        self._consumer.seek(self._place, begin if last is None else max(begin, last.requests))
+        end = (await self._consumer.end_offsets([self._place]))[self._place]
+        silence = Silence(self._place.topic)
+        while (place := await self.position()) < end:
+            silence.check(place)
+            await self.read(200)  # all of them: a later one may cancel an earlier one
+
+    async def position(self) -> int:
+        """Tell the offset before which all requests were read."""
+        place: int = await self._consumer.position(self._place)
+        return place
+
+    async def read(self, timeout_ms: int = 0) -> bool:
+        """Give requests that have come to the clock; return whether there were any.
+
+        Args:
+            timeout_ms: milliseconds to wait for the first one.
+        """
+        found = await self._consumer.getmany(timeout_ms=timeout_ms)
+        for records in found.values():
+            for record in records:
+                self._take(record)
+        if came := any(found.values()):
+            self._came()
+        return came
+
+    def _take(self, record: Any) -> None:
+        try:
+            request = decode_request(record.value)
+        except EngineError:
+            log.warning("a malformed trigger request was ignored")
+            return
+        # Anyone with the right to write to the topic may ask, without our checks. So a request is
+        # judged here, by the time at which it was sent.
+        sent = min(record.timestamp * 1000, self._wall.now())
+        if request.at > sent + REQUEST_AHEAD:
+            log.warning(
+                "a trigger request for a time more than a day ahead was ignored: it would "
+                "charge for every epoch to come"
+            )
+            return
+        self._clock.request(request)
+
+    async def close(self) -> None:
+        """Let go of the broker."""
+        if self._consumer is not None:
+            await stop_quietly(self._consumer)
+        self._consumer = None

@@ -1,0 +1,114 @@
+"""What the clock's owner reads: logs that lack what was there before, and anyone's requests."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import hushstream.agents.clock.known as module
+import pytest
+from hushstream.agents.clock.clock import Clock
+from hushstream.agents.clock.known import KnownLogs
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.errors import LedgerError, RewoundError
+from hushstream.topics.records import TriggerRequest, encode
+
+from ...support import DAY, HOUR, ORIGIN, beat, start
+from .bench import P, asking, begun, known_logs, with_pipeline
+
+
+def reading(monkeypatch, logs: dict[str, list[bytes]]) -> KnownLogs:
+    """An owner's knowledge, which comes from these logs."""
+
+    async def read(kafka: object, topic: str, partition: int, start: int | None = None):
+        values = logs[topic.rpartition(".")[2]]
+        yield [SimpleNamespace(offset=n, value=v) for n, v in enumerate(values)], len(values), 0
+
+    async def enough(kafka: object, topic: str, partition: int, position: int) -> None:
+        if len(logs[topic.rpartition(".")[2]]) < position:
+            raise RewoundError(topic)
+
+    async def first(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(module, "read_to_end", read)
+    monkeypatch.setattr(module, "check_reached", enough)
+    monkeypatch.setattr(module, "beginning", first)
+    return known_logs(Ledger())
+
+
+def logs_of(clock: Clock, ledger: Ledger) -> dict[str, list[bytes]]:
+    """Ledger and clock log after one trigger."""
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    (charge,), record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
+    ledger.take(charge.encode())
+    records = [start(P), beat([5], ORIGIN), record]
+    return {
+        "v1": [r.encode() for r in ledger.records],
+        "clock": [encode(one) for one in records],
+    }
+
+
+def test_every_opening_of_a_clock_has_a_salt_of_its_own(monkeypatch):
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    owners = [reading(monkeypatch, logs) for _ in range(2)]
+    for one in owners:
+        asyncio.run(one.read())
+    salts = {one.clock._salt for one in owners}
+    assert len(salts) == 2 and all(len(salt) == 32 for salt in salts)
+
+
+def test_an_owner_refuses_a_ledger_that_has_not_paid_for_a_trigger(monkeypatch):
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    asyncio.run(reading(monkeypatch, logs).read())
+    logs["v1"] = logs["v1"][:1]
+    with pytest.raises(LedgerError, match="never charged by this ledger"):
+        asyncio.run(reading(monkeypatch, logs).read())
+
+
+def test_an_owner_that_slept_between_the_logs_reads_what_was_charged_meanwhile(monkeypatch):
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    made, charge = reading(monkeypatch, logs), logs["v1"].pop()
+
+    async def sleep(*_: object) -> int:
+        if charge not in logs["v1"]:
+            logs["v1"].append(charge)
+        return 0
+
+    monkeypatch.setattr(module, "beginning", sleep)
+    asyncio.run(made.read())
+    assert [r.encode() for r in made.ledger.records] == logs["v1"]
+    assert made.clock.due(ORIGIN + 6 * HOUR) == []  # it is fired, and paid for
+
+
+@pytest.mark.parametrize("log", ["v1", "clock"])
+def test_an_owner_that_reads_again_misses_what_it_has_known(monkeypatch, log):
+    """The broker was away, and came back with an older disk."""
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    made = reading(monkeypatch, logs)
+    asyncio.run(made.read())
+    asyncio.run(made.read())
+    logs[log].pop()
+    with pytest.raises(RewoundError):
+        asyncio.run(made.read())
+
+
+def test_a_request_too_far_ahead_is_ignored_whoever_sent_it(caplog):
+    clock, _ = begun()
+    made = asking(clock)
+    now = made._wall.now()
+
+    class Requests:
+        async def getmany(self, timeout_ms: int) -> dict[object, list[object]]:
+            def record(stamp: int, at: int) -> object:
+                return SimpleNamespace(
+                    timestamp=stamp // 1000, value=encode(TriggerRequest("x", at))
+                )
+
+            later = now + 500 * DAY
+            return {0: [record(now, later), record(later, later), record(now, now + HOUR)]}
+
+    made._consumer = Requests()
+    assert asyncio.run(made.read())
+    assert clock.requested == {"p": now + HOUR}
+    assert caplog.text.count("more than a day ahead") == 2
