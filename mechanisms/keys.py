@@ -135,18 +135,34 @@ class Keys:
     def _unique_words(self) -> tuple[Keys, Index]:
         """Sort as big-endian words padded with zeros; the length decides among equal ones."""
         widths = np.diff(self.offsets)
-        words = -(-int(widths.max()) // 8)
-        padded = np.zeros((len(self), 8 * words), np.uint8)
-        inside = np.arange(8 * words) < widths[:, None]
-        padded[inside] = self.packed()
-        columns = padded.view(">u8").astype(np.uint64)
-        order = np.lexsort((widths, *columns.T[::-1]))
+        # What all keys begin with tells none of them apart. Seven bytes and the length are one
+        # word, which sorts in half the time of two.
+        skip = max(int(widths.max()) - 7, 0)
+        short = self._alike(skip)
+        words = 1 if short else -(-int(widths.max()) // 8)
+        padded = np.zeros((len(self), 8 * words + (skip if short else 0)), np.uint8)
+        padded[np.arange(padded.shape[1]) < widths[:, None]] = self.packed()
+        if short:
+            rest = np.ascontiguousarray(padded[:, skip:]).view(">u8").astype(np.uint64)
+            columns = rest | (widths - skip).astype(np.uint64)[:, None]
+            order = np.argsort(columns[:, 0])
+        else:
+            columns = padded.view(">u8").astype(np.uint64)
+            order = np.lexsort((widths, *columns.T[::-1]))
         new = np.ones(len(self), bool)
         same = (columns[order[1:]] == columns[order[:-1]]).all(axis=1)
         new[1:] = ~(same & (widths[order[1:]] == widths[order[:-1]]))
         row = np.empty(len(self), np.intp)
         row[order] = new.cumsum() - 1
         return self.take(order[new]), row
+
+    def _alike(self, count: int) -> bool:
+        """Whether all keys begin with the same ``count`` bytes; the last of them differ soonest."""
+        starts = self.offsets[:-1]
+        if count > int(np.diff(self.offsets).min()):
+            return False
+        heads = (self.data[starts + place] for place in reversed(range(count)))
+        return all(bool((head == head[0]).all()) for head in heads)
 
     def _unique_short(self, width: int) -> tuple[Keys, Index]:
         padded = np.zeros((len(self), 8), np.uint8)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import importlib
 import logging
+import os
 import signal
 import sys
 import traceback
@@ -105,6 +106,9 @@ def main(args: list[str] | None = None) -> None:
     """
     if args is None and "worker" in sys.argv:
         signal.signal(signal.SIGTERM, _stopped)  # what it needs takes seconds to load
+        # Its shards keep the cores busy. Products of small matrices would wait for threads of their
+        # own, which spin meanwhile. NumPy reads this when it is loaded, which comes later.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with redaction.hooks():
             # Commands return None: a number is the exit code of a command that exited early.

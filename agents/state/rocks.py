@@ -102,10 +102,13 @@ class RocksStore:
             return self._read(keys)
         recent = self._recent.get
         found: list[Any] = [recent(key, _ASK) for key in keys]
-        places = [p for p, row in enumerate(found) if row is _ASK and not _of_unit(keys[p])]
+        asked = [place for place, row in enumerate(found) if row is _ASK]
+        places = [p for p in asked if not (len(keys[p]) == UNIT_WIDTH and _of_unit(keys[p]))]
         for place, row in zip(places, self._read([keys[p] for p in places]), strict=True):
             found[place] = row
-        places = [p for p, row in enumerate(found) if row is _ASK]
+        if len(places) == len(asked):
+            return found
+        places = [place for place in asked if found[place] is _ASK]
         units = self.get_columns(Keys.of(keys[p] for p in places))
         for place, value in zip(places, units.tolist(), strict=True):
             found[place] = value or None
@@ -187,7 +190,8 @@ class RocksStore:
             self._put(changes, units)
             return
         # Each row is held in one of the two places only, or an old value could hide a newer one.
-        single = {key: value for key, value in changes.items() if _of_unit(key)}
+        named = [key for key in changes if len(key) == UNIT_WIDTH and _of_unit(key)]
+        single = {key: changes[key] for key in named}
         columns = [one for one in (units, RowColumns.of(single)) if len(one.keys)]
         for one in columns:
             self._units.put(one)

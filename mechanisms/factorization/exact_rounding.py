@@ -28,6 +28,10 @@ from .matrix import Factorization
 from .tree import Row
 
 _ROWS = 2048  # rows of noise at a time: the doubles of a block stay near the core
+# A product of more multiplications goes to all cores. Where it is small all the same, the threads
+# wait for each other for longer than they compute: OpenBLAS counts so, in its `interface/gemm.c`.
+_ONE_CORE = 1 << 18
+_FEWEST = 128  # rows of a block: the steps around a smaller product would cost more
 _EXACT = 2**53
 _SHORT = 16  # up to so many terms gathering them beats a matrix product
 _PRECISIONS = (96, 192, 384, 768)
@@ -69,10 +73,11 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
     for column, (numerators, denominator) in short.items():
         total = (z[:, list(numerators)] * np.array(list(numerators.values()))).sum(axis=1)
         out[:, column] = total // (denominator * ((1 << factor.bits) // steps))
-    for begin in range(0, len(z), _ROWS):
-        block = z[begin : begin + _ROWS]
-        out[begin : begin + _ROWS, dense] = _dense(factor, triggers[dense], block, steps)
-        out[begin : begin + _ROWS, list(long)] = _rational(
+    rows = _block(z.shape[1] * len(triggers))
+    for begin in range(0, len(z), rows):
+        block = z[begin : begin + rows]
+        out[begin : begin + rows, dense] = _dense(factor, triggers[dense], block, steps)
+        out[begin : begin + rows, list(long)] = _rational(
             list(long.values()), block, (1 << factor.bits) // steps
         )
     return out
@@ -81,6 +86,12 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
 def nearest(factor: Factorization, triggers: I64, z: I64) -> I64:
     """(r, k) integers nearest to (Bz)_t, halves rounded up, exactly; see `floors`."""
     return (floors(factor, triggers, z, 2) + 1) >> 1
+
+
+def _block(cost: int) -> int:
+    """Rows of a block, by the multiplications of each: one core's product where that is enough."""
+    fit = _ONE_CORE // max(cost, 1)
+    return min(fit, _ROWS) if fit >= _FEWEST else _ROWS
 
 
 def _split(factor: Factorization, triggers: I64, z: I64) -> tuple[dict[int, Row], I64]:

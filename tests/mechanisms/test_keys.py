@@ -40,6 +40,17 @@ def test_unique_is_that_of_a_sorted_set(listed):
     assert row.dtype == np.intp
 
 
+@given(
+    st.binary(max_size=12),
+    st.lists(st.lists(st.sampled_from([0, 1, 255]), max_size=9).map(bytes), min_size=1),
+)
+def test_unique_keys_may_begin_alike_and_end_with_zeros(head, tails):
+    listed = [head + tail for tail in tails]
+    distinct, row = Keys.of(listed).unique()
+    assert distinct.tolist() == sorted(set(listed))
+    assert [distinct[i] for i in row] == listed
+
+
 @given(LISTS)
 def test_unique_of_a_cut_column_sees_only_the_cut(listed):
     keys = Keys.of([b"before", *listed, b"after"])

@@ -15,7 +15,7 @@ from ...deployment.model import Pipeline
 from ...state.store import StateReader
 from ..feedback import changed_statuses
 from ..step import Step
-from .due_keys import DueKeys
+from .due_keys import DueKeys, united
 from .key_rows import KeyRows, due_entries, due_keys
 from .nonces import renewals
 from .partial_sums import PartialSums
@@ -81,7 +81,7 @@ class Computation:
         part = sums.whole(reader, place)
         most = _EVERY if self._indivisible else CHUNK
         every = _renewed(trigger, nonces)
-        keys = self._due.keys(reader, trigger, part.key, most, every)
+        keys = self._due.keys(reader, trigger, part, most, every)
         if keys is None:
             return None
         return Chosen(keys, part._replace(totals=sums.totals(trigger.ordinal)))
@@ -110,15 +110,15 @@ class Computation:
         ends += [source[CHUNK - 1] for source in (due, seeds) if len(source) > CHUNK]
         end = min((e for e in ends if e is not None), default=None)
         part = sums.chunk(reader, place, begun, end)
-        keys = {k for k in (*due, *seeds) if end is None or k <= end} | set(part.key.tolist())
+        further = [k for k in (*due, *seeds) if end is None or k <= end]
         totals = sums.totals(trigger.ordinal)
         if begun is not None and len(totals):
             # The first chunk has added the totals to the shared row, which every chunk reads. To
             # add them twice would put another content under the same noise labels, and the
             # difference of the two releases would be exact.
-            keys.add(SHARED)
+            further.append(SHARED)
             totals = np.zeros_like(totals)
-        return Chosen(Keys.of(sorted(keys)), part._replace(totals=totals), end)
+        return Chosen(united(part, further), part._replace(totals=totals), end)
 
     def run(
         self,
@@ -140,7 +140,7 @@ class Computation:
         Returns:
             Released columns; their values are on the mechanism's public grid.
         """
-        rows = self._rows.load(reader, trigger.window, chosen.keys)
+        rows = self._rows.load(reader, trigger.window, chosen.keys, first=trigger.index == 1)
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
         if not _renewed(trigger, nonces):  # else every row is predicted anew, due or not
@@ -154,8 +154,10 @@ class Computation:
         # Index entries of this trigger have served. They are deleted as their rows are read: a
         # chunk must leave those of later chunks, which find their own rows through them.
         passed = due_keys(reader, trigger.window, trigger.index, None, 10 * CHUNK)
-        gone = set(chosen.keys.tolist())
-        step.local |= due_entries(trigger.window, trigger.index, [k for k in passed if k in gone])
+        if passed:
+            gone = set(chosen.keys.tolist())
+            passed = [key for key in passed if key in gone]
+        step.local |= due_entries(trigger.window, trigger.index, passed)
         return releases
 
     def _noise(self, trigger: Trigger, nonces: Nonces) -> KeyedNoise:

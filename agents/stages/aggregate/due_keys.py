@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from ....mechanisms.columns import Part, Rows
@@ -28,14 +30,14 @@ class DueKeys:
         self._all = pipeline.mechanism.load == "all"
 
     def keys(
-        self, reader: StateReader, trigger: Trigger, touched: Keys, most: int, every: bool
+        self, reader: StateReader, trigger: Trigger, part: Part, most: int, every: bool
     ) -> Keys | None:
         """Choose all keys that the release reads, in canonical order.
 
         Args:
             reader: committed rows.
             trigger: of the release.
-            touched: keys with partial sums in this micro-batch.
+            part: sums of the micro-batch, merged; their keys are read in any case.
             most: due keys that one step may read.
             every: whether every stored row is due.
 
@@ -49,8 +51,8 @@ class DueKeys:
             wanted = set(self.due(reader, trigger, None, most, every))
             if len(wanted) > most:
                 return None
-        wanted.update(touched.tolist(), self.seeds(trigger, None))
-        return Keys.of(sorted(wanted))
+        wanted.update(self.seeds(trigger, None))
+        return united(part, wanted)
 
     def due(
         self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int, every: bool
@@ -98,10 +100,14 @@ class DueKeys:
             return rows
         # The mechanism would release such a row before its time, so a hint is checked against the
         # row itself.
+        unsure = np.flatnonzero(~np.isin(rows.due, (-1, trigger.index)))
+        if len(unsure) == 0 or _all_touched(rows.key, part):
+            return rows
         touched = set(part.key.tolist())
-        due = np.isin(rows.due, (-1, trigger.index))
-        keep = np.flatnonzero(due | np.fromiter((k in touched for k in rows.key), bool, len(due)))
-        return Rows(rows.key.take(keep), rows.cell[keep], rows.due[keep])
+        stale = [key not in touched for key in rows.key.take(unsure).tolist()]
+        keep = np.ones(len(rows.due), np.bool_)
+        keep[unsure[stale]] = False
+        return Rows(rows.key[keep], rows.cell[keep], rows.due[keep])
 
     def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
         """Make public keys due at every trigger, whether or not there are records of them.
@@ -114,7 +120,27 @@ class DueKeys:
             All rows, and those of public keys alone, which must be stored.
         """
         seeds = set(self.seeds(trigger, None))
+        if not seeds:
+            none = np.zeros(0, np.intp)
+            return rows, Rows(rows.key.take(none), rows.cell[none], rows.due[none])
         public = np.fromiter((k in seeds for k in rows.key), bool, len(rows.key))
         rows = rows._replace(due=np.where(public, -1, rows.due).astype(np.int32))
         mine = np.flatnonzero(public)
         return rows, Rows(rows.key.take(mine), rows.cell[mine], rows.due[mine])
+
+
+def united(part: Part, further: Collection[bytes]) -> Keys:
+    """Put keys of partial sums and further keys together, in canonical order.
+
+    Args:
+        part: merged, so that it is in that order.
+        further: any keys, in any order; each may be there several times.
+    """
+    if not further and not part.lane.any():
+        return part.key  # of one lane: each key is there once
+    return Keys.of(sorted({*further, *part.key.tolist()}))
+
+
+def _all_touched(keys: Keys, part: Part) -> bool:
+    """Whether merged sums of one lane are of as many keys as rows, among which they are."""
+    return len(part.key) == len(keys) and not part.lane.any()

@@ -23,20 +23,23 @@ class KeyRows:
         self._mechanism = mechanism
         self._layout = key_row(mechanism.row_dtype)
 
-    def load(self, reader: StateReader, window: int, keys: Keys) -> Rows:
+    def load(self, reader: StateReader, window: int, keys: Keys, first: bool = False) -> Rows:
         """Read rows.
 
         Args:
             reader: committed rows.
             window: of the rows.
             keys: k of them, in canonical order.
+            first: whether this is for the first release of the window, before which there are no
+                rows: one look tells then that none is stored, in place of one for each key.
 
         Returns:
             k rows; those that are not stored are fresh, with nothing due.
         """
-        prefix = rows_of(window)
+        prefix, rows = rows_of(window), self._mechanism.init_rows(keys)
+        if len(keys) == 0 or (first and _none_between(reader, prefix, keys)):
+            return rows
         stored = reader.get_many([prefix + key for key in keys])
-        rows = self._mechanism.init_rows(keys)
         known = np.flatnonzero(np.fromiter((v is not None for v in stored), bool, len(stored)))
         if not len(known):
             return rows
@@ -54,6 +57,8 @@ class KeyRows:
             rows: as the mechanism changed them.
             step: takes the rows, and, as local changes, the entries.
         """
+        if len(rows.key) == 0:
+            return
         packed = self._packed(rows)
         # A row that equals a fresh one is deleted: `load` makes the same row without it.
         worth = (packed != self._packed(self._mechanism.init_rows(rows.key))).any(axis=1)
@@ -71,6 +76,11 @@ class KeyRows:
         packed = np.zeros(len(rows.key), self._layout)
         packed["due"], packed["cell"] = rows.due, rows.cell
         return packed.view(np.uint8).reshape(len(packed), self._layout.itemsize)
+
+
+def _none_between(reader: StateReader, prefix: bytes, keys: Keys) -> bool:
+    """Whether nothing is stored from the first to the last of these keys, which are in order."""
+    return next(reader.scan(prefix + keys[0], prefix + keys[-1] + b"\0"), None) is None
 
 
 def stored_keys(reader: StateReader, window: int, begun: bytes | None, limit: int) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from ....errors import EngineError
 from ....mechanisms.columns import Part
+from ....mechanisms.keys import Keys
 from ....topics.frames import CellsFrame, decode, encode_cells, take_part
 from ...state.layout import RUN, run_chunk, run_of, run_prefix
 from ...state.store import Changes, StateReader, scan_prefix
@@ -107,13 +109,18 @@ class SortedRuns:
         for chunk in self._chunks.get(place, ()):
             if (begun is None or chunk.last > begun) and (end is None or chunk.first <= end):
                 part = _read(reader, chunk)
-                keys = part.key.tolist()
-                inside = [
-                    row
-                    for row, key in enumerate(keys)
-                    if (begun is None or key > begun) and (end is None or key <= end)
-                ]
-                yield take_part(part, np.array(inside, np.intp))
+                first = 0 if begun is None else _above(part.key, begun)
+                last = len(part.key) if end is None else _above(part.key, end)
+                yield part if last - first == len(part.key) else _between(part, first, last)
+
+
+def _above(keys: Keys, key: bytes) -> int:
+    """The first of these keys, which are in order, that is greater than ``key``."""
+    return bisect_right(range(len(keys)), key, key=keys.__getitem__)
+
+
+def _between(part: Part, first: int, last: int) -> Part:
+    return take_part(part, np.arange(first, last))
 
 
 def _read(reader: StateReader, chunk: Chunk) -> Part:

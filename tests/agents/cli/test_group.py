@@ -9,6 +9,7 @@ Covers: agents/cli/worker.py, agents/offline/files.py
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -107,6 +108,17 @@ def test_help_loads_no_command_and_no_heavy_library():
     assert not modules & {"numpy", "asyncio", "confluent_kafka", "aiokafka", "faust", "rich"}
     ours = {m for m in modules if m.startswith("hushstream.")}
     assert {m.split(".")[1] for m in ours} == {"agents", "errors"} and len(ours) < 10
+
+
+@pytest.mark.parametrize(("set_before", "threads"), [(None, "1"), ("3", "3")])
+def test_a_worker_computes_products_on_one_thread_unless_it_is_told_otherwise(set_before, threads):
+    environ = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    environ |= {} if set_before is None else {"OPENBLAS_NUM_THREADS": set_before}
+    told = "import os, sys; from hushstream.agents.cli.group import main\n"
+    told += "assert 'numpy' not in sys.modules; sys.argv[1:] = ['worker', '--help']\n"
+    told += "try: main()\nfinally: print(os.environ['OPENBLAS_NUM_THREADS'], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, env=environ)
+    assert done.returncode == 0 and done.stderr.split() == [threads]
 
 
 def test_version():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.stages.aggregate.due_keys import DueKeys
+from hushstream.agents.stages.aggregate.due_keys import DueKeys, united
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.state.layout import due_at
 from hushstream.agents.state.memory import MemoryStore
@@ -65,6 +65,13 @@ def indexed(*entries: tuple[int, bytes]) -> MemoryStore:
     return store
 
 
+def sums(*touched: tuple[bytes, int]) -> Part:
+    """Partial sums of some keys and lanes, 1 each."""
+    lanes = np.array([lane for _, lane in touched], np.uint8)
+    ones = np.ones((len(touched), 1), np.int64)
+    return Part(Keys.of(key for key, _ in touched), lanes, ones, np.zeros(0, np.int64))
+
+
 def chooser(**changes: str) -> DueKeys:
     (p,) = deployment(**changes).pipelines
     return DueKeys(p, 0)
@@ -76,7 +83,7 @@ def test_keys_that_are_due_now_and_those_due_always_are_read_in_order():
     two = trigger(p, 2, [0])
     assert chooser().due(store, two, None, 9, every=False) == [b"a", b"b", b"c"]
     assert chooser().due(store, two, b"a", 9, every=False) == [b"b", b"c"]
-    found = chooser().keys(store, two, Keys.of([b"e"]), 9, every=False)
+    found = chooser().keys(store, two, sums((b"e", 0)), 9, every=False)
     assert found is not None and found.tolist() == [b"a", b"b", b"c", b"e"]
 
 
@@ -84,8 +91,8 @@ def test_more_due_keys_than_one_step_may_read_are_told():
     (p,) = deployment().pipelines
     store = indexed(*((1, b"%d" % n) for n in range(5)))
     one = trigger(p, 1, [0])
-    assert chooser().keys(store, one, Keys.of([]), 4, every=False) is None
-    assert chooser().keys(store, one, Keys.of([]), 5, every=False) is not None
+    assert chooser().keys(store, one, sums(), 4, every=False) is None
+    assert chooser().keys(store, one, sums(), 5, every=False) is not None
 
 
 def test_public_keys_are_read_once_without_an_index():
@@ -102,7 +109,17 @@ def test_a_stale_entry_of_the_index_is_skipped():
     keys = Keys.of([b"a", b"b", b"c"])
     fresh = p.mechanism.init_rows(keys)
     rows = Rows(keys, fresh.cell, np.array([3, 2, -1], np.int32))
-    part = Part(Keys.of([]), np.zeros(0, np.uint8), np.zeros((0, 1), np.int64), np.zeros(0))
-    assert chooser().live(trigger(p, 2, [0]), rows, part).key.tolist() == [b"b", b"c"]
-    touched = part._replace(key=Keys.of([b"a"]))
-    assert len(chooser().live(trigger(p, 2, [0]), rows, touched).key) == 3
+
+    def live(*touched: tuple[bytes, int]) -> list[bytes]:
+        return chooser().live(trigger(p, 2, [0]), rows, sums(*touched)).key.tolist()
+
+    assert live() == [b"b", b"c"]
+    assert live((b"a", 0)) == live((b"a", 0), (b"b", 0), (b"c", 0)) == [b"a", b"b", b"c"]
+    # As many sums as rows, but two of them are lanes of one key.
+    assert live((b"b", 0), (b"b", 1), (b"c", 0)) == [b"b", b"c"]
+
+
+def test_keys_of_sums_and_further_keys_are_each_there_once_and_in_order():
+    assert united(sums((b"a", 0), (b"c", 0)), []).tolist() == [b"a", b"c"]
+    assert united(sums((b"a", 0), (b"a", 1)), []).tolist() == [b"a"]
+    assert united(sums((b"b", 0)), [b"c", b"a", b"b", b"c"]).tolist() == [b"a", b"b", b"c"]

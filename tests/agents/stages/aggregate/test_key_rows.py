@@ -52,7 +52,10 @@ def test_stored_rows_come_back_and_others_are_fresh(stored, asked, window, seed)
             (fresh.cell[row], fresh.due[row]) if at is None else (rows.cell[at], rows.due[at])
         )
         assert (found.cell[row], found.due[row]) == expected
+    first = TABLE.load(store, window, wanted, first=True)
+    assert first.cell.tobytes() == found.cell.tobytes() and (first.due == found.due).all()
     # Another window is another row.
+    assert (TABLE.load(store, window + 1, wanted, first=True).due == fresh.due).all()
     assert (TABLE.load(store, window + 1, wanted).due == fresh.due).all()
 
 
