@@ -205,7 +205,7 @@ def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
 
     def written() -> int:
         with contextlib.suppress(KafkaException):  # a leader that has just changed
-            return sum(sum(run.cluster.ends(topic, n)) for topic, n in topics)
+            return sum(sum(run.cluster.offsets.ends(topic, n)) for topic, n in topics)
         return -1
 
     until, before = time.monotonic() + most, written()

@@ -134,7 +134,7 @@ def settled(run: Local) -> None:
     cluster, topic = run.cluster, run.names.cells("pages")
     end, since = -1, time.monotonic()
     while time.monotonic() < since + SETTLED:
-        now = cluster.ends(topic, 1)[0]
+        now = cluster.offsets.ends(topic, 1)[0]
         if now != end:
             end, since = now, time.monotonic()
         time.sleep(0.1)

@@ -166,7 +166,7 @@ class Year:
         """Ends of all internal logs: as many records and markers were written."""
         cluster, base = self.run.cluster, self.run.names.base
         found = {t: n for t, n in cluster.topics().items() if t.startswith(base)}
-        return sum(sum(cluster.ends(topic, number)) for topic, number in found.items())
+        return sum(sum(cluster.offsets.ends(topic, number)) for topic, number in found.items())
 
 
 def year(

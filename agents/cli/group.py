@@ -152,8 +152,8 @@ def _of_broker(error: BaseException) -> str | None:
     from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
     from confluent_kafka import KafkaException
 
+    from ..kafka.access.refusals import DENIED
     from ..kafka.clients import aio_refusal
-    from ..kafka.refusals import DENIED
 
     if isinstance(error, KafkaException):
         said, kind = str(error.args[0].str()), DENIED.get(error.args[0].code())

@@ -210,7 +210,7 @@ def _declarations(
         if p.name in ledger.pipelines:
             retire(p)
     for source in deployment.inputs:
-        offsets = cluster.begins(source.topic, source.partitions)
+        offsets = cluster.offsets.begins(source.topic, source.partitions)
         for p in sorted(source.pipelines, key=lambda p: len(p.lineage)):  # nobody before its own
             if p.name in ledger.pipelines:
                 continue

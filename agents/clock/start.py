@@ -13,9 +13,9 @@ from ...topics.events.decode import RawRecord
 from ...topics.names import Names
 from ...topics.records import is_snapshot
 from ..deployment.model import Deployment
+from ..kafka.access.refusals import of_group, refusal
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
-from ..kafka.refusals import of_group, refusal
 from .genesis import read_ledger
 from .ledger import Ledger
 from .log import ALL, entries_of
@@ -186,7 +186,8 @@ def _check_ends(cluster: Cluster, topic: str, reached: list[int]) -> None:
     """
     until = time.monotonic() + CONFIRM_SECONDS
     while any(
-        end < cut for end, cut in zip(cluster.ends(topic, len(reached)), reached, strict=True)
+        end < cut
+        for end, cut in zip(cluster.offsets.ends(topic, len(reached)), reached, strict=True)
     ):
         if time.monotonic() > until:
             raise RewoundError(f"topic {topic} ends before what the clock log has covered of it")

@@ -1,4 +1,4 @@
-"""Administration of a cluster over confluent-kafka: topics, their ids and ends, whole topics."""
+"""Administration of a cluster over confluent-kafka: topics, their settings, whole partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Producer,
@@ -23,7 +22,6 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewTopic,
-    OffsetSpec,
     ResourceType,
 )
 
@@ -32,9 +30,9 @@ from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.names import READ_GROUPS
 from ..deployment.topic_specs import TopicSpec, sized
+from .access.refusals import Permits, locked_out, of_group, of_token, passing
 from .logs import failed
-from .logs import passing as away
-from .refusals import Permits, locked_out, of_group, of_token, passing
+from .offsets import PartitionOffsets
 
 SPREAD_SECONDS = 5.0  # a broker may not know yet what another one has created
 OPEN_SECONDS = 3.0  # a commit becomes visible in milliseconds
@@ -53,6 +51,7 @@ class Cluster:
     Attributes:
         bootstrap: address of the brokers.
         rights: what this user may do.
+        offsets: where partitions begin and end.
     """
 
     def __init__(
@@ -69,6 +68,7 @@ class Cluster:
         self._patience = patience
         self._kafka = kafka
         self.rights = Permits(self._admin, kafka, role)
+        self.offsets = PartitionOffsets(self._admin, self.rights, patience)
         self.bootstrap = kafka.bootstrap
 
     def wait(self, told: Callable[[str], None] | None = None) -> None:
@@ -166,16 +166,6 @@ class Cluster:
             time.sleep(0.1)
         return {}
 
-    def begins(self, topic: str, partitions: int) -> list[int]:
-        """Ask for the first offset that each partition still has.
-
-        Raises:
-            OutageError: a partition has no leader.
-            RightError: this user may not describe the topic.
-        """
-        places = [TopicPartition(topic, n) for n in range(partitions)]
-        return self._offsets(places, OffsetSpec.earliest(), "DESCRIBE", away)
-
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Ask for the effective configuration of each topic, by topic and name.
 
@@ -188,17 +178,6 @@ class Cluster:
             entries = self.rights.result(future, "DESCRIBE_CONFIGS", resource.name)
             found[resource.name] = {name: entry.value for name, entry in entries.items()}
         return found
-
-    def ends(self, topic: str, partitions: int) -> list[int]:
-        """Ask for the last stable offset of each partition: the end of what is committed.
-
-        Raises:
-            OutageError: a partition has no leader.
-            RightError: this user may not describe the topic.
-        """
-        places = [TopicPartition(topic, n) for n in range(partitions)]
-        committed = IsolationLevel.READ_COMMITTED
-        return self._offsets(places, OffsetSpec.latest(), "DESCRIBE", away, committed)
 
     def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
         """Create missing topics, and wait until the cluster's metadata show them.
@@ -302,7 +281,7 @@ class Cluster:
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 10,  # else the broker delays its answer at the end of the log
         }
-        written = self.written(topic, partition)
+        written = self.offsets.written(topic, partition)
         until = time.monotonic() + OPEN_SECONDS
         client = Consumer(self._options | options)
         try:
@@ -324,58 +303,6 @@ class Cluster:
             return found
         finally:
             client.close()
-
-    def written(self, topic: str, partition: int) -> int:
-        """Ask for the end of a partition, records of open transactions included.
-
-        Raises:
-            EngineError: it cannot be had; an `OutageError` if that may pass.
-        """
-        place, all_ = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
-        try:  # a new topic is unknown for a moment: any error may pass
-            return self._offsets([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]
-        except KafkaException as error:
-            text = f"{topic}-{partition}: its end is unknown"
-            raise failed(error.args[0], text) from None
-
-    def _offsets(
-        self,
-        places: list[TopicPartition],
-        which: OffsetSpec,
-        operation: str,
-        passes: Callable[[KafkaError], bool],
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> list[int]:
-        """Ask for offsets; ask again, as long as patience lasts, while errors may pass."""
-        until = time.monotonic() + self._patience
-        while True:
-            told = self._admin.list_offsets(dict.fromkeys(places, which), isolation_level=isolation)
-            try:
-                return [self._offset(told[place], operation, place) for place in places]
-            except OutageError:
-                if time.monotonic() > until:
-                    raise
-            except KafkaException as error:
-                if time.monotonic() > until or not passes(error.args[0]):
-                    raise
-            time.sleep(0.1)
-
-    def _offset(self, told: Any, operation: str, place: TopicPartition) -> int:
-        """The offset that a broker told.
-
-        While a partition has no leader, librdkafka may tell an offset below zero and no error. Who
-        took that for an end would take a partition that cannot be read for an empty one.
-
-        Raises:
-            OutageError: it told none.
-            RightError: this user may not ask.
-        """
-        offset = int(self.rights.result(told, operation, place.topic).offset)
-        if offset < 0:
-            raise OutageError(
-                f"{place.topic}-{place.partition}: its leader is away, so its offsets are unknown"
-            )
-        return offset
 
     def producer(self, **options: Any) -> Producer:
         """Make a producer with this cluster's settings; ``options`` of librdkafka win."""

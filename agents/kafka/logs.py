@@ -15,7 +15,7 @@ from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
 from ...topics.names import READ_GROUPS
-from .refusals import of_group, refusal
+from .access.refusals import of_group, refusal
 
 TOLD = 2_000
 PATIENCE_SECONDS = 30.0

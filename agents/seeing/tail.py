@@ -13,8 +13,8 @@ from ...errors import EngineError
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
 from ...topics.events.decode import RawRecord
+from ..kafka.access.refusals import refusal
 from ..kafka.logs import check, consumer, raw
-from ..kafka.refusals import refusal
 
 POLL_SECONDS = 0.5
 AGAIN_SECONDS = 1.0

@@ -30,9 +30,9 @@ from ..deployment.rights import Role, rights, wanted
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.access.groups import may_read
 from ..kafka.access.owners import verify_owned
+from ..kafka.access.refusals import user_of
 from ..kafka.cluster import Cluster
 from ..kafka.logs import passing
-from ..kafka.refusals import user_of
 from .evidence import check_tables
 from .setup import WorkerSetup
 

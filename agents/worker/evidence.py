@@ -188,7 +188,7 @@ def check_near(
             raise OutageError(f"{place.topic} could not be read: the broker is silent")
         if (error := message.error()) is not None:
             if error.code() == KafkaError._PARTITION_EOF:
-                if message.offset() < cluster.written(place.topic, place.partition):
+                if message.offset() < cluster.offsets.written(place.topic, place.partition):
                     return  # the table's transaction may be one that is just becoming visible
                 break
             check(kafka, f"{place.topic}-{place.partition}", error, place.topic)
@@ -215,7 +215,7 @@ def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:
     """A changelog partition that ends below its table's position; empty if there is none."""
     topics = cluster.topics()
     changelogs = {folder.parent.name for folder in known} & set(topics)
-    ends = {topic: cluster.ends(topic, topics[topic]) for topic in changelogs}
+    ends = {topic: cluster.offsets.ends(topic, topics[topic]) for topic in changelogs}
     for folder, one in known.items():
         topic, number = folder.parent.name, int(folder.name)
         if one.marker.genesis != names.genesis or topic not in ends:

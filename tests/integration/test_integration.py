@@ -202,7 +202,7 @@ def test_requests_fire_once_whatever_is_repeated_and_an_open_transaction_stalls_
     assert {tuple(t.offsets[topic]) for t in triggers} == {(50,)}
     hanging.commit_transaction(120)
     until = time.monotonic() + 150
-    while run.cluster.ends(topic, 1) == [50]:  # a commit returns before it can be seen
+    while run.cluster.offsets.ends(topic, 1) == [50]:  # a commit returns before it can be seen
         assert time.monotonic() < until
         time.sleep(0.05)
     run.trigger(ORIGIN + 86_400 * SECOND)

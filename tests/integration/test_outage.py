@@ -51,7 +51,7 @@ def publish(run: Local, begin: int) -> None:
 
 
 def beats(run: Local) -> int:
-    return run.cluster.ends(run.names.clock, 1)[0]
+    return run.cluster.offsets.ends(run.names.clock, 1)[0]
 
 
 def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_up(tmp_path):

@@ -1,6 +1,6 @@
 """Every way to sign in, with both clients and a worker, on a broker with TLS; and what is said.
 
-Covers: agents/kafka/access/tokens.py, agents/kafka/refusals.py
+Covers: agents/kafka/access/tokens.py, agents/kafka/access/refusals.py
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Means by which clients sign in, rights that only aiokafka can ask for, and who owns a topic."""
+"""Signing in, refusals of the cluster, and the owners of its topics."""

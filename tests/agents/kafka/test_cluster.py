@@ -1,72 +1,18 @@
-"""Offsets that a cluster tells: none is no end, and no beginning."""
+"""A cluster whose offsets are unknown: nothing of it is taken for empty."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-from typing import Any, NamedTuple
-
-import hushstream.agents.kafka.cluster as cluster
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.errors import OutageError
 from hushstream.topics.config.model import Kafka
 
-
-class Told(NamedTuple):
-    """What a client tells of one partition."""
-
-    offset: int
-
-
-class Admin:
-    """A client that tells these offsets or errors, one at each question, the last one for ever."""
-
-    def __init__(self, *offsets: int | KafkaError) -> None:
-        self.offsets = list(offsets)
-
-    def list_offsets(
-        self, asked: dict[TopicPartition, Any], **_: Any
-    ) -> dict[TopicPartition, Future[Told]]:
-        offset = self.offsets.pop(0) if len(self.offsets) > 1 else self.offsets[0]
-        found: dict[TopicPartition, Future[Told]] = {place: Future() for place in asked}
-        for future in found.values():
-            if isinstance(offset, KafkaError):
-                future.set_exception(KafkaException(offset))
-            else:
-                future.set_result(Told(offset))
-        return found
-
-
-def asked(*offsets: int | KafkaError) -> Cluster:
-    made = Cluster(Kafka(bootstrap="127.0.0.1:1"), patience=0.3)
-    made._admin = Admin(*offsets)  # type: ignore[assignment]
-    return made
+from .test_offsets import asked
 
 
 def test_a_partition_whose_end_is_unknown_is_not_taken_for_an_empty_one():
+    made = Cluster(Kafka(bootstrap="127.0.0.1:1"), patience=0.3)
+    made.offsets = asked(OFFSET_INVALID)
     with pytest.raises(OutageError, match="ledger-0: its leader is away"):
-        asked(OFFSET_INVALID).read("ledger")
-
-
-@pytest.mark.parametrize("method", ["begins", "ends"])
-def test_an_unknown_offset_is_no_offset(method: str):
-    with pytest.raises(OutageError, match="t-0: its leader is away"):
-        getattr(asked(OFFSET_INVALID), method)("t", 2)
-    assert getattr(asked(7), method)("t", 2) == [7, 7]
-
-
-def test_an_end_that_is_unknown_for_a_moment_is_asked_for_again(monkeypatch):
-    monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
-    assert asked(OFFSET_INVALID, OFFSET_INVALID, 0)._written("t", 0) == 0
-
-
-@pytest.mark.parametrize("method", ["begins", "ends"])
-def test_an_error_that_passes_is_waited_out_and_another_is_not(method: str, monkeypatch):
-    monkeypatch.setattr(cluster.time, "sleep", lambda _: None)
-    young = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH)  # of a broker that has just started
-    assert getattr(asked(young, young, 7), method)("t", 1) == [7]
-    with pytest.raises(KafkaException, match="UNKNOWN_LEADER_EPOCH"):
-        getattr(asked(young), method)("t", 1)
-    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
-        getattr(asked(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), 7), method)("t", 1)
+        made.read("ledger")

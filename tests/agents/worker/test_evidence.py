@@ -10,6 +10,7 @@ import hushstream.agents.kafka.clients as clients
 import pytest
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
+from hushstream.agents.kafka.offsets import PartitionOffsets
 from hushstream.agents.offline.replay_logs import spans
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
@@ -140,8 +141,8 @@ def test_a_transaction_that_becomes_visible_later_is_no_other_history(bench, mon
         forged(bench, replace(last, transaction="not visible yet"), 0.0, at + 1)
         with pytest.raises(RewoundError, match="has another history than the table of it"):
             check_tables(bench.kafka, Cluster(bench.kafka), names, folder)
-        end = Cluster.written
-        monkeypatch.setattr(Cluster, "written", lambda *given: end(*given) + 2)
+        end = PartitionOffsets.written
+        monkeypatch.setattr(PartitionOffsets, "written", lambda *given: end(*given) + 2)
         assert check_tables(bench.kafka, Cluster(bench.kafka), names, folder) == 1
 
     asyncio.run(run())

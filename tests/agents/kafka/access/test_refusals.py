@@ -10,8 +10,7 @@ import pytest
 from aiokafka import errors as aio
 from confluent_kafka import KafkaError, KafkaException
 from hushstream.agents.cli.group import main
-from hushstream.agents.kafka.clients import aio_refusal
-from hushstream.agents.kafka.refusals import (
+from hushstream.agents.kafka.access.refusals import (
     lacking,
     locked_out,
     of_group,
@@ -20,6 +19,7 @@ from hushstream.agents.kafka.refusals import (
     refusal,
     user_of,
 )
+from hushstream.agents.kafka.clients import aio_refusal
 from hushstream.errors import RightError
 from hushstream.topics.config.model import Kafka
 

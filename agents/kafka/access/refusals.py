@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from ...errors import EngineError, RightError
-from ...topics.config.model import Kafka
+from ....errors import EngineError, RightError
+from ....topics.config.model import Kafka
 
 DENIED = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",

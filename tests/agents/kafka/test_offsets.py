@@ -1,0 +1,67 @@
+"""Offsets that a cluster tells: none is no end, and no beginning."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import hushstream.agents.kafka.offsets as module
+import pytest
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from hushstream.agents.kafka.access.refusals import Permits
+from hushstream.agents.kafka.offsets import PartitionOffsets
+from hushstream.errors import OutageError
+from hushstream.topics.config.model import Kafka
+
+
+class Told(NamedTuple):
+    """What a client tells of one partition."""
+
+    offset: int
+
+
+class Admin:
+    """A client that tells these offsets or errors, one at each question, the last one for ever."""
+
+    def __init__(self, *offsets: int | KafkaError) -> None:
+        self.offsets = list(offsets)
+
+    def list_offsets(
+        self, asked: dict[TopicPartition, Any], **_: Any
+    ) -> dict[TopicPartition, Future[Told]]:
+        offset = self.offsets.pop(0) if len(self.offsets) > 1 else self.offsets[0]
+        found: dict[TopicPartition, Future[Told]] = {place: Future() for place in asked}
+        for future in found.values():
+            if isinstance(offset, KafkaError):
+                future.set_exception(KafkaException(offset))
+            else:
+                future.set_result(Told(offset))
+        return found
+
+
+def asked(*offsets: int | KafkaError) -> PartitionOffsets:
+    admin: Any = Admin(*offsets)
+    return PartitionOffsets(admin, Permits(admin, Kafka(), ""), patience=0.3)
+
+
+@pytest.mark.parametrize("method", ["begins", "ends"])
+def test_an_unknown_offset_is_no_offset(method: str):
+    with pytest.raises(OutageError, match="t-0: its leader is away"):
+        getattr(asked(OFFSET_INVALID), method)("t", 2)
+    assert getattr(asked(7), method)("t", 2) == [7, 7]
+
+
+def test_an_end_that_is_unknown_for_a_moment_is_asked_for_again(monkeypatch):
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    assert asked(OFFSET_INVALID, OFFSET_INVALID, 0).written("t", 0) == 0
+
+
+@pytest.mark.parametrize("method", ["begins", "ends"])
+def test_an_error_that_passes_is_waited_out_and_another_is_not(method: str, monkeypatch):
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    young = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH)  # of a broker that has just started
+    assert getattr(asked(young, young, 7), method)("t", 1) == [7]
+    with pytest.raises(KafkaException, match="UNKNOWN_LEADER_EPOCH"):
+        getattr(asked(young), method)("t", 1)
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        getattr(asked(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), 7), method)("t", 1)
