@@ -55,6 +55,7 @@ def probe() -> None:
     from hushstream.agents.cli import group
     from hushstream.agents.cli import worker as command
     from hushstream.agents.worker import startup
+    from hushstream.agents.worker.owned_clock import OwnedClock
     from hushstream.agents.worker.worker import Worker
 
     mark("python")
@@ -64,7 +65,7 @@ def probe() -> None:
     _after(Worker, "__init__", mark, "made")
     _wrap(Worker, "_match", mark, "joined")
     _after_async("hushstream.agents.worker.log_follower", "LogFollower", "open", mark, "logs")
-    _wrap(Worker, "_make_clock", mark, "shards")
+    _wrap(OwnedClock, "_make", mark, "shards")
     _after_async("hushstream.agents.worker.worker", "Worker", "_match", mark, "clock")
     group.main(words)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import click
 
 from ...errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
-from ..worker import log_lines, redaction
+from ..worker.lines import log_lines, redaction
 
 COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "init": ("init", "Write a commented hush.toml and a fresh noise key."),

@@ -18,8 +18,8 @@ import click
 from ...topics.config.model import Engine
 from ..worker.health.http import serve
 from ..worker.health.together import Together
-from ..worker.log_lines import name_lines
-from ..worker.redaction import quoting
+from ..worker.lines.log_lines import name_lines
+from ..worker.lines.redaction import quoting
 from ..worker.startup import run_worker
 from .options import config_options, read_config
 

@@ -37,7 +37,7 @@ from ..state.row_table import row_table
 from .admission import prepare
 from .health.http import Page, health_page, metrics_page, serve, serve_local
 from .health.systemd import Notifier
-from .redaction import on_loop_error
+from .lines.redaction import on_loop_error
 from .setup import WorkerSetup
 from .worker import Worker
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ...errors import EngineError, HushError
-from .redaction import quoting, told
+from .lines.redaction import quoting, told
 
 log = logging.getLogger("hushstream.worker")
 

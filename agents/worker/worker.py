@@ -17,13 +17,9 @@ from faust.types import TP
 from rocksdict import Cache
 
 from ...errors import EngineError
-from ...mechanisms.noise import fingerprint
 from ...topics.events.compiled import possible
-from ...topics.records import ClockRecord, Marker, Retired, Skipped, Trigger
-from ..clock.ledger import Ledger
+from ...topics.records import Marker
 from ..clock.log import ClockLog
-from ..clock.owner import ClockOwner
-from ..deployment.model import Pipeline
 from ..deployment.own_keys import fingerprints
 from ..kafka import transport
 from ..kafka.backlog import Room
@@ -38,14 +34,15 @@ from .agents import declare_agents, make_app
 from .health.joining import Joining
 from .health.losses import LossWatch
 from .health.state import Health
+from .lines.redaction import told, traced, where
 from .local_state import Shared
 from .log_follower import LogFollower
-from .metrics import OperatorMetrics, PublicMetrics, code_version
-from .redaction import told, traced, where
+from .metrics import OperatorMetrics, PublicMetrics
+from .owned_clock import OwnedClock
 from .setup import WorkerSetup
 from .shard import Shard, ShardSpec
 from .tasks import Tasks
-from .upkeep import ClockTrim, Upkeep
+from .upkeep import Upkeep
 
 log = logging.getLogger("hushstream.worker")
 
@@ -77,15 +74,12 @@ class Worker:
         self.shards: dict[TP, Shard] = {}
         self.error: BaseException | None = None
         self.stopped = asyncio.Event()
-        self._clock_tp = TP(setup.names.clock, 0)
         self._member = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restoring: set[Shard] = set()
         self.health = Health(self._watched, setup.config.engine.stall_timeout / 1e6)
         self.public.watch(self.health.ready)
-        self._clock: ClockOwner | None = None
         self._tasks = Tasks(self.fail)
-        self._beating: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._followed = False
         self._joining = Joining(setup.config.kafka.outage_timeout)
@@ -146,6 +140,7 @@ class Worker:
         self._upkeep.losses = self._shared.losses
         self._upkeep.inflow.away = lambda: self._follower.progress.away
         self._upkeep.inflow.ends = self._follower.ends
+        self._clock = OwnedClock(setup, self._follower, self._tasks, self.public, self.operator)
         self._follower.others = lambda: list(self.shards)
         self.app = make_app(setup, self.fail)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
@@ -191,17 +186,16 @@ class Worker:
                 self._tasks.start(self._asking.progress.what, self._asking.run())
             self._followed = True
         await self._close_all_but(set() if self._was_away() else assigned)
-        fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock_tp]
+        fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock.tp]
         if fresh:  # what comes from elsewhere may need feedback that was forgotten here
             await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
-        if self._clock_tp in assigned and self._clock is None:
-            self._clock = self._make_clock()
+        if self._clock.tp in assigned:
             await self._clock.open()
-            self._beating = self._tasks.start("the clock", self._clock.run())
         self._wake()
         self.health.serving = True
-        log.info("ready: %d shards%s", len(self.shards), ", and the clock" if self._clock else "")
+        clock = ", and the clock" if self._clock.owned else ""
+        log.info("ready: %d shards%s", len(self.shards), clock)
 
     def _was_away(self) -> bool:
         """Whether the group took this worker for dead and let others own its partitions meanwhile.
@@ -228,23 +222,15 @@ class Worker:
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
         if self._asking is not None:
             found.append(self._asking.progress)
-        return found if self._clock is None else [*found, self._clock.progress]
+        return [*found, *self._clock.progress]
 
     async def _close_all_but(self, assigned: set[TP]) -> None:
         for tp in [tp for tp in self.shards if tp not in assigned]:
             await self.shards.pop(tp).close()
         for shard in self.shards.values():
             shard.forget_pause()
-        if self._clock_tp not in assigned:
-            await self._close_clock()
-
-    async def _close_clock(self) -> None:
-        if self._beating is not None:
-            await self._tasks.stop(self._beating)
-            self._beating = None
-        if self._clock is not None:
+        if self._clock.tp not in assigned:
             await self._clock.close()
-            self._clock = None
 
     async def _on_revoked(self, *_: Any, **__: Any) -> None:
         """Close nothing yet: most shards come back; the others are fenced by their new owners."""
@@ -274,43 +260,13 @@ class Worker:
         )
         return Shard(self._shared, spec, self._factory.make(stage, tp.partition), self)
 
-    def _make_clock(self) -> ClockOwner:
-        setup, engine = self.setup, self.setup.config.engine
-        return ClockOwner(
-            setup.config.kafka,
-            setup.names,
-            setup.deployment,
-            code_version(),
-            fingerprint(setup.secret),
-            engine.beat_interval / 1e6,
-            engine.max_clock_lead,
-            engine.transaction_timeout // 1000,
-            self._on_clock_record,
-            self.operator.ledger_failures.inc,
-            setup.witness,
-            engine.keep_clock,
-            ClockTrim(setup.config.kafka, self._follower) if engine.trim_interval else None,
-        )
-
-    def _on_clock_record(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:
-        if isinstance(record, Trigger):
-            self.public.triggered(pipeline, record)
-        elif isinstance(record, Retired):
-            self.public.retired(pipeline, record.window)
-            log.info("pipeline %s is retired before window %d", pipeline.name, record.window)
-        elif isinstance(record, Skipped):
-            self.public.refused(pipeline)
-            log.error("pipeline %s: the budget's limit is reached; a window is not released",
-                      pipeline.name)  # fmt: skip
-        self.public.spent(pipeline, ledger.epochs(pipeline.name))
-
     # -- what the consumer and the shards ask -------------------------------------------------
 
     def _positions(self) -> Mapping[TP, int]:
         # Called from the consumer's thread too, so iterate over a copy.
         found = {tp: shard.wanted for tp, shard in list(self.shards.items())}
-        if self._clock is not None:
-            found[self._clock_tp] = self._follower.clock.end
+        if self._clock.owned:
+            found[self._clock.tp] = self._follower.clock.end
         return found
 
     def _applied(self) -> Mapping[TP, int]:
@@ -338,7 +294,7 @@ class Worker:
         Raises:
             RewoundError: a log ends before the position in the marker, or is another than was read.
         """
-        await self._follower.check({tp: marker.applied, self._clock_tp: marker.clock})
+        await self._follower.check({tp: marker.applied, self._clock.tp: marker.clock})
         stage = self._topology.of(tp.topic)
         if stage.pipeline is None:
             pipelines = [p.name for p in stage.source.pipelines]
@@ -399,8 +355,7 @@ class Worker:
 
     def _look(self) -> BaseException | None:
         """Find the error that stopped Faust's services, which report it to nobody; or None."""
-        opening = self._clock is not None and self._beating is None
-        if opening or self._restoring or self._follower.progress.away:
+        if self._clock.opening or self._restoring or self._follower.progress.away:
             self.app.progress.moved()  # nothing is fetched meanwhile, and others are watched
         stopped = EngineError("the consumer stopped") if self.app.should_stop else None
         crash: BaseException | None = self.app.crash_reason or self._consumer.group_error()
@@ -410,7 +365,7 @@ class Worker:
 
     async def _on_shutdown(self, *_: Any, **__: Any) -> None:
         self.health.serving = False
-        await self._close_clock()
+        await self._clock.close()
         await asyncio.gather(*(s.close() for s in self.shards.values()), return_exceptions=True)
         self.shards.clear()
         await self._follower.close()

@@ -1,6 +1,6 @@
 """Errors that nobody foresaw are told by type and place: their texts may quote a record.
 
-Covers: agents/worker/redaction.py
+Covers: agents/worker/lines/redaction.py
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from unittest.mock import Mock
 
 import pytest
 from hushstream.agents.cli.group import main
-from hushstream.agents.worker import redaction
 from hushstream.agents.worker.health.state import Health
+from hushstream.agents.worker.lines import redaction
 from hushstream.agents.worker.worker import Worker
 from hushstream.errors import HushError
 from hushstream.mechanisms.keys import Keys

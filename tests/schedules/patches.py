@@ -17,7 +17,14 @@ from hushstream.agents.kafka import clients, cluster, logs, trim
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.topology import Topology
 from hushstream.agents.state import rocks
-from hushstream.agents.worker import admission, evidence, local_state, transaction, worker
+from hushstream.agents.worker import (
+    admission,
+    evidence,
+    local_state,
+    owned_clock,
+    transaction,
+    worker,
+)
 
 from . import admin, disk, world
 from .clients import SimConsumer, SimProducer
@@ -89,7 +96,8 @@ def _spare() -> None:
     """What costs time and decides nothing: metrics, options of RocksDB, compiling."""
     nothing = Nothing()
     _replace(worker, OperatorMetrics=lambda: nothing, PublicMetrics=lambda: nothing,
-             Cache=lambda size: None, code_version=lambda: "simulated")  # fmt: skip
+             Cache=lambda size: None)  # fmt: skip
+    _replace(owned_clock, code_version=lambda: "simulated")
     _replace(rocks, _options=lambda cache, buffer: None, WriteOptions=SimpleNamespace)
     compiled: dict[Any, Deployment] = {}
     compile_config = admission.compile_config

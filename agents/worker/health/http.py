@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ....errors import EngineError
-from ..redaction import told
+from ..lines.redaction import told
 
 Page = Callable[[], tuple[int, bytes]]
 log = logging.getLogger("hushstream")

@@ -15,6 +15,7 @@ from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker.health.joining import Joining
 from hushstream.agents.worker.log_follower import LogFollower
+from hushstream.agents.worker.owned_clock import OwnedClock
 from hushstream.agents.worker.tasks import Tasks
 from hushstream.agents.worker.worker import Worker
 from hushstream.errors import EngineError, HushError, LedgerError
@@ -95,8 +96,9 @@ def worker() -> Any:
     made = Worker.__new__(Worker)
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
-    made._tasks, made._beating, made._clock = Tasks(made.fail), None, None
-    made._clock_tp, made._followed = TP(NAMES.clock, 0), True
+    made._tasks, made._followed = Tasks(made.fail), True
+    setup: Any = SimpleNamespace(names=NAMES)
+    made._clock = OwnedClock(setup, Any, made._tasks, Any, Any)
     made._joining, made._opening = Joining(60_000_000), asyncio.Lock()
     made.app = SimpleNamespace(
         consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),
@@ -110,6 +112,7 @@ def worker() -> Any:
 def clock(run: Callable[..., Awaitable[None]]) -> Any:
     made = ClockOwner.__new__(ClockOwner)
     made.open = made.close = nothing  # type: ignore[method-assign]
+    made.progress = Progress("the clock")
     made.run = run  # type: ignore[assignment, method-assign]
     return made
 
@@ -118,8 +121,8 @@ def clock(run: Callable[..., Awaitable[None]]) -> Any:
 def test_the_end_of_the_clock_stops_the_worker(body, why):
     async def run() -> None:
         made = worker()
-        made._make_clock = lambda: clock(body)
-        await made._match({made._clock_tp})
+        made._clock._make = lambda: clock(body)
+        await made._match({made._clock.tp})
         await settle()
         assert made.stopped.is_set()
         check([made.error], "the clock", why)
@@ -158,7 +161,7 @@ def test_only_what_is_opened_or_a_broker_that_is_away_excuses_a_consumer_that_st
         made.app.progress.rest()
         made._restoring.clear()
         follower.outage(False)
-    made._clock = clock(returns)  # it opens until it beats
+    made._clock._owner = clock(returns)  # it opens until it beats
     assert made._look() is None and not made.app.progress.resting
 
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...errors import HushError
+from ....errors import HushError
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,10 +6,10 @@ import io
 import json
 import logging
 
-import hushstream.agents.worker.log_lines as module
+import hushstream.agents.worker.lines.log_lines as module
 import pytest
-from hushstream.agents.worker.log_lines import TEXT, JsonFormatter, Lines
-from hushstream.agents.worker.redaction import Formatter
+from hushstream.agents.worker.lines.log_lines import TEXT, JsonFormatter, Lines
+from hushstream.agents.worker.lines.redaction import Formatter
 
 
 @pytest.fixture

@@ -1,0 +1,117 @@
+"""The clock, on the one worker that is assigned its partition."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from faust.types import TP
+
+from ...mechanisms.noise import fingerprint
+from ...topics.records import ClockRecord, Retired, Skipped, Trigger
+from ..clock.ledger import Ledger
+from ..clock.owner import ClockOwner
+from ..deployment.model import Pipeline
+from ..kafka.progress import Progress
+from .log_follower import LogFollower
+from .metrics import OperatorMetrics, PublicMetrics, code_version
+from .setup import WorkerSetup
+from .tasks import Tasks
+from .upkeep import ClockTrim
+
+log = logging.getLogger("hushstream.worker")
+
+
+class OwnedClock:
+    """The clock's owner from its opening to its close, while this worker has the partition.
+
+    Args:
+        setup: of the worker.
+        follower: reads what the clock writes.
+        tasks: runs the clock.
+        public: is told of each record that was committed.
+        operator: counts transactions that failed.
+
+    Attributes:
+        tp: the partition whose worker owns the clock.
+    """
+
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        follower: LogFollower,
+        tasks: Tasks,
+        public: PublicMetrics,
+        operator: OperatorMetrics,
+    ) -> None:
+        self._setup = setup
+        self._follower = follower
+        self._tasks = tasks
+        self._public = public
+        self._operator = operator
+        self._owner: ClockOwner | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self.tp = TP(setup.names.clock, 0)
+
+    @property
+    def progress(self) -> list[Progress]:
+        """Progress of the clock; none where it is not owned. Other threads may ask."""
+        owner = self._owner
+        return [] if owner is None else [owner.progress]
+
+    @property
+    def owned(self) -> bool:
+        """Whether it is this worker that owns the clock, from the beginning of its opening on."""
+        return self._owner is not None
+
+    @property
+    def opening(self) -> bool:
+        """Whether the clock is owned, and does not beat yet."""
+        return self.owned and self._beating is None
+
+    async def open(self) -> None:
+        """Own the clock, unless it is owned already, and let it beat."""
+        if self._owner is not None:
+            return
+        self._owner = self._make()
+        await self._owner.open()
+        self._beating = self._tasks.start("the clock", self._owner.run())
+
+    async def close(self) -> None:
+        """Let go of the clock."""
+        if self._beating is not None:
+            await self._tasks.stop(self._beating)
+            self._beating = None
+        if self._owner is not None:
+            await self._owner.close()
+            self._owner = None
+
+    def _make(self) -> ClockOwner:
+        setup, engine = self._setup, self._setup.config.engine
+        return ClockOwner(
+            setup.config.kafka,
+            setup.names,
+            setup.deployment,
+            code_version(),
+            fingerprint(setup.secret),
+            engine.beat_interval / 1e6,
+            engine.max_clock_lead,
+            engine.transaction_timeout // 1000,
+            self._written,
+            self._operator.ledger_failures.inc,
+            setup.witness,
+            engine.keep_clock,
+            ClockTrim(setup.config.kafka, self._follower) if engine.trim_interval else None,
+        )
+
+    def _written(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:
+        if isinstance(record, Trigger):
+            self._public.triggered(pipeline, record)
+        elif isinstance(record, Retired):
+            self._public.retired(pipeline, record.window)
+            log.info("pipeline %s is retired before window %d", pipeline.name, record.window)
+        elif isinstance(record, Skipped):
+            self._public.refused(pipeline)
+            log.error("pipeline %s: the budget's limit is reached; a window is not released",
+                      pipeline.name)  # fmt: skip
+        self._public.spent(pipeline, ledger.epochs(pipeline.name))

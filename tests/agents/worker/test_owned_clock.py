@@ -1,0 +1,93 @@
+"""The clock on the worker that owns it: opened once, watched from its opening on, told of."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.kafka.progress import Progress
+from hushstream.agents.worker.owned_clock import OwnedClock
+from hushstream.agents.worker.tasks import Tasks
+from hushstream.topics.records import ClockRecord, Retired, Skipped
+
+from ...support import NAMES, ORIGIN, deployment, trigger
+
+(P,) = deployment().pipelines
+
+
+class Beating:
+    """A clock that needs no broker, and notes what is done to it."""
+
+    def __init__(self, seen: list[tuple[str, bool, bool]]) -> None:
+        self.progress = Progress("the clock")
+        self.seen = seen
+        self.of: OwnedClock | None = None
+
+    def note(self, done: str) -> None:
+        assert self.of is not None
+        self.seen.append((done, self.of.owned, self.of.opening))
+
+    async def open(self) -> None:
+        self.note("open")
+
+    async def run(self) -> None:
+        self.note("run")
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.note("close")
+
+
+def owned(tasks: Any = None, public: Any = None) -> OwnedClock:
+    setup: Any = SimpleNamespace(names=NAMES)
+    unused: Any = None
+    return OwnedClock(setup, unused, tasks, public, unused)
+
+
+def test_the_clock_is_opened_once_and_can_be_owned_again(monkeypatch):
+    async def run() -> None:
+        failures: list[BaseException] = []
+        clock, seen = owned(Tasks(failures.append)), []
+
+        def make() -> Beating:
+            made = Beating(seen)
+            made.of = clock
+            return made
+
+        monkeypatch.setattr(clock, "_make", make)
+        assert (clock.owned, clock.opening, clock.progress) == (False, False, [])
+        for _ in range(2):
+            for _ in range(3):  # rebalances that leave the clock here
+                await clock.open()
+                await asyncio.sleep(0)
+            assert (clock.owned, clock.opening, len(clock.progress)) == (True, False, 1)
+            await clock.close()
+            assert (clock.owned, clock.opening, clock.progress) == (False, False, [])
+        await clock.close()  # where it is not owned, nothing is closed
+        once = [("open", True, True), ("run", True, False), ("close", True, True)]
+        assert seen == once * 2 and failures == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (trigger(P, 1, [5]), "triggered"),
+        (Retired("p", 3, ORIGIN), "retired"),
+        (Skipped("p", 0, 0, ORIGIN), "refused"),
+    ],
+)
+def test_each_record_of_the_clock_is_public_and_so_is_what_was_spent(
+    record: ClockRecord, told: str
+) -> None:
+    public, ledger = SimpleNamespace(said=[]), Ledger()
+    for name in ("triggered", "retired", "refused", "spent"):
+        setattr(public, name, lambda *given, name=name: public.said.append((name, *given)))
+    ledger.take(ledger.next("genesis", 1, {"genesis": "abcdef"}).encode())
+    owned(public=public)._written(P, record, ledger)
+    said = {"triggered": (P, record), "retired": (P, 3), "refused": (P,)}
+    assert public.said == [(told, *said[told]), ("spent", P, 0)]
