@@ -24,7 +24,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.topics.config.load import loads
 from pyarrow import parquet
 
-from .agents.cli.test_group import typed
+from .agents.cli.bench import typed
 from .agents.reading.test_client import Topic
 
 PAGE = Path(__file__).parents[1] / "docs" / "reading.md"

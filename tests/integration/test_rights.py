@@ -26,7 +26,7 @@ from hushstream.deploy.process import Child
 from hushstream.topics.config.clients import librdkafka_options
 from hushstream.topics.config.load import load
 
-from ..agents.cli.test_group import typed
+from ..agents.cli.bench import typed
 from ..servers.secured import Granted, Secured, secured
 
 ORIGIN = 1_551_398_400_000_000  # 2019-03-01

@@ -20,7 +20,7 @@ import pytest
 from hushstream.deploy.broker import Broker
 
 from ..seeing.showcase import showcase, write
-from .test_group import typed
+from .bench import typed
 
 # Were one of these needed, the import would fail.
 BARRED = "import sys; sys.modules |= dict.fromkeys(('rocksdict', 'faust', 'aiokafka')); "

@@ -17,7 +17,7 @@ from hushstream.deploy.broker import Broker
 from pyarrow import parquet
 
 from ..reading.test_maps import every, last
-from .test_group import typed
+from .bench import typed
 from .test_releases import Place
 
 CASE = "phdstream"

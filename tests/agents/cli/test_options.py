@@ -1,15 +1,16 @@
-"""Whoever has an address reads releases without a configuration."""
+"""Options of commands: whoever has an address reads releases without a configuration."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
-from hushstream.agents.cli.options import CONFIG, release_topic
+from hushstream.agents.cli.options import CONFIG, moment, release_topic
 from hushstream.deploy.broker import Broker
 from hushstream.errors import ConfigError
 
-from .test_group import typed
+from .bench import typed
 from .test_releases import Place
 
 
@@ -44,3 +45,11 @@ def test_the_configuration_of_this_folder_counts_and_knows_its_pipelines(
                                        strict=True):  # fmt: skip
         assert code == 0 and out, err
         assert typed(*words, "--bootstrap", broker.bootstrap) == (0, out, err)
+
+
+def test_times_of_requests():
+    assert moment("2019-03-01") == moment("2019-03-01T00:00Z") == 1_551_398_400_000_000
+    assert moment("2019-03-01T01:00+01:00") == 1_551_398_400_000_000
+    assert moment(None) > 1_551_398_400_000_000
+    with pytest.raises(click.BadParameter, match="ISO time"):
+        moment("tomorrow")

@@ -14,7 +14,7 @@ from hushstream.deploy.broker import Broker
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW, outs
 from ..seeing.showcase import send
 from ..seeing.test_tail import create
-from .test_group import typed
+from .bench import typed
 
 CASE = "histogram-sums"
 

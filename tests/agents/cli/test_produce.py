@@ -12,7 +12,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.config.secret import write_new_key
 
-from .test_group import typed
+from .bench import typed
 
 CONFIG = """
 [kafka]

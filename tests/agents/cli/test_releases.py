@@ -24,7 +24,7 @@ from pyarrow import parquet
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
 from ...recorded.pipelines import outs as recorded
 from ..reading.test_client import Topic
-from .test_group import typed
+from .bench import typed
 from .test_tables import fits
 
 CASES = {"histogram-sums": "zone", "phdstream": "x_low", "tops": "slot"}

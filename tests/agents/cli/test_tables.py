@@ -23,7 +23,7 @@ from rich.table import Table
 
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW, rows
 from ...support import deployment
-from .test_group import typed
+from .bench import typed
 
 WIDTH = 80
 LONG = "a-pipeline-with-a-name-of-forty-letters-"

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from rich.console import Console
 
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW, rows
-from ..cli.test_group import typed
+from ..cli.bench import typed
 from ..reading.test_assembly import complete, records
 from .test_exact import run
 

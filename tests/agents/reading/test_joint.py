@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from ...support import deployment
-from ..cli.test_group import typed
+from ..cli.bench import typed
 
 P = deployment().pipelines[0]
 

@@ -17,7 +17,7 @@ from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.topics.config.secret import write_new_key
 
-from ..test_group import typed
+from ..bench import typed
 
 CONFIG = """
 [[input]]

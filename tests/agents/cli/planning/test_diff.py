@@ -1,0 +1,36 @@
+"""New terms are told from old ones."""
+
+from __future__ import annotations
+
+import json
+
+from ..bench import typed
+
+FOLLOWER = """until = 2031-01-05T00:00:00Z
+[[pipeline]]
+name = "pages-2"
+follows = "pages"
+input = "events"
+key = ["page"]
+unit_name = "user"
+window = { length = "12h" }
+triggers = { every = "6h" }
+budget = { epsilon = 2.0, delta = 1e-4, limit_epsilon = 20.0 }
+[secret]"""
+
+
+def test_plan_tells_old_terms_from_new_ones(folder):
+    old = (folder / "hush.toml").read_text()
+    (folder / "old.toml").write_text(old)
+    assert "nothing differs" in typed("plan", "--diff", "old.toml")[1]
+    (folder / "hush.toml").write_text(old.replace("[secret]", FOLLOWER))
+    code, out, _ = typed("plan", "--diff", "old.toml")
+    assert code == 0
+    for word in ("pages → pages-2", "budget.epsilon", "2031-01-05T00:00:00Z", "N × 8 + M × 2"):
+        assert word in out, out
+    told = json.loads(typed("plan", "--diff", "old.toml", "--json")[1])["pipelines"]
+    assert [(one["pipeline"], one["against"]) for one in told] == [
+        ("pages", "pages"), ("pages-2", "pages")]  # fmt: skip
+    assert "follows pages from 2031-01-05" in typed("plan")[1]
+    (folder / "hush.toml").write_text(old.replace("epsilon = 8.0, d", "epsilon = 4.0, d"))
+    assert 'follows = "pages"' in typed("plan", "--diff", "old.toml")[1]

@@ -1,0 +1,55 @@
+"""A plan says what will be paid, and a simulation what comes of files.
+
+Covers: agents/offline/files.py
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ..bench import ROWS, typed, write
+
+
+def test_plan_says_what_will_be_paid(folder):
+    code, out, _ = typed("plan")
+    assert code == 0
+    for word in ("pages", "ε=8", "δ=0.0001", "80", "noise of count", "one user"):
+        assert word in out
+    code, out, _ = typed("plan", "--json")
+    (body,) = json.loads(out)["pipelines"]
+    assert (body["pipeline"], body["epsilon"], body["triggers"]) == ("pages", 8.0, 4)
+    assert body["noise"]["count"] > 0 and body["mu2"] > 0 and "histogram" in body
+
+
+def test_settings_of_flags_and_environment_reach_the_plan(folder, monkeypatch):
+    tight = json.loads(typed("plan", "--json", "--set", "pipeline.pages.budget.epsilon=1")[1])
+    monkeypatch.setenv("HUSH_PIPELINE__PAGES__BUDGET__EPSILON", "2")
+    middle = json.loads(typed("plan", "--json")[1])
+    noise = [one["pipelines"][0]["noise"]["count"] for one in (tight, middle)]
+    assert [one["pipelines"][0]["epsilon"] for one in (tight, middle)] == [1.0, 2.0]
+    assert noise[0] > noise[1]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "arrow", "feather"])
+def test_simulate_reads_files_of_every_kind(folder, kind):
+    path = folder / f"data.{kind}"
+    write(path, ROWS)
+    code, out, err = typed("simulate", str(path), "--json", "--seed", "s")
+    assert code == 0, err
+    body = json.loads(out)["pages"]
+    (window,) = body["windows"]
+    assert (window["keys"], window["released"], window["records"]) == (2, 2, 400)
+    assert body["counts"]["accepted"] == 400
+    assert typed("simulate", str(path), "--json", "--seed", "s")[1] == out
+    assert typed("simulate", str(path), "--json", "--seed", "other")[1] != out
+    code, out, _ = typed("simulate", str(path))
+    assert code == 0 and "released" in out
+
+
+def test_simulate_counts_what_is_bad(folder):
+    write(folder / "d.jsonl", [*ROWS, {"user": "u"}, {"user": "u", "page": "", "t": ROWS[0]["t"]}])
+    counts = json.loads(typed("simulate", "d.jsonl", "--json")[1])["pages"]["counts"]
+    assert counts["invalid:missing_time"] == 1 and counts["invalid:empty_key"] == 1
+    assert counts["seen"] == 400

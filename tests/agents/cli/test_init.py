@@ -1,0 +1,52 @@
+"""A new deployment has a key that nobody else may read, and what `check` says of it."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+from hushstream.topics.config.secret import write_new_key
+
+from .bench import typed
+
+
+def test_init_writes_a_valid_deployment_with_a_private_key(tmp_path, monkeypatch):
+    code, out, _ = typed("init", str(tmp_path / "new"))
+    assert code == 0 and "hush.toml" in out
+    key = tmp_path / "new" / "hush.key"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert key.read_text().strip() not in out
+    assert len(bytes.fromhex(key.read_text().strip())) == 32
+    monkeypatch.chdir(tmp_path / "new")
+    assert typed("check", "--offline")[0] == 0
+    assert typed("plan")[0] == 0
+    text = (tmp_path / "new" / "hush.toml").read_text()
+    code, _, err = typed("init", ".")
+    assert code == 2 and "already exists" in err
+    assert (tmp_path / "new" / "hush.toml").read_text() == text
+
+
+def test_init_keeps_a_key_that_is_there(tmp_path):
+    write_new_key(tmp_path / "hush.key")
+    before = (tmp_path / "hush.key").read_text()
+    assert typed("init", str(tmp_path))[0] == 0
+    assert (tmp_path / "hush.key").read_text() == before
+
+
+def test_check_offline(folder):
+    code, out, _ = typed("check", "--offline")
+    assert code == 0 and "ok" in out
+    code, out, _ = typed("check", "--offline", "--json")
+    body = json.loads(out)
+    assert code == 0 and body["ok"] and {f["level"] for f in body["findings"]} == {"ok"}
+    (folder / "hush.key").unlink()
+    code, out, _ = typed("check", "--offline")
+    assert code == 2 and "FAIL" in out  # as a worker would end
+    code, out, _ = typed("check", "--offline", "--json")
+    assert code == 2 and not json.loads(out)["ok"]
+
+
+def test_a_key_that_others_may_read_is_refused(folder):
+    (folder / "hush.key").chmod(0o644)
+    code, out, _ = typed("check", "--offline")
+    assert code == 2 and "600" in out
