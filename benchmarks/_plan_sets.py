@@ -32,6 +32,24 @@ def _window(unit: Any, key: Any, **more: Any) -> Sample:
     return Sample(((work,),), len(ids), len(names), len(who))
 
 
+def halves(data: Set) -> tuple[Set, Set]:
+    """The first half of a set's records and the other one, each as a window."""
+    ((work,),) = data.sample.epochs
+    n = len(work.unit)
+    return _part(data, slice(0, n // 2)), _part(data, slice(n // 2, n))
+
+
+def _part(data: Set, rows: slice) -> Set:
+    ((work,),) = data.sample.epochs
+    columns = {name: column[rows] for name, column in (work.columns or {}).items()}
+    n = len(work.unit[rows])
+    if "time" in columns:
+        columns["time"] = np.arange(n) * 8 // n
+    more = {} if work.value is None else {"value": work.value[rows]}
+    sample = _window(work.unit[rows], work.key[rows], columns=columns or None, **more)
+    return data._replace(sample=sample)
+
+
 def _taxis() -> list[dict[str, str]]:
     with (DATA / "taxis.csv").open() as file:
         return sorted(csv.DictReader(file), key=lambda row: row["pickup"])

@@ -6,9 +6,15 @@ the plan chooses are run, and so is every setting of a grid, with noise keys tha
 seen; the error is the one that the plan minimises. ``worst_over_best`` is, per mechanism, the
 largest ratio of the choice's error to the least of all: 1 is best.
 
-    python benchmarks/planning.py [--quick] [--json] [--only MECHANISM]
+    python benchmarks/planning.py [--quick] [--json] [--only MECHANISM] [--oracle] [--later]
 
-``--quick`` takes a coarser grid, one ε and fewer runs.
+``--quick`` takes a coarser grid, one ε and fewer runs. ``--oracle`` adds two planners that measure
+the error of every setting with as many noise keys as the judge, others than the judge's, and take
+the least: ``floor`` chooses among the grid and the plan's candidates, ``own`` among the candidates
+alone. No planner can count on less than the floor. A floor above 1 is luck of the judge and, with
+``--later``, change of the data; ``own`` above the floor is a setting that the plan does not think
+of; the plan above ``own`` is its forecast. ``--later`` lets plan and oracles see the first half of
+a set's records alone, and judges them on the other half.
 """
 
 from __future__ import annotations
@@ -16,12 +22,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from _plan_sets import GROUPED, MAPS, VALUES, Set
+from _plan_sets import GROUPED, MAPS, VALUES, Set, halves
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
@@ -35,6 +41,7 @@ DELTA = Fraction(1, 10**6)
 TRIGGERS = 8
 WORK = 1_000_000
 UNSEEN = 100  # the first noise key of the judge
+MEASURED = 500  # the first noise key of the oracles
 PLAYS = 24  # with fewer, the least of many runs is mostly luck
 
 
@@ -45,11 +52,17 @@ class Row(NamedTuple):
     chosen: float
     best: float
     given: float
+    floor: float | None = None
+    own: float | None = None
 
     @property
     def ratio(self) -> float:
         """The choice's error over the least."""
-        return self.chosen / max(self.best, 1e-12)
+        return self.over(self.chosen)
+
+    def over(self, error: float) -> float:
+        """An error over the least."""
+        return error / max(self.best, 1e-12)
 
 
 def histograms(start: Any, quick: bool) -> Iterator[Any]:
@@ -131,21 +144,47 @@ def question(kind: str, data: Set, epsilon: float) -> Question:
     )  # fmt: skip
 
 
-def judged(kind: str, data: Set, epsilon: float, quick: bool) -> Row:
-    """The plan's choice and every setting of the grid, really run."""
+Measure = Callable[[Any], float]
+
+
+def measure(kind: str, data: Set, epsilon: float, first: int) -> Measure:
+    """The error of settings on a set, with `PLAYS` noise keys from ``first`` on."""
     forecaster, asked = FORECASTERS[kind], question(kind, data, epsilon)
-    plays = range(UNSEEN, UNSEEN + PLAYS)
 
     def error(parameters: Any) -> float:
         try:
-            return forecaster.forecast(asked, parameters, plays).score
+            return forecaster.forecast(asked, parameters, range(first, first + PLAYS)).score
         except ParameterError:
             return float("inf")
 
+    return error
+
+
+def judged(
+    kind: str, seen: Set, data: Set, epsilon: float, quick: bool, oracle: bool = False
+) -> Row:
+    """The plan's choice on ``seen`` and every setting of the grid, really run on ``data``."""
+    forecaster, asked = FORECASTERS[kind], question(kind, seen, epsilon)
+    error = measure(kind, data, epsilon, UNSEEN)
     choice = choose(forecaster, asked, WORK)[0].parameters
     chosen, given = error(choice), error(asked.parameters)
-    others = [error(one) for one in KINDS[kind].grid(asked.parameters, quick)]
-    return Row(kind, data.name, epsilon, chosen, min(chosen, given, *others), given)
+    grid = list(KINDS[kind].grid(asked.parameters, quick))
+    least = min(chosen, given, *(error(one) for one in grid))
+    row = Row(kind, data.name, epsilon, chosen, least, given)
+    if not oracle:
+        return row
+    known = measure(kind, seen, epsilon, MEASURED)
+    own, own_error = _least(known, forecaster.candidates(asked))
+    best, best_error = _least(known, grid)
+    floor = error(best if best_error < own_error else own)
+    mine = error(own)
+    return row._replace(floor=floor, own=mine, best=min(least, floor, mine))
+
+
+def _least(known: Measure, settings: Sequence[Any]) -> tuple[Any, float]:
+    errors = [known(one) for one in settings]
+    place = min(range(len(errors)), key=errors.__getitem__)
+    return settings[place], errors[place]
 
 
 def main() -> None:
@@ -153,6 +192,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a coarser grid, one ε")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--only", choices=list(KINDS), help="one mechanism alone")
+    parser.add_argument("--oracle", action="store_true", help="add planners that measure")
+    parser.add_argument("--later", action="store_true", help="judge on records not seen")
     options = parser.parse_args()
     console, rows = Console(stderr=True, width=100), []
     with console.status("") as status:
@@ -162,24 +203,36 @@ def main() -> None:
             ):
                 data = load()
                 status.update(f"{kind}: {data.name}, ε = {epsilon:g}")
-                rows.append(judged(kind, data, epsilon, options.quick))
-    table = Table(title="error of the plan's first choice, and of the best of a grid")
-    for column in ("mechanism", "set", "ε", "chosen", "best", "as given", "chosen / best"):
-        table.add_column(column, justify="left" if column in ("mechanism", "set") else "right")
-    for row in rows:
-        table.add_row(
-            row.mechanism, row.set, f"{row.epsilon:g}", f"{row.chosen:.3%}", f"{row.best:.3%}",
-            f"{row.given:.3%}", f"{row.ratio:.3f}",
-        )  # fmt: skip
-    (console if options.json else Console(width=100)).print(table)
-    worst = {
-        kind: max(row.ratio for row in rows if row.mechanism == kind)
-        for kind in dict.fromkeys(row.mechanism for row in rows)
-    }
+                seen, data = halves(data) if options.later else (data, data)
+                rows.append(judged(kind, seen, data, epsilon, options.quick, options.oracle))
+    (console if options.json else Console(width=100)).print(_table(rows, options.oracle))
+    worst = worst_over_best(rows)
     if options.json:
         print(json.dumps({"worst_over_best": worst, "rows": [one._asdict() for one in rows]}))
     else:
         print("worst_over_best", {kind: round(ratio, 3) for kind, ratio in worst.items()})
+
+
+def worst_over_best(rows: Sequence[Row]) -> dict[str, float]:
+    """The largest ratio of each mechanism."""
+    return {
+        kind: max(row.ratio for row in rows if row.mechanism == kind)
+        for kind in dict.fromkeys(row.mechanism for row in rows)
+    }
+
+
+def _table(rows: Sequence[Row], oracle: bool) -> Table:
+    table = Table(title="error of the plan's first choice, and of the best of a grid")
+    names = ("mechanism", "set", "ε", "chosen", "best", "as given", "chosen / best")
+    for column in (*names, *(("own / best", "floor / best") if oracle else ())):
+        table.add_column(column, justify="left" if column in ("mechanism", "set") else "right")
+    for row in rows:
+        more = [f"{row.over(one):.3f}" for one in (row.own, row.floor) if one is not None]
+        table.add_row(
+            row.mechanism, row.set, f"{row.epsilon:g}", f"{row.chosen:.3%}", f"{row.best:.3%}",
+            f"{row.given:.3%}", f"{row.ratio:.3f}", *more,
+        )  # fmt: skip
+    return table
 
 
 if __name__ == "__main__":
