@@ -1,7 +1,4 @@
-"""The planning benchmark: its oracles measure what they choose by, with noise of their own.
-
-Covers: benchmarks/planning.py, benchmarks/_plan_sets.py
-"""
+"""The planning benchmark: its oracles measure what they choose by, with noise of their own."""
 
 from __future__ import annotations
 
