@@ -11,9 +11,9 @@ largest ratio of the choice's error to the least of all: 1 is best.
 ``--quick`` takes a coarser grid, one ε and fewer runs. ``--oracle`` adds two planners that measure
 the error of every setting with as many noise keys as the judge, others than the judge's, and take
 the least: ``floor`` chooses among the grid and the plan's candidates, ``own`` among the candidates
-alone. No planner can count on less than the floor. A floor above 1 is luck of the judge and, with
-``--later``, change of the data; ``own`` above the floor is a setting that the plan does not think
-of; the plan above ``own`` is its forecast. ``--later`` lets plan and oracles see the first half of
+alone. A floor above 1 is the luck of the judge's noise and of the oracle's and, with ``--later``,
+change of the data; ``own`` above the floor is a setting that the plan does not think of; the plan
+above ``own`` is its forecast. ``--later`` lets plan and oracles see the first half of
 a set's records alone, and judges them on the other half.
 """
 
