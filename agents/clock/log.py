@@ -76,7 +76,7 @@ class ClockLog:
         self._at_end = resumed(snapshot, self._horizons)
         for name, over in self._over.items():
             over.rebase(snapshot.pipelines.get(name, PipelineStanding()))
-        self._whole = self._base = place
+        self._whole = self._base = self.end = place
         self._reached = dict(snapshot.offsets)
 
     def append(self, place: int, record: ClockRecord) -> None:

@@ -202,6 +202,7 @@ def test_a_shard_that_has_committed_nothing_begins_where_its_pipelines_had_not_b
     place, snapshot = next(e for e in entries if isinstance(e[1], Snapshot))
     log = ClockLog({"p": HORIZON, "q": 4})
     log.begin(place, snapshot)
+    assert log.opening(place, ["p"]) == place  # a replay opens before it has read any further
     log.append(place, snapshot)
     assert log.opening(0, ["q"]) == place and log.opening(place + 1, ["p"]) == place + 1
     for lacking, names in ((0, ["p"]), (0, ["p", "q"]), (1, ["q"])):
