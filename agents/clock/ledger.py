@@ -94,7 +94,7 @@ class Ledger:
         Raises:
             LedgerError: it is not a record, breaks the chain, charges an epoch twice or beyond
                 the end of its pipeline, ends a pipeline a second time, or declares one that follows
-                another from anywhere but its end.
+                another from anywhere but its end; or a later version wrote it.
         """
         place = len(self.records)
         try:
@@ -141,6 +141,12 @@ class Ledger:
             self.refused.add((body["pipeline"], body["epoch"]))
         elif record.kind == "retired":
             self._retire(record)
+        else:
+            raise LedgerError(
+                f"ledger record {record.seq} is of a kind that this version does not know "
+                f"({record.kind!r}): a later one wrote it, perhaps to say what may not be charged; "
+                "go on with that one"
+            )
 
     def _retire(self, record: Record) -> None:
         name, first = record.body["pipeline"], record.body["epoch"]

@@ -49,6 +49,15 @@ def test_a_ledger_is_read_back_as_it_was_written():
     assert ledger.head == ledger.records[-1].hash()
 
 
+def test_a_record_of_a_later_version_is_not_passed_over():
+    """It may say that something is not to be charged any more."""
+    values = written(0)
+    ledger = Ledger.read(values)
+    later = ledger.next("unheard-of", 4, {"pipeline": "p"}).encode()
+    with pytest.raises(LedgerError, match="a kind that this version does not know"):
+        Ledger.read([*values, later])
+
+
 @pytest.mark.parametrize("place", range(4))
 def test_any_change_of_any_record_but_the_last_breaks_the_chain(place):
     values = written(0, 1, 2)
