@@ -7,7 +7,8 @@ transactions of their own, so Faust's tables, its acknowledgements and its produ
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable
+import hashlib
+from collections.abc import AsyncIterable, Callable, Iterable
 from typing import Any
 
 import faust
@@ -15,17 +16,37 @@ import faust
 from ..kafka import transport
 from ..kafka.intervals import Interval
 from ..kafka.private.of_faust import FailingApp, PromptTables
-from ..stages.topology import AGGREGATE, BOUND, INGEST, Topology
+from ..stages.topology import AGGREGATE, BOUND, INGEST, StageSpec, Topology
 from .setup import WorkerSetup
 
 Deliver = Callable[[Interval], None]
 
 
-def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust.App:
+def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | None:
+    """Name a worker to its group, by its own name and what it reads; None if it has no name.
+
+    A member that comes back under a name that the group knows gets the partitions that it had, and
+    nobody spreads them anew. With a configuration of other topics, these would then be read by
+    nobody, without an error, until something else made the group spread its partitions.
+
+    Args:
+        member: stable name of the worker; may be empty.
+        specs: of all stages.
+        clock: the clock topic.
+    """
+    read = sorted({clock, *(f"{spec.topic}/{spec.partitions}" for spec in specs)})
+    mark = hashlib.sha256("\n".join(read).encode()).hexdigest()[:12]
+    return f"{member}-{mark}" if member else None
+
+
+def make_app(
+    setup: WorkerSetup, topology: Topology, fail: Callable[[BaseException], None]
+) -> faust.App:
     """Make the application of one worker, without its agents.
 
     Args:
         setup: what the worker was started with.
+        topology: of its stages.
         fail: called with what an agent raised; Faust would acknowledge the event and lose it.
     """
     transport.register()
@@ -55,7 +76,7 @@ def make_app(setup: WorkerSetup, fail: Callable[[BaseException], None]) -> faust
         broker_commit_interval=5.0,
         consumer_auto_offset_reset="none",  # a lost position is an error, never a fresh start
         consumer_max_fetch_size=engine.step_bytes,
-        consumer_group_instance_id=setup.member or None,
+        consumer_group_instance_id=instance_of(setup.member, topology.specs, setup.names.clock),
         loghandlers=[],
     )
     app.conf.web_tables_enabled = False

@@ -142,7 +142,7 @@ class Worker:
         self._upkeep.inflow.ends = self._follower.ends
         self._clock = OwnedClock(setup, self._follower, self._tasks, self.public, self.operator)
         self._follower.others = lambda: list(self.shards)
-        self.app = make_app(setup, self.fail)
+        self.app = make_app(setup, self._topology, self.fail)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
         self.app.on_partitions_revoked.connect(self._on_revoked)

@@ -1,0 +1,27 @@
+"""The name of a worker in its group: a restart is cheap where nothing that it reads has changed."""
+
+from __future__ import annotations
+
+from hushstream.agents.stages.topology import Topology
+from hushstream.agents.worker.agents import instance_of
+
+from ...support import NAMES, deployment
+
+
+def test_a_worker_that_reads_other_topics_is_another_member() -> None:
+    """The group would give one that it knows what it had, and new topics to nobody."""
+
+    def named(member: str, *pipelines: str, cells: int = 2) -> str | None:
+        specs = Topology(deployment(pipelines=pipelines, cells=cells), NAMES).specs
+        return instance_of(member, specs, NAMES.clock)
+
+    assert named("", "p") is None
+    name = named("one", "p")
+    assert name is not None and name.startswith("one-") and name == named("one", "p")
+    others = {
+        named("one", "p", "q"),
+        named("one", "q"),
+        named("one", "p", cells=3),
+        named("two", "p"),
+    }
+    assert len(others) == 4 and name not in others
