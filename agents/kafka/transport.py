@@ -124,6 +124,7 @@ class Consumer(of_faust.HookedConsumer):
     doubt: Callable[[TP], None] = staticmethod(lambda _: None)
     progress: Progress
     _heard = 0.0  # when records came last
+    _resumed = False  # since the last seek
 
     def make_thread(self) -> ConsumerThread:
         """Make the thread that fetches intervals."""
@@ -154,7 +155,20 @@ class Consumer(of_faust.HookedConsumer):
             if not self.app.should_stop:
                 raise EngineError("the consumer stopped by itself; restart the worker") from None
 
+    def resume_flow(self) -> None:
+        """Let intervals flow again, after a rebalance.
+
+        Faust has just emptied the queues of its agents, after it had sought. A rebalance that
+        overtakes another one lets intervals come in between: they are in no queue and in no shard
+        then, and nobody would fetch them again. So the next fetch begins with another seek.
+        """
+        self._resumed = True
+        super().resume_flow()
+
     async def _deliver_once(self) -> None:
+        if self._resumed:
+            self._resumed = False
+            await self.perform_seek()
         generation = self.app.consumer_generation_id
         active = self.flowing_partitions
         if not active:  # to aiokafka, an empty set would mean all
@@ -210,7 +224,8 @@ class Consumer(of_faust.HookedConsumer):
         """Seek to the shards' own positions; the group's offsets are for monitoring only."""
         for tp, position in self.positions().items():
             if tp in self.assignment():
-                await self.seek_to(tp, position)
+                with contextlib.suppress(IllegalStateError):  # the next rebalance has begun
+                    await self.seek_to(tp, position)
 
     async def seek_to(self, tp: TP, position: int) -> None:
         """Move the position of one partition.

@@ -148,6 +148,7 @@ class Fetching(transport.Consumer):
     def __init__(self, found: list[Interval], lost: TP) -> None:
         self.found, self.lost = found, lost
         self.generation, self.flow_active = 3, True
+        self.can_resume_flow, self.suspend_flow = asyncio.Event(), asyncio.Event()
         self.sought: list[tuple[TP, int]] = []
         self.delivered: list[Message] = []
         self.positions = lambda: {TP("t", 0): 5, TP("t", 1): 6, TP("t", 2): 7}
@@ -161,6 +162,10 @@ class Fetching(transport.Consumer):
     def app(self, value: Any) -> None:
         """Faust's classes declare it as an attribute."""
 
+    def assignment(self) -> set[TP]:
+        """All that a seek may be asked for."""
+        return {TP("t", 0), TP("t", 1), TP("t", 2)}
+
     flowing_partitions = frozenset({TP("t", 0), TP("t", 1), TP("t", 2)})  # type: ignore[assignment]
     any_paused = False  # type: ignore[assignment]
 
@@ -171,6 +176,7 @@ class Fetching(transport.Consumer):
 
     async def intervals(self, active: set[TP], seconds: float) -> list[Interval]:
         """Fetch beyond a whole rebalance, seeks of its end included."""
+        self.before = list(self.sought)
         self.generation += 1
         return self.found
 
@@ -187,6 +193,25 @@ def test_what_was_fetched_for_an_older_generation_is_fetched_again_where_it_is_s
     made = Fetching([Interval(mine, 6, 9, [], 0), Interval(lost, 7, 8, [], 0)], lost)
     asyncio.run(made._deliver_once())
     assert made.sought == [(mine, 6)] and not made.delivered
+
+
+def test_a_flow_that_is_resumed_begins_with_a_seek_to_where_the_shards_stand():
+    """Faust has emptied its queues by then: what was in them is fetched again, once."""
+    lost = TP("t", 2)
+    made = Fetching([], lost)
+
+    async def run() -> None:
+        await made._deliver_once()
+        assert made.before == []
+        made.stop_flow()
+        made.resume_flow()
+        assert made.flow_active and made.sought == []
+        await made._deliver_once()
+        assert made.before == [(TP("t", 0), 5), (TP("t", 1), 6)]  # before the fetch
+        await made._deliver_once()
+        assert made.before == made.sought and len(made.sought) == 2
+
+    asyncio.run(run())
 
 
 def test_a_group_that_refuses_a_worker_is_heard():
