@@ -61,6 +61,7 @@ class Site:
         self._broker: Broker | None = None
         self._workers: list[Child] = []
         self._owned: tuple[list[str], str] | None = None
+        self._told: list[int] = []
         self.topics: list[str] = []
 
     @property
@@ -145,11 +146,14 @@ class Site:
                 time.sleep(0.1)
 
     def check(self) -> None:
-        """Check that all processes are running.
+        """Check that all processes are running, and that nobody asked to end.
 
         Raises:
             EngineError: a process has ended; the message holds the end of its log.
+            SystemExit, KeyboardInterrupt: a signal asked to end, and a library swallowed that.
         """
+        if self._told:
+            raise _end_by(self._told[0])
         for place, worker in enumerate(self._workers):
             if worker.returncode is not None:
                 log = self.folder / f"worker-{place + 1}.log"
@@ -193,8 +197,9 @@ def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
         bootstrap: an existing cluster; None: start one.
         keep: leave everything running after success.
     """
-    with _terminable():
+    with _terminable() as told:
         made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
+        made._told = told
         ended_well = False
         try:
             yield made
@@ -208,19 +213,36 @@ def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Make SIGTERM and SIGHUP end the block in order, as Ctrl-C does."""
+def _terminable() -> Iterator[list[int]]:
+    """Make SIGINT, SIGTERM and SIGHUP end the block in order; yield those that have come.
+
+    A signal may arrive inside a library in C, which may swallow what the handler raises, or raise
+    another error in its place. So the block ends as it was told to, whatever it ends with.
+    """
+    told: list[int] = []
 
     def leave(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
+        told.append(number)
+        raise _end_by(number)
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [(number, signal.signal(number, leave)) for number in numbers]
     try:
-        yield
+        yield told
+    except Exception as error:
+        if told:
+            raise _end_by(told[0]) from error
+        raise
+    else:
+        if told:
+            raise _end_by(told[0])
     finally:
         for number, handler in before:
             signal.signal(number, handler)
+
+
+def _end_by(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """The demo as a person runs it: a process of its own, a real Kafka, and nothing left behind.
 
-Covers: agents/cli/demo.py, agents/demo/plot.py, agents/demo/report.py, agents/demo/site.py
+Covers: agents/cli/demo.py, agents/demo/plot.py, agents/demo/report.py
 Covers: agents/demo/watch.py, agents/demo/workload.py
 """
 
@@ -143,7 +143,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing(
     running = subprocess.Popen(
         [*HUSH, "--users", "1000", "--out", str(tmp_path / "out.png")],
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         text=True,
         env=_environment(tmp_path),
         start_new_session=True,
@@ -154,9 +154,9 @@ def test_interrupted_in_the_middle_it_leaves_nothing(
             break
     assert len(_left(tmp_path)) > 3  # itself, the broker, two workers
     running.send_signal(number)
-    running.stdout.read()
+    said = running.stdout.read()
     running.stdout.close()
-    assert running.wait(150) == code
+    assert running.wait(150) == code, said
     assert list(tmp_path.iterdir()) == [] and _none_left(tmp_path)
 
 
