@@ -15,16 +15,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition as Place
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...errors import OutageError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import Marker, decode_marker
+from ..kafka.clients import read_span
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
 from ..kafka.markers import Sought
@@ -223,3 +227,70 @@ def _ahead(cluster: Cluster, names: Names, known: dict[Path, Known]) -> str:
         if number >= len(ends[topic]) or ends[topic][number] < one.position:
             return f"{topic}-{number}"
     return ""
+
+
+class LastRead:
+    """The last records that a worker has read of logs, by which it knows their history again.
+
+    A log that was rewound may have grown since, so its end alone shows nothing. Of logs that are
+    the same in one place, all before is the same: no two records of clocks or releases agree.
+    """
+
+    def __init__(self) -> None:
+        # Offset and value of the last record of each list since the log was last checked.
+        self._known: dict[Place, list[tuple[int, bytes | None]]] = {}
+
+    @property
+    def places(self) -> list[Place]:
+        """Logs of which anything was read."""
+        return list(self._known)
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether more than one record of a log waits to be checked."""
+        return any(len(known) > 1 for known in self._known.values())
+
+    def number(self, place: Place) -> int:
+        """Count the records of a log that are kept."""
+        return len(self._known.get(place, ()))
+
+    def add(self, place: Place, record: Any, before: int | None) -> None:
+        """Keep the last record of a list.
+
+        Args:
+            place: the log.
+            record: with its offset and value.
+            before: records kept when this reading began; this one takes the place of those that
+                came since. None: none of them.
+        """
+        known = self._known.setdefault(place, [])
+        known[len(known) if before is None else before :] = [(record.offset, record.value)]
+
+    async def check(self, client: AIOKafkaConsumer) -> None:
+        """Check that each log still has what was read of it since the last check.
+
+        Args:
+            client: to which the logs are assigned; it is moved.
+
+        Raises:
+            RewoundError: another record is there.
+        """
+        read = {place: list(known) for place, known in self._known.items()}
+        begins = await client.beginning_offsets(list(read))
+        for place, known in read.items():
+            there = [one for one in known if one[0] >= begins[place]]  # others were trimmed since
+            if there and await _missing(client, place, there):
+                raise RewoundError(f"{place.topic} lacks records that this worker has read")
+            kept = self._known[place]
+            if known[-1] in kept:
+                del kept[: kept.index(known[-1])]
+
+
+async def _missing(
+    client: AIOKafkaConsumer, place: Place, known: Sequence[tuple[int, bytes | None]]
+) -> bool:
+    """Whether a log lacks one of some records, which are given by offset and value."""
+    wanted = set(known)
+    async for records, _ in read_span(client, place, known[0][0], known[-1][0] + 1):
+        wanted -= {(record.offset, record.value) for record in records}
+    return bool(wanted)

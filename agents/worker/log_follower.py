@@ -27,7 +27,6 @@ from ..kafka.clients import (
     check_outage,
     consumer,
     reached,
-    read_span,
     read_to_end,
     stop_quietly,
     through_outages,
@@ -35,6 +34,7 @@ from ..kafka.clients import (
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from ..stages.feedback import Feedback
+from .evidence import LastRead
 from .tasks import Tasks
 
 Ends = Mapping[TopicPartition, int]
@@ -80,8 +80,7 @@ class LogFollower:
         self._wake = wake
         self._selected = {names.selected(name): one for name, one in feedback.items()}
         self._positions: dict[TopicPartition, int] = {}
-        # Offset and value of the last record of each list since the log was last checked.
-        self._read: dict[TopicPartition, list[tuple[int, bytes | None]]] = {}
+        self._read = LastRead()
         # Where each window begins in its selected topic, so that the topic can be trimmed.
         self._windows: dict[str, dict[int, int]] = {topic: {} for topic in self._selected}
         self._tasks = Tasks(on_failure)
@@ -107,7 +106,7 @@ class LogFollower:
         for topic in self._selected:
             tp = TopicPartition(topic, 0)
             start = self._positions.get(tp)  # where an earlier attempt got to
-            before = len(self._read.get(tp, ()))
+            before = self._read.number(tp)
             async for records, position, _ in read_to_end(self._kafka, topic, 0, start):
                 self._take(tp, records, position, before)
 
@@ -115,7 +114,7 @@ class LogFollower:
         """The clock log, from the snapshot that is needed; or from where an attempt got to."""
         topic = self._names.clock
         tp = TopicPartition(topic, 0)
-        start, before = self._positions.get(tp), len(self._read.get(tp, ()))
+        start, before = self._positions.get(tp), self._read.number(tp)
         opening = Opening(0)
         if start is None:
             start = await beginning(self._kafka, topic)
@@ -174,10 +173,7 @@ class LogFollower:
         self._positions[tp] = position
         self._further.set()
         if records:
-            known = self._read.setdefault(tp, [])
-            known[len(known) if before is None else before :] = [
-                (records[-1].offset, records[-1].value)
-            ]
+            self._read.add(tp, records[-1], before)
         self.progress.moved()
 
     def _check(self, record: ClockRecord) -> None:
@@ -218,7 +214,7 @@ class LogFollower:
             client.assign(list(self._positions))
             ends = await self._look(client, {})
             await self._pass_trimmed(client)
-            await self._check_read(client)
+            await self._read.check(client)
             for tp, position in self._positions.items():
                 client.seek(tp, position)
             while True:
@@ -230,7 +226,7 @@ class LogFollower:
                 if time.monotonic() - self._heard > LOOK_SECONDS:
                     await self._pass_markers(client)
                     ends = await self._look(client, ends)
-                    if any(len(known) > 1 for known in self._read.values()):
+                    if self._read.unchecked:
                         await self.check({})  # the client may have lost its broker and said nothing
         finally:
             await stop_quietly(client)
@@ -299,9 +295,9 @@ class LogFollower:
         await client.start()
         try:
             await reached(client, ends)
-            if self._read:
-                client.assign(list(self._read))
-                await self._check_read(client)
+            if places := self._read.places:
+                client.assign(places)
+                await self._read.check(client)
         finally:
             await stop_quietly(client)
 
@@ -312,24 +308,6 @@ class LogFollower:
             RewoundError: it was set back.
         """
         await self.check({})
-
-    async def _check_read(self, client: AIOKafkaConsumer) -> None:
-        """Check that each log still has what was read of it since the last check.
-
-        One that was rewound may have grown again, so its end alone shows nothing. Of logs that are
-        the same in one place, all before is the same: no two records of clocks or releases agree.
-
-        Raises:
-            RewoundError: another record is there.
-        """
-        read = {tp: list(known) for tp, known in self._read.items()}
-        begins = await client.beginning_offsets(list(read))
-        for tp, known in read.items():
-            there = [one for one in known if one[0] >= begins[tp]]  # others were trimmed meanwhile
-            if there and await _missing(client, tp, there):
-                raise RewoundError(f"{tp.topic} lacks records that this worker has read")
-            if known[-1] in self._read[tp]:
-                del self._read[tp][: self._read[tp].index(known[-1])]
 
     async def reach_back(self, place: int, pipelines: Sequence[str]) -> None:
         """Have the log as a shard of an input needs it: up to its place, and from there on.
@@ -408,16 +386,6 @@ class LogFollower:
         """Stop following."""
         if self._task is not None:
             await self._tasks.stop(self._task)
-
-
-async def _missing(
-    client: AIOKafkaConsumer, tp: TopicPartition, known: Sequence[tuple[int, bytes | None]]
-) -> bool:
-    """Whether a log lacks one of some records, which are given by offset and value."""
-    wanted = set(known)
-    async for records, _ in read_span(client, tp, known[0][0], known[-1][0] + 1):
-        wanted -= {(record.offset, record.value) for record in records}
-    return bool(wanted)
 
 
 async def _nothing() -> None:

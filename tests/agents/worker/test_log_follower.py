@@ -220,16 +220,16 @@ def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_it
         await run.close()
         put(broker, clock, [encode(Beat(3, {"e": [5]}))])
         await run.check(marker)
-        true = {tp: list(known) for tp, known in run._read.items()}
+        true = {tp: list(known) for tp, known in run._read._known.items()}
         for topic, value in ((clock, encode(Beat(2, {"e": [3]}))), (selected, b"another")):
             tp = TopicPartition(topic, 0)
-            run._read[tp] = [(true[tp][0][0], value)]
+            run._read._known[tp] = [(true[tp][0][0], value)]
             with pytest.raises(RewoundError, match=f"{topic} lacks records"):
                 await run.check(marker)
             run._task = run._tasks.start("following the clock", run._run())
             await asyncio.wait([run._task], timeout=60)
             assert f"{topic} lacks records" in str(failures.pop())
-            run._read[tp] = true[tp]
+            run._read._known[tp] = true[tp]
         cut(broker, selected, 6)
         await run.check(marker)  # what was trimmed shows nothing
         with pytest.raises(RewoundError, match="ends before what this worker has read"):
