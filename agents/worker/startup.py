@@ -43,6 +43,7 @@ from .worker import Worker
 
 log = logging.getLogger("hushstream")
 
+SIGNALS = signal.SIGINT, signal.SIGTERM
 LEAVE_SECONDS = 40.0  # twice what the parts of a worker are given to stop
 EXIT_ENGINE = 4
 COMPILED = "compiled"  # folder of numba's cache, within a worker's
@@ -205,15 +206,39 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
         servers.append(serve(engine.operator_host, engine.operator_port, page))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, lambda: worker.stopped.set())
     log.info("worker %s of deployment %s (%d)", member or "-", plan.names.base, os.getpid())
     try:
-        await asyncio.to_thread(warm, plan.deployment, plan.data_dir)
+        await warmed(plan.deployment, plan.data_dir)
+        for number in SIGNALS:
+            loop.add_signal_handler(number, worker.stopped.set)
         await worker.run(stopping.start)
     finally:
         for server in servers:
             server.shutdown()
+
+
+async def warmed(deployment: Deployment, data_dir: Path) -> None:
+    """Do as `warm` in a thread; a signal ends the process meanwhile, and a long wait is told.
+
+    A compiler cannot be interrupted, and may take minutes on a busy machine: longer than a service
+    manager waits. Nothing has begun yet that would have to be undone, so the process just ends.
+
+    Args:
+        deployment, data_dir: as for `warm`.
+    """
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, _leave_early)
+    saying = loop.call_later(SLOW_SECONDS, log.info, "compiling the loops of this version, once")
+    try:
+        await asyncio.to_thread(warm, deployment, data_dir)
+    finally:
+        saying.cancel()
+
+
+def _leave_early() -> None:
+    log.info("stopped before the start")
+    os._exit(0)
 
 
 def warm(deployment: Deployment, data_dir: Path) -> None:

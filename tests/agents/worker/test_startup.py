@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,26 @@ def test_a_process_that_cannot_stop_ends_with_4():
     )
     assert (done.returncode, done.stdout) == (4, "")
     assert "the worker did not stop within 40 s" in done.stderr
+
+
+COMPILE = """
+import asyncio, sys, time
+from hushstream.agents.worker import startup
+from hushstream.agents.worker.lines.log_lines import set_up
+set_up(20, False)
+startup.SLOW_SECONDS = 0.1
+startup.warm = lambda *_: time.sleep(600)  # as a compiler, it hears no signal
+asyncio.run(startup.warmed(None, None))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_loops_are_compiled_ends_the_process_at_once(number: signal.Signals):
+    with subprocess.Popen(
+        [sys.executable, "-c", COMPILE], stderr=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stderr is not None
+        assert "compiling the loops of this version" in worker.stderr.readline()
+        worker.send_signal(number)
+        assert worker.wait(120) == 0
+        assert "stopped before the start" in worker.stderr.read()
