@@ -97,6 +97,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "many records are lost": (
         "agents/worker/health/test_losses.py::test_each_cause_is_told_in_words_once_in_a_while",
+        "integration/test_alarms.py::test_a_producer_with_another_partitioner_raises_an_alarm",
     ),
     "a compressed batch inflates": (
         "integration/test_bombs.py::test_a_worker_lives_through_bombs_and_replay_agrees",
