@@ -22,6 +22,7 @@ from .options import config_options, emit, json_option, moment, read_config
 
 MOST_CHARGES = 10  # of one request, without --yes
 LOOK_SECONDS = 2.0
+STILL_SECONDS = 60.0  # without any trigger, until that is said
 
 
 @click.command()
@@ -32,7 +33,11 @@ LOOK_SECONDS = 2.0
 )
 @click.option("--pipeline", "only", multiple=True, help="Only this pipeline; repeatable.")
 @click.option("--id", "identity", help="Id of the request; repeating it changes nothing.")
-@click.option("--yes", is_flag=True, help=f"Also if more than {MOST_CHARGES} epochs are charged.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help=f"Also if more than {MOST_CHARGES} epochs are charged, or any refused.",
+)
 @click.option(
     "--wait", is_flag=True, help="Wait until all of it has fired, and tell how far it is."
 )
@@ -75,7 +80,7 @@ def trigger(
     else:
         click.echo(f"requested: everything scheduled up to {at or 'now'} ({request.id})")
     if wait:
-        asked.wait(sum(one.triggers for one in found))
+        asked.wait(found)
 
 
 class Asked:
@@ -137,19 +142,32 @@ class Asked:
         """
         self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
-    def wait(self, total: int) -> None:
+    def wait(self, found: Sequence[Outlook]) -> None:
         """Return when nothing that was asked for is left to fire; progress goes to stderr.
 
         Args:
-            total: triggers that were asked for.
+            found: what was asked for.
         """
-        told = -1
-        while left := sum(one.triggers for one in self.outlooks()):
-            if left != told:
-                told = left
-                click.echo(f"{max(total - left, 0)} of {total} triggers fired", err=True)
+        total, refused = sum(one.due for one in found), sum(one.refused for one in found)
+        before, since = -1, time.monotonic()
+        while left := sum(one.due for one in self.outlooks()):
+            now = time.monotonic()
+            if left != before:
+                before, since = left, now
+                click.echo(f"{max(total - left, 0)} of {total} triggers are done", err=True)
+            elif now - since > STILL_SECONDS:
+                since = now
+                click.echo(
+                    f"nothing has fired for {STILL_SECONDS:g} s: does a worker run, and has "
+                    "nobody cancelled the request?",
+                    err=True,
+                )
             time.sleep(LOOK_SECONDS)
-        click.echo("all triggers fired", err=True)
+        if refused:
+            fired = sum(one.triggers for one in found)
+            click.echo(f"{fired} triggers fired; {_refused(refused)}", err=True)
+        else:
+            click.echo("all triggers fired", err=True)
 
 
 def _begun(line: Timeline) -> Timeline:
@@ -160,19 +178,31 @@ def _begun(line: Timeline) -> Timeline:
 
 
 def _refuse_costly(found: Sequence[Outlook]) -> None:
-    charges = sum(one.charges for one in found)
+    charges, refused = sum(one.charges for one in found), sum(one.refused for one in found)
     if charges > MOST_CHARGES or any(one.more for one in found):
         raise ConfigError(
             f"nothing was requested: it would charge {charges} epochs, and more than "
             f"{MOST_CHARGES} need --yes; an earlier --at fires less"
         )
+    if refused:
+        raise ConfigError(
+            f"nothing was requested: {_refused(refused)}, and their data are dropped; that needs "
+            "--yes; an earlier --at fires less, and a higher limit is for epochs to come"
+        )
+
+
+def _refused(epochs: int) -> str:
+    are = "epoch is" if epochs == 1 else "epochs are"
+    return f"{epochs} {are} refused for good, since the budget's limit is reached"
 
 
 def _line(one: Outlook) -> str:
     least = "at least " if one.more else ""
+    more = f"; {_refused(one.refused)}" if one.refused else ""
     return (
         f"{one.pipeline}: {least}{one.triggers} triggers; {least}{one.charges} epochs are charged: "
         f"epsilon {float(one.epsilon):g}, delta {float(one.delta):g} for a unit in all of them"
+        f"{more}"
     )
 
 
@@ -181,6 +211,7 @@ def _body(one: Outlook) -> dict[str, object]:
         "pipeline": one.pipeline,
         "triggers": one.triggers,
         "charges": one.charges,
+        "refused": one.refused,
         "more": one.more,
         "epsilon": float(one.epsilon),
         "delta": float(one.delta),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,15 +24,19 @@ class Outlook:
     """Triggers of one pipeline that are due up to some time.
 
     Attributes:
-        triggers: that would fire.
+        due: all that are due.
+        triggers: those of them that would fire.
         charges: epochs that would be charged for them, within the limits.
+        refused: epochs that would be refused, for good, because a limit is reached.
         more: whether there is more than was counted.
         epsilon, delta: cost of these charges for one unit that is in all of their epochs.
     """
 
     pipeline: str
+    due: int
     triggers: int
     charges: int
+    refused: int
     more: bool
     epsilon: Fraction
     delta: Fraction
@@ -86,13 +91,24 @@ def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> 
     """
     name, windows = pipeline.name, pipeline.windows
     dues = windows.due(timeline, at, MOST, ledger.end(pipeline))
-    epochs = {(name, windows.epoch(due.window)) for due in dues}
-    fresh = len(epochs - ledger.charges.keys() - ledger.refused)
+    epochs = Counter(windows.epoch(due.window) for due in dues)  # in the order in which they fire
+    over = [e for e in epochs if (name, e) in ledger.refused]
+    fresh = [e for e in epochs if (name, e) not in ledger.charges and e not in over]
+    room = len(fresh)
     for limit, each in (
         (pipeline.limit_epsilon, pipeline.epsilon),
         (pipeline.limit_delta, pipeline.delta),
     ):
         if limit is not None and each:
-            fresh = max(min(fresh, int(limit / each) - ledger.epochs(name)), 0)
-    more = len(dues) == MOST
-    return Outlook(name, len(dues), fresh, more, fresh * pipeline.epsilon, fresh * pipeline.delta)
+            room = max(min(room, int(limit / each) - ledger.epochs(name)), 0)
+    fires = len(dues) - sum(epochs[e] for e in (*over, *fresh[room:]))
+    return Outlook(
+        name,
+        due=len(dues),
+        triggers=fires,
+        charges=room,
+        refused=len(fresh) - room,
+        more=len(dues) == MOST,
+        epsilon=room * pipeline.epsilon,
+        delta=room * pipeline.delta,
+    )

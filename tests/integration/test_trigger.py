@@ -44,9 +44,28 @@ def test_what_fires_is_told_limited_waited_for_and_ended(tmp_path):
         run.wait_ready(["w"])
         done = trigger(run, "--at", "2019-03-02", "--wait", "--json")
         assert done.returncode == 0, done.stderr
-        assert "2 triggers fired" in done.stderr or "all triggers fired" in done.stderr
+        assert "all triggers fired" in done.stderr
         body = json.loads(done.stdout)["pipelines"][0]
         assert (body["triggers"], body["charges"], body["epsilon"]) == (2, 1, 8.0)
         assert len(run.triggers()) == 2
         again = json.loads(trigger(run, "--at", "2019-03-02", "--json").stdout)["pipelines"][0]
         assert (again["triggers"], again["charges"]) == (0, 0)
+
+
+def test_what_the_limit_does_not_pay_for_is_told_before_it_is_lost(tmp_path):
+    limited = TOML.replace("delta = 1e-4", "delta = 1e-4, limit_epsilon = 8.0")
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, limited, {"events": 1}) as run,
+    ):
+        told = "2 triggers; 1 epochs are charged: epsilon 8, delta 0.0001 for a unit in all of"
+        refused = trigger(run, "--at", "2019-03-03")
+        assert told in refused.stdout and "1 epoch is refused for good" in refused.stdout
+        assert refused.returncode == 2 and "needs --yes" in refused.stderr
+        assert requests(run) == []
+        run.start("w")
+        run.wait_ready(["w"])
+        done = trigger(run, "--at", "2019-03-03", "--yes", "--wait")
+        assert done.returncode == 0, done.stderr
+        assert "2 triggers fired; 1 epoch is refused for good" in done.stderr
+        assert len(run.triggers()) == 2
