@@ -199,8 +199,9 @@ def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str)
         if existing.get(topic, partitions) != partitions:
             raise EngineError(
                 f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
-                f"ledger pinned {partitions}; partitions cannot be added to a running deployment: "
-                "begin a new one (another deployment.name), with charges of its own"
+                f"ledger pinned {partitions}; partitions cannot be added to a running deployment, "
+                "and Kafka takes none away again: begin a new one (another deployment.name), with "
+                "charges of its own; docs/operations.md, 'Growing partitions', says in which order"
             )
     _verify_ids(cluster, declared["topic_ids"], f"pipeline {pipeline!r}")
 

@@ -208,6 +208,10 @@ def test_added_partitions_are_refused(made, which):
     made.grow(topic, 3)
     said = made.refused()
     assert topic in said and "3 partitions, the ledger pinned 2" in said
+    assert "Kafka takes none away again" in said and "'Growing partitions'" in said
+    with pytest.raises(EngineError, match="3 partitions, the ledger pinned 2"):
+        made.raw = {topic: 3} if which == "raw" else made.raw
+        made.begin()
 
 
 def test_a_topic_that_is_gone_is_refused(made):
