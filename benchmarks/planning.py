@@ -7,6 +7,7 @@ seen; the error is the one that the plan minimises. ``worst_over_best`` is, per 
 largest ratio of the choice's error to the least of all: 1 is best.
 
     python benchmarks/planning.py [--quick] [--json] [--only MECHANISM] [--oracle] [--later]
+                                 [--plays N]
 
 ``--quick`` takes a coarser grid, one ε and fewer runs. ``--oracle`` adds two planners that measure
 the error of every setting with as many noise keys as the judge, others than the judge's, and take
@@ -28,6 +29,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from _plan_sets import GROUPED, MAPS, VALUES, Set, halves
+from hushstream.agents.advice.search import WORK
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
@@ -39,10 +41,9 @@ from rich.table import Table
 
 DELTA = Fraction(1, 10**6)
 TRIGGERS = 8
-WORK = 1_000_000
 UNSEEN = 100  # the first noise key of the judge
 MEASURED = 500  # the first noise key of the oracles
-PLAYS = 24  # with fewer, the least of many runs is mostly luck
+PLAYS = 24  # with fewer, the least of many runs is mostly luck; `--plays` takes more
 
 
 class Row(NamedTuple):
@@ -147,13 +148,13 @@ def question(kind: str, data: Set, epsilon: float) -> Question:
 Measure = Callable[[Any], float]
 
 
-def measure(kind: str, data: Set, epsilon: float, first: int) -> Measure:
-    """The error of settings on a set, with `PLAYS` noise keys from ``first`` on."""
+def measure(kind: str, data: Set, epsilon: float, first: int, plays: int) -> Measure:
+    """The error of settings on a set, with so many noise keys from ``first`` on."""
     forecaster, asked = FORECASTERS[kind], question(kind, data, epsilon)
 
     def error(parameters: Any) -> float:
         try:
-            return forecaster.forecast(asked, parameters, range(first, first + PLAYS)).score
+            return forecaster.forecast(asked, parameters, range(first, first + plays)).score
         except ParameterError:
             return float("inf")
 
@@ -161,11 +162,13 @@ def measure(kind: str, data: Set, epsilon: float, first: int) -> Measure:
 
 
 def judged(
-    kind: str, seen: Set, data: Set, epsilon: float, quick: bool, oracle: bool = False
-) -> Row:
+    kind: str, seen: Set, data: Set, epsilon: float, quick: bool, oracle: bool = False,
+    plays: int | None = None,
+) -> Row:  # fmt: skip
     """The plan's choice on ``seen`` and every setting of the grid, really run on ``data``."""
     forecaster, asked = FORECASTERS[kind], question(kind, seen, epsilon)
-    error = measure(kind, data, epsilon, UNSEEN)
+    plays = plays or PLAYS
+    error = measure(kind, data, epsilon, UNSEEN, plays)
     choice = choose(forecaster, asked, WORK)[0].parameters
     chosen, given = error(choice), error(asked.parameters)
     grid = list(KINDS[kind].grid(asked.parameters, quick))
@@ -173,7 +176,7 @@ def judged(
     row = Row(kind, data.name, epsilon, chosen, least, given)
     if not oracle:
         return row
-    known = measure(kind, seen, epsilon, MEASURED)
+    known = measure(kind, seen, epsilon, MEASURED, plays)
     own, own_error = _least(known, forecaster.candidates(asked))
     best, best_error = _least(known, grid)
     floor = error(best if best_error < own_error else own)
@@ -194,6 +197,7 @@ def main() -> None:
     parser.add_argument("--only", choices=list(KINDS), help="one mechanism alone")
     parser.add_argument("--oracle", action="store_true", help="add planners that measure")
     parser.add_argument("--later", action="store_true", help="judge on records not seen")
+    parser.add_argument("--plays", type=int, help=f"noise keys of judge and oracles ({PLAYS})")
     options = parser.parse_args()
     console, rows = Console(stderr=True, width=100), []
     with console.status("") as status:
@@ -204,7 +208,9 @@ def main() -> None:
                 data = load()
                 status.update(f"{kind}: {data.name}, ε = {epsilon:g}")
                 seen, data = halves(data) if options.later else (data, data)
-                rows.append(judged(kind, seen, data, epsilon, options.quick, options.oracle))
+                rows.append(
+                    judged(kind, seen, data, epsilon, options.quick, options.oracle, options.plays)
+                )
     (console if options.json else Console(width=100)).print(_table(rows, options.oracle))
     worst = worst_over_best(rows)
     if options.json:

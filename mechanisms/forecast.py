@@ -18,9 +18,10 @@ from ..errors import ParameterError
 from .advice import Question
 from .workload import Sample
 
-FINALISTS = 4
-FIRST, MORE = 3, 10  # most noise keys for each candidate, and for each of the finalists
-ENOUGH = 12  # windows, run with so many noise keys that there are no more than that
+ROUNDS = (8, 4, 2)  # candidates of each round; each round may run as much as the one before
+FIRST, MORE = 3, 64  # most noise keys for each candidate, and for each of the last round
+ENOUGH = 64  # windows, run with so many noise keys that there are no more than that
+RUN = 20_000  # records, as long as a window's own work: a run costs that whatever is in it
 HOPELESS = 0.5  # of the exact figures: who sees no more than that is better off with other settings
 _LEAST = 6  # candidates that are tried however large the sample is
 
@@ -95,43 +96,52 @@ def choose(
 ) -> list[Forecast]:
     """Forecasts of the best candidates, the best first.
 
-    Every candidate is run as far as ``work`` goes, then the best few with more noise keys, so that
-    luck does not decide; settings that turn out to make the same mechanism count as one of them.
-    The first candidate, as it is given, must be possible.
+    Half of the work runs every candidate, as far as it goes. The other half goes to rounds of ever
+    fewer candidates with ever more noise keys: a threshold that is drawn badly once in twenty times
+    decides the mean squared error, so a few keys cannot tell the last candidates apart. Settings
+    that turn out to make the same mechanism count as one of them. The first candidate, as it is
+    given, must be possible.
 
     Args:
         forecaster: of the mechanism.
         question: what is asked, with a sample.
-        work: records that may be run through the mechanism, all candidates together.
+        work: records that may be run through the mechanism, all candidates together; each window
+            of a run counts `RUN` records besides.
         tick: called after each run.
 
     Raises:
         ParameterError: the first candidate contradicts itself or the setting.
     """
-    made, records = forecaster.candidates(question), max(records_of(question), 1)
-    enough = ENOUGH // max(sample_of(question).windows, 1)
-    few = max(1, min(FIRST, enough, work // (2 * records * len(made))))
-    more = max(1, min(MORE, enough, work // (2 * records * FINALISTS)))
-    most = max(_LEAST, work // records - FINALISTS * more)
+    made, cost = forecaster.candidates(question), cost_of(question)
+    enough = max(1, ENOUGH // max(sample_of(question).windows, 1))
+    keys = max(1, min(FIRST, enough, work // (2 * cost * len(made))))
     tried = []
-    for place, parameters in enumerate(made[:most]):
+    for place, parameters in enumerate(made[: _most(work, cost)]):
         try:
-            tried.append(forecaster.forecast(question, parameters, range(few)))
+            tried.append(forecaster.forecast(question, parameters, range(keys)))
         except ParameterError:
             if not place:  # what is given must be possible
                 raise
         tick()
     tried.sort(key=lambda one: one.score)
-    if more <= few:  # so many windows are luck enough
-        return tried
-    final: list[Forecast] = []
-    groups = _alike(tried)
-    for group in groups[:FINALISTS]:
-        found = forecaster.forecast(question, group[0].parameters, range(more))
-        final += [found._replace(parameters=one.parameters) for one in group]
-        tick()
-    rest = [one for group in groups[FINALISTS:] for one in group]
-    return sorted(final, key=lambda one: one.score) + rest
+    for count in ROUNDS:
+        more = min(MORE, enough, work // (2 * len(ROUNDS) * cost * count))
+        groups = _alike(tried)
+        if more <= keys or len(groups) == 1:
+            continue
+        keys, again = more, []
+        for group in groups[:count]:
+            found = forecaster.forecast(question, group[0].parameters, range(keys))
+            again += [found._replace(parameters=one.parameters) for one in group]
+            tick()
+        rest = [one for group in groups[count:] for one in group]
+        tried = sorted(again, key=lambda one: one.score) + rest
+    return tried
+
+
+def _most(work: int, cost: int) -> int:
+    """Most candidates that are tried."""
+    return max(_LEAST, work // (2 * cost))
 
 
 def _alike(tried: Sequence[Forecast]) -> list[list[Forecast]]:
@@ -152,7 +162,12 @@ def _alike(tried: Sequence[Forecast]) -> list[list[Forecast]]:
 
 def runs(question: Question, work: int) -> int:
     """Most calls of ``tick`` by `choose`, whatever the candidates."""
-    return max(_LEAST, work // max(records_of(question), 1)) + FINALISTS
+    return _most(work, cost_of(question)) + sum(ROUNDS)
+
+
+def cost_of(question: Question) -> int:
+    """What one run of a sample costs, in records."""
+    return max(1, records_of(question) + RUN * sample_of(question).windows)
 
 
 def records_of(question: Question) -> int:

@@ -22,6 +22,7 @@ from .contract import MEMBERS, Mechanism, Setting
 from .entry import Entry
 from .forecast import Forecaster
 from .histogram.forecaster import HistogramForecaster
+from .pak.aims import aimed
 from .phdstream.forecaster import PHDStreamForecaster
 from .privhp.forecaster import PrivHPForecaster
 from .slots.forecaster import SlotForecaster
@@ -33,14 +34,22 @@ BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, 
 RATES = (Fraction(1), Fraction(1, 2), Fraction(2))
 """Multiples of the sample's rate that are tried for the threshold of `pak`."""
 
+EXCESSES = tuple(Fraction(one) for one in ("2", "1/2", "4", "1/4", "16", "1/16"))
+"""Multiples of the sample's excess that are tried for the threshold of `tops`.
+
+Its penalty is inverse to the excess, so a step is one in the number of records above the threshold.
+Between steps of 2 at most 1.4 times too many or few are above it: with a tail of exponent 2.2 its
+threshold is off by 1.17, and the error, which is flat there, by a few per cent.
+"""
+
 FORECASTERS: Mapping[str, Forecaster] = MappingProxyType(
     {
         "histogram": HistogramForecaster(),
-        "pak": SlotForecaster(pak.ENTRY, RATES, ({"threshold": "top"},)),
+        "pak": SlotForecaster(pak.ENTRY, RATES, further=({"threshold": "top"},), aimed=aimed),
         "phdstream": PHDStreamForecaster(),
         "privhp": PrivHPForecaster(),
         "topl": ToPLForecaster(),
-        "tops": SlotForecaster(tops.ENTRY),
+        "tops": SlotForecaster(tops.ENTRY, excesses=EXCESSES),
     }
 )
 """What foretells the figures of a pipeline from a sample, by the mechanism's name."""

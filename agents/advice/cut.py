@@ -91,7 +91,7 @@ def sample(
     met = np.concatenate([number[one] for one in rows])
     return Sample(
         epochs, len(np.unique(used)), len(np.unique(met)), len(used),
-        tuple(_notes(schedule, found, len(rows))),
+        tuple(_notes(schedule, found, len(rows), len(used))),
     )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def _workloads(
         )  # fmt: skip
 
 
-def _notes(schedule: Schedule, found: Cut, played: int) -> Iterator[str]:
+def _notes(schedule: Schedule, found: Cut, played: int, records: int) -> Iterator[str]:
     if not found.whole:
         yield (
             f"no window of {format_duration(schedule.length)} is covered in full: a whole one "
@@ -132,4 +132,7 @@ def _notes(schedule: Schedule, found: Cut, played: int) -> Iterator[str]:
     elif found.left_out:
         yield f"windows that are not covered in full are left out: {found.left_out}"
     if played < len(found.numbers):
-        yield f"run over {played} of {len(found.numbers)} windows, spread evenly over the file"
+        yield (
+            f"judged on {records:,} of {found.records:,} records: {played} of "
+            f"{len(found.numbers)} windows, spread evenly over the file"
+        )

@@ -27,7 +27,7 @@ from .records import Records
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
-WORK = 1_500_000  # records that are run for one alternative, all candidates together
+WORK = 8_000_000  # records that are run for one alternative, all candidates together
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16

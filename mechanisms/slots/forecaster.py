@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from ...errors import ParameterError
 from ..advice import Question
 from ..entry import Entry
 from ..forecast import Forecast, distinct
@@ -22,28 +23,46 @@ class SlotForecaster:
         entry: of the mechanism; what it builds has ``slots``.
         rates: which multiples of the sample's own rate to try. The rate decides how high a
             threshold is taken, by a law of tails; another one is a more or less careful threshold.
+        excesses: which multiples of the sample's own excess to try, likewise.
         further: settings that it has beside those of `SlotParameters`, worth a try.
+        aimed: more settings, for what the sample asks for.
     """
 
     entry: Entry
     rates: tuple[Fraction, ...] = (Fraction(1),)
+    excesses: tuple[Fraction, ...] = ()
     further: tuple[Mapping[str, Any], ...] = ()
+    aimed: Callable[[Question, Any], Iterable[Any]] = lambda question, known: ()
 
     score = foretell.SCORE
 
     def candidates(self, question: Question) -> Sequence[Any]:
-        """Warm-ups with each of the rates, and with the tail or without; then `further`."""
+        """Warm-ups with each of the rates, with the tail or without; then all else."""
         given: Any = question.parameters  # of `SlotParameters`, with ``excess``
         records, excess = foretell.rates(question, slots_of(given, question.setting))
         known = replace(given, expected=records, excess=round(excess, 3))
+        warmed = [
+            replace(known, warmup=warmup)
+            for warmup in foretell.warmups(given.warmup, question.setting.horizon)
+        ]
         made: list[Any] = [given]
-        for warmup in foretell.warmups(given.warmup, question.setting.horizon):
+        for one in warmed:
             for rate in self.rates:
-                one = replace(known, warmup=warmup, expected=max(1, round(records * rate)))
-                made += [one, replace(one, excess=0.0)]
+                some = replace(one, expected=max(1, round(records * rate)))
+                made += [some, replace(some, excess=0.0)]
         for more in self.further:
             made += [replace(known, warmup=one, **more) for one in {1, given.warmup}]
+        for one in warmed:
+            made += self._aimed(question, one)
+        for times in self.excesses:
+            made += [replace(one, excess=round(float(excess * times), 3)) for one in warmed]
         return distinct(made)
+
+    def _aimed(self, question: Question, known: Any) -> list[Any]:
+        try:
+            return list(self.aimed(question, known))
+        except ParameterError:
+            return []  # a combination that is impossible is no candidate
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
         """The same for this rate and these slots, with a warm-up of the same share and of one."""

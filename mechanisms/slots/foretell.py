@@ -13,6 +13,7 @@ from ..forecast import Forecast, bound_cut, sample_of
 from ..in_memory import releases
 from ..noise.trial import noise_of
 from ..workload import Workload
+from .aim import sample_values
 from .slots import Slots, split
 
 SCORE = "root mean squared error of sums between two triggers, as a share of them"
@@ -130,11 +131,8 @@ def _lost(figures: dict[str, float], slots: Slots) -> Iterator[str]:
 
 def rates(question: Question, slots: Slots) -> tuple[int, float]:
     """Records per slot, and the mean excess of large values over one that few exceed, in steps."""
-    sample, values = sample_of(question), []
+    sample, every = sample_of(question), sample_values(question, slots)
     records = max(1, round(sample.records / max(sample.windows, 1) / slots.slots))
-    for epoch in sample.epochs:
-        values += [np.asarray((work.columns or {})["value"], np.float64) for work in epoch]
-    every: F64 = np.clip(np.concatenate(values) / float(slots.grid), 0, slots.top)
     high = float(np.quantile(every, 0.99))
     above: F64 = every[every > high]
     return records, max(1.0, float((above - high).mean()) if len(above) else 1.0)

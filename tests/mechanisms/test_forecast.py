@@ -12,12 +12,14 @@ from typing import Any
 from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import (
-    FINALISTS,
     HOPELESS,
     MORE,
+    ROUNDS,
+    RUN,
     Forecast,
     Forecaster,
     choose,
+    cost_of,
     runs,
 )
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
@@ -38,10 +40,11 @@ def question(shape: Shape, given: HistogramParameters, setting: Setting = SETTIN
 
 @dataclass
 class Guesses:
-    """Candidates 0…n-1, of which the last is best; luck favours the first."""
+    """Candidates 0…n-1, of which the last is best; luck favours the first with fewer keys."""
 
     count: int
     score: str = "a number"
+    luck: int = MORE
     asked: list[tuple[int, int]] = field(default_factory=list)
 
     def candidates(self, question: Question) -> list[Any]:
@@ -52,7 +55,7 @@ class Guesses:
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         self.asked.append((parameters, len(plays)))
-        lucky = parameters == 0 and len(plays) < MORE
+        lucky = parameters == 0 and len(plays) < self.luck
         score = 0.0 if lucky else 1 - parameters / self.count
         return Forecast(parameters, score, "simulation", "", "", "", None, None, {})
 
@@ -63,19 +66,43 @@ class Twins(Guesses):
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         found = super().forecast(question, parameters // 2, plays)
-        lucky = parameters // 2 == FINALISTS - 1 and len(plays) >= MORE
+        lucky = parameters // 2 == ROUNDS[-1] - 1 and len(plays) >= MORE
         figures = {"mechanism": float(parameters // 2)}
         score = 0.0 if lucky else (parameters // 2 + 1) / self.count
         return found._replace(parameters=parameters, score=score, figures=figures)
 
 
 def test_settings_that_make_one_mechanism_are_one_finalist_and_keep_their_figures() -> None:
-    guesses = Twins(3 * FINALISTS)
-    found = choose(guesses, question(Shape(50, 50, 5), HistogramParameters()), 10**7)
-    assert sorted(one.parameters for one in found) == list(range(3 * FINALISTS))
-    best = {2 * FINALISTS - 2, 2 * FINALISTS - 1}
+    count = 3 * ROUNDS[0]
+    guesses = Twins(count)
+    found = choose(guesses, question(Shape(50, 50, 5), HistogramParameters()), 10**9)
+    assert sorted(one.parameters for one in found) == list(range(count))
+    best = {2 * ROUNDS[-1] - 2, 2 * ROUNDS[-1] - 1}
     assert {one.parameters for one in found[:2]} == best and found[0].score == found[1].score == 0
-    assert [plays for _, plays in guesses.asked].count(MORE) == FINALISTS
+    assert [plays for _, plays in guesses.asked].count(MORE) == ROUNDS[0]
+
+
+def test_ever_fewer_candidates_are_run_with_ever_more_noise_keys_for_the_same_work() -> None:
+    guesses, asked = Guesses(20, luck=1), question(Shape(50, 100, 5), HistogramParameters())
+    work = 6 * 48 * cost_of(asked)
+    ticks: list[int] = []
+    found = choose(guesses, asked, work, lambda: ticks.append(1))
+    assert [one.parameters for one in found[:2]] == [19, 18]
+    later = [(plays, who) for who, plays in guesses.asked[20:]]
+    keys = [48 // count for count in ROUNDS]
+    assert [plays for plays, _ in later] == [
+        k for k, n in zip(keys, ROUNDS, strict=True) for _ in range(n)
+    ]
+    assert {who for plays, who in later if plays == keys[-1]} == {18, 19}
+    assert sum(plays for _, plays in guesses.asked) * cost_of(asked) <= work
+    assert len(ticks) <= runs(asked, work)
+
+
+def test_the_work_of_a_window_counts_besides_its_records() -> None:
+    asked = question(Shape(50, 100, 5), HistogramParameters())
+    assert asked.sample is not None
+    twice = asked._replace(sample=asked.sample._replace(epochs=asked.sample.epochs * 2))
+    assert cost_of(asked) == 100 + RUN and cost_of(twice) == 100 + 2 * RUN
 
 
 def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
@@ -86,18 +113,15 @@ def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
 def test_luck_does_not_decide() -> None:
     guesses, asked = Guesses(6), question(Shape(50, 100, 5), HistogramParameters())
     ticks: list[int] = []
-    found = choose(guesses, asked, 10**6, lambda: ticks.append(1))
+    found = choose(guesses, asked, 10**9, lambda: ticks.append(1))
     assert [one.parameters for one in found[:2]] == [5, 4]
-    assert (0, MORE) in guesses.asked and len(ticks) <= runs(asked, 10**6)
+    assert (0, MORE) in guesses.asked and len(ticks) <= runs(asked, 10**9)
 
 
 def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
     guesses, asked = Guesses(50), question(Shape(50, 1000, 5), HistogramParameters())
-    found = choose(guesses, asked, 30_000)
-    assert (
-        max(one.parameters for one in found)
-        == 30_000 // 1000 - FINALISTS * (30_000 // (2 * 1000 * FINALISTS)) - 1
-    )
+    found = choose(guesses, asked, 20 * cost_of(asked))
+    assert max(one.parameters for one in found) == 9  # half of the work
 
 
 def test_a_histogram_that_shows_all_is_foretold_so_and_a_tiny_one_is_hopeless() -> None:

@@ -2,6 +2,7 @@
 
 Covers: mechanisms/in_memory.py, mechanisms/slots/foretell.py, mechanisms/spatial/foretell.py
 Covers: mechanisms/slots/forecaster.py, mechanisms/topl/forecaster.py
+Covers: mechanisms/slots/aim.py, mechanisms/pak/aims.py
 Covers: mechanisms/phdstream/forecaster.py, mechanisms/privhp/forecaster.py
 """
 
@@ -19,7 +20,9 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
 from hushstream.mechanisms.in_memory import last_release, releases
 from hushstream.mechanisms.noise.trial import noise_of
+from hushstream.mechanisms.pak.aims import aimed
 from hushstream.mechanisms.registry import FORECASTERS, build, find
+from hushstream.mechanisms.slots.aim import aim
 from hushstream.mechanisms.workload import Sample, Workload
 
 N, TOP, TRIGGERS = 4_000, 500, 8
@@ -125,3 +128,57 @@ def test_a_threshold_that_cuts_values_is_told(kind: str = "tops") -> None:
     found = FORECASTERS[kind].forecast(question, small, range(1))
     assert 0 < found.figures["clipped"] < 1 and "count as that much" in found.lost
     assert "the first 2 of 8 triggers" in found.lost
+
+
+def test_the_threshold_that_a_sample_asks_for_weighs_noise_against_what_is_cut() -> None:
+    question = asked("tops")
+    slots = build("tops", question.parameters, question.setting).slots  # type: ignore[attr-defined]
+    values = workload().columns["value"]  # type: ignore[index]
+    thetas = np.array(slots.thresholds, float)
+    each = np.array([np.maximum(values - theta, 0).sum() for theta in thetas]) / TRIGGERS
+    found = []
+    for variance in (1e-9, 100.0, 1e9):
+        best = aim(question, slots, lambda end, v=variance: v)  # type: ignore[misc]
+        length = np.arange(1, TRIGGERS)  # after a warm-up of one trigger
+        errors = [
+            variance * theta**2 + np.mean((length * lost) ** 2)
+            for theta, lost in zip(thetas, each, strict=True)
+        ]
+        assert best.threshold == thetas[int(np.argmin(errors))]
+        assert (np.diff(best.values) >= 0).all() and len(best.values) == N
+        found.append(best.threshold)
+    assert found[0] >= values.max() > found[1] > found[2] == slots.thresholds[0]
+
+
+def test_ranks_of_pak_are_raised_to_the_threshold_that_the_sample_asks_for() -> None:
+    question = asked("pak", counter="tree")
+    known = replace(question.parameters, expected=N // TRIGGERS, excess=20.0)
+    made = list(aimed(question, known))
+    built = [build("pak", one, question.setting) for one in made]
+    assert [one.chooser.rank for one in built] == [4, 8, 16, 32]  # type: ignore[attr-defined]
+    best = aim(
+        question,
+        built[0].slots,
+        lambda end: built[0].counter.variance(1, 0, end),  # type: ignore[attr-defined]
+    )
+    values = np.sort(workload().columns["value"])[::-1]  # type: ignore[index]
+    for rank, one in zip((4, 8, 16, 32), made, strict=True):
+        quantile = values[rank * TRIGGERS - 1]
+        assert one.factor * quantile == pytest.approx(best.threshold, rel=0.05)
+    offered = {(one.tail, one.factor) for one in FORECASTERS["pak"].candidates(question)}
+    assert {(one.tail, one.factor) for one in made} <= offered
+    assert not list(aimed(question, replace(known, threshold="top")))
+
+
+def test_no_rank_is_aimed_at_that_the_warm_up_is_too_short_for() -> None:
+    question = asked("pak", 0.05, counter="tree")
+    known = replace(question.parameters, expected=N // TRIGGERS, excess=20.0)
+    built = [build("pak", one, question.setting) for one in aimed(question, known)]
+    assert [one.chooser.rank for one in built] == [80]  # type: ignore[attr-defined]
+
+
+def test_thresholds_of_tops_are_tried_in_steps_around_the_excess_of_the_sample() -> None:
+    made = FORECASTERS["tops"].candidates(asked("tops"))
+    first = [one.excess for one in made if one.warmup == 1 and one.excess]
+    ratios = sorted(one / first[0] for one in first)
+    assert ratios == pytest.approx([1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16], rel=0.01)

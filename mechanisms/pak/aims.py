@@ -1,0 +1,48 @@
+"""Ranks and factors of PAK's threshold that lead to the one that a public sample asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from ..advice import Question
+from ..slots.aim import aim
+from .settings import PakParameters, build
+
+_RANKS = (4, 8, 16, 32)  # over ε: a noisy rank is off by about 3/ε
+_LARGEST = 16.0  # a factor that stretches the sample's law that far says nothing
+
+
+def aimed(question: Question, known: PakParameters) -> Iterator[Any]:
+    """The settings with each of some ranks, and the factor that leads from it to the threshold.
+
+    A low rank is near the threshold and noisy, a high one is sure and must be raised by a factor,
+    which is known no better than the shape of the law: neither is best everywhere.
+
+    Args:
+        question: what is asked, with a sample.
+        known: settings with the sample's ``expected`` and ``excess``.
+
+    Raises:
+        ParameterError: the settings contradict each other or the setting.
+    """
+    if known.threshold != "noisy-max":
+        return
+    made = build(known, question.setting)
+    slots = made.slots
+    found = aim(question, slots, lambda end: made.counter.variance(1, 0, end))
+    records = known.expected * slots.warmup_slots
+    epsilon = float(question.setting.epsilon) / slots.bound
+    for times in _RANKS:
+        rank = round(times / epsilon)
+        if not 1 <= rank <= records // 4:
+            continue
+        place = min(int(len(found.values) * (1 - rank / records)), len(found.values) - 1)
+        quantile = float(found.values[place])
+        if found.threshold > quantile * _LARGEST:
+            continue
+        yield replace(
+            known, safety=1.0, tail=float(f"{(rank - 0.5) / records:.4g}"),
+            factor=round(found.threshold / quantile, 3),
+        )  # fmt: skip
