@@ -166,7 +166,7 @@ def runs(question: Question, work: int) -> int:
 
 
 def cost_of(question: Question) -> int:
-    """What one run of a sample costs, in records."""
+    """Cost of one run of a sample, in records."""
     return max(1, records_of(question) + RUN * sample_of(question).windows)
 
 
