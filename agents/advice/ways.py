@@ -26,7 +26,8 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         answer: of the search.
     """
     console.print()
-    console.print(f"{name}: {len(answer.ways)} ways to go", style="bold", highlight=False)
+    number = f"{len(answer.ways)} ways" if len(answer.ways) > 1 else "one way"
+    console.print(f"{name}: {number} to go", style="bold", highlight=False)
     for text in answer.assumed:
         console.print(_entry("assumed", text), highlight=False)
     for place, way in enumerate(answer.ways, 1):
