@@ -35,18 +35,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MARKS = "HUSH_BENCHMARK_MARKS"
+MARKS, BORN = "HUSH_BENCHMARK_MARKS", "HUSH_BENCHMARK_BORN"
 DELAY = "group.initial.rebalance.delay.ms"
 Marks = list[tuple[str, float, float]]
 
 
 def probe() -> None:
     """Run ``hush`` in this process, and tell when each step of a worker's start has ended."""
-    born = time.time() - _age()
     words = sys.argv[sys.argv.index("hushstream") + 1 :]
     settings = dict(word.split("=", 1) for word in sys.argv[3 : sys.argv.index("-m") - 1])
     os.environ.update(settings)
-    path = Path(settings[MARKS])
+    path, born = Path(settings[MARKS]), float(settings[BORN])
 
     def mark(name: str) -> None:
         with path.open("a") as out:
@@ -68,12 +67,6 @@ def probe() -> None:
     _wrap(OwnedClock, "_make", mark, "shards")
     _after_async("hushstream.agents.worker.worker", "Worker", "_match", mark, "clock")
     group.main(words)
-
-
-def _age() -> float:
-    import psutil
-
-    return time.time() - psutil.Process().create_time()
 
 
 def _after(owner: Any, name: str, mark: Callable[[str], None], said: str) -> None:
@@ -139,7 +132,12 @@ def starts(units: int, runs: int, cold: bool, delay: int, report: Callable[[str]
         local(Path(name), broker.bootstrap, recovery.TOML, {"events": 4}) as run,
     ):
         cache = {"NUMBA_CACHE_DIR": str(run.folder / "loops")} if cold else {}
-        run.environ = lambda _: {MARKS: str(run.folder / "marks"), **cache}
+        # Told by who starts it: ages are reckoned from a boot time in whole seconds.
+        run.environ = lambda _: {
+            MARKS: str(run.folder / "marks"),
+            BORN: repr(time.time()),
+            **cache,
+        }
         run.prefix = lambda _: [sys.executable, __file__, "--probe"]
         recovery.begin(run)
         report(f"{units} units come")
