@@ -176,6 +176,8 @@ def measure(scale: float, partitions: int, folder: Path, bootstrap: str) -> dict
     del work
     with console.status("one worker"):
         path, found = released(cluster, folder, records)
+    told = ", ".join(f"{name} {value}" for name, value in found.items() if name != "seen")
+    console.print(f"released, and yet to be compared: {told}", highlight=False)
     with console.status("replaying in memory"):
         found |= replayed(bootstrap, path, folder / "replay")
     exact = found.pop("seen") == records and found.pop("agrees")
