@@ -7,12 +7,19 @@ with 1 if something is not, with 130 if it is interrupted. In all cases nothing 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import signal
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from .engine import EngineError, missing
 from .run import Run
+
+LOCK = Path(tempfile.gettempdir()) / "hush-e2e.lock"
 
 
 def main() -> int:
@@ -29,7 +36,8 @@ def main() -> int:
     begin = time.monotonic()
     run = Run(stand_ins=given.stand_ins, keep=given.keep, say=lambda text: print(text, flush=True))
     try:
-        run.go()
+        with alone():
+            run.go()
     except EngineError as error:
         print(f"e2e: FAILED after {time.monotonic() - begin:.0f} s: {error}", file=sys.stderr)
         return 1
@@ -39,6 +47,26 @@ def main() -> int:
     print("\nseen:", *run.seen, sep="\n  ")
     print(f"e2e: passed in {time.monotonic() - begin:.0f} s")
     return 0
+
+
+@contextmanager
+def alone(lock: Path = LOCK) -> Iterator[None]:
+    """Keep other runs out: each begins by removing what another would still use.
+
+    Args:
+        lock: the same file for all runs of this machine.
+
+    Raises:
+        EngineError: another run has it.
+    """
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise EngineError(
+                "another run of it is under way on this machine: wait for it"
+            ) from None
+        yield
 
 
 def _interrupt(number: int, frame: object) -> None:

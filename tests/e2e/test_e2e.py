@@ -20,9 +20,19 @@ from hushstream.topics.config.load import load
 
 from ..tree import ROOT
 from . import compose, image, judge, standins
+from .__main__ import alone
 from .engine import EngineError, docker
 
 FILE = ROOT / "docker-compose.yml"
+
+
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    """A second one would remove the containers of the first."""
+    lock = tmp_path / "lock"
+    with alone(lock), pytest.raises(EngineError, match="another run"), alone(lock):
+        pass
+    with alone(lock):  # it was let go
+        pass
 
 
 def _has_compose() -> bool:
