@@ -38,6 +38,7 @@ class Notifier:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._every = min(_watchdog(environ) / 3, LOOK_SECONDS)
         self._ended = threading.Event()
+        self._last = threading.Lock()  # held while anything is said, so that nothing follows
         self._told = False
 
     def start(self) -> None:
@@ -47,15 +48,21 @@ class Notifier:
 
     def stop(self) -> None:
         """Tell systemd that the worker stops; no message follows."""
-        self._ended.set()
-        self._tell("STOPPING=1")
+        with self._last:
+            self._ended.set()
+            self._tell("STOPPING=1")
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):
             if not self._told and self._ready():
-                self._told = self._tell("READY=1")
+                self._told = self._say("READY=1")
             if self._live():
-                self._tell("WATCHDOG=1")
+                self._say("WATCHDOG=1")
+
+    def _say(self, text: str) -> bool:
+        """Send a message, unless the last one has been sent."""
+        with self._last:
+            return not self._ended.is_set() and self._tell(text)
 
     def _tell(self, text: str) -> bool:
         """Send a message; returns whether it went out."""
