@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hushstream.deploy import settings as ports
 from hushstream.deploy.broker import Broker
 from hypothesis import Phase, settings
 
@@ -24,6 +26,12 @@ settings.load_profile("suite")
 # In the background of a shell a suite ignores interrupts, and so does every process that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each process of a parallel run chooses among ports of its own: a port that is free now would else
+# be another's once a broker that was killed wants it back, or once somebody counts on its silence.
+PLACE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+PLACES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+ports.PORTS = ports.PORTS[PLACE % PLACES :: PLACES]
 
 HERE = Path(__file__).parent
 LONGEST = ("test_chaos", "test_outage", "test_encodings", "test_leaderless", "test_held_release",
