@@ -22,9 +22,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SLOWEST = 20  # seconds that a case may take on a busy machine
 ROOM = 1 << 30  # bytes that all cases together may add to the process
 SHOWN = 3
+MANY = 1 << 60
 
 
-def child(name: str, seed: int, seconds: float, only: int | None, progress: int) -> dict[str, Any]:
+def child(
+    name: str, seed: int, seconds: float, only: int | None, progress: int, most: int = MANY
+) -> dict[str, Any]:
     """Cases of one target until the time is over; the number of each is written down before it."""
     from .targets import TARGETS
 
@@ -35,7 +38,7 @@ def child(name: str, seed: int, seconds: float, only: int | None, progress: int)
     resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
     failures: list[dict[str, Any]] = []
     begun, case, refused = time.monotonic(), only or 0, 0
-    while time.monotonic() - begun < seconds and len(failures) < SHOWN:
+    while case < most and time.monotonic() - begun < seconds and len(failures) < SHOWN:
         os.pwrite(progress, case.to_bytes(8, "big"), 0)
         data = target.mutate(random.Random(f"{seed}/{name}/{case}"), target.corpus)
         faulthandler.dump_traceback_later(SLOWEST, exit=True)
@@ -54,14 +57,16 @@ def child(name: str, seed: int, seconds: float, only: int | None, progress: int)
     return {"target": name, "cases": case, "refused": refused, "failures": failures}
 
 
-def watched(name: str, seed: int, seconds: float, only: int | None = None) -> dict[str, Any]:
+def watched(
+    name: str, seed: int, seconds: float, only: int | None = None, most: int = MANY
+) -> dict[str, Any]:
     """One target in a process of its own; a crash or a hang is a failure that names its case."""
     with tempfile.TemporaryFile() as progress:
         progress.write(bytes(8))
         progress.flush()
         number = progress.fileno()
         given = [f"--child={number}", f"--target={name}", f"--seed={seed}", f"--seconds={seconds}"]
-        given += [] if only is None else [f"--case={only}"]
+        given += [f"--most={most}"] if only is None else [f"--case={only}"]
         ran = subprocess.run(
             [sys.executable, "-m", "tests.fuzz", *given],
             cwd=ROOT, pass_fds=[number], capture_output=True, text=True, check=False,
@@ -83,6 +88,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", help="this one alone")
     parser.add_argument("--case", type=int, help="this case alone")
+    parser.add_argument("--most", type=int, default=MANY, help="cases of each target")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     from .targets import TARGETS
@@ -90,15 +96,17 @@ def main() -> int:
     names = [asked.target] if asked.target else list(TARGETS)
     seconds = asked.seconds or asked.minutes * 60 / len(names)
     if asked.child is not None:
-        print(json.dumps(child(asked.target, asked.seed, seconds, asked.case, asked.child)))
+        most = MANY if asked.case is not None else asked.most
+        found = child(asked.target, asked.seed, seconds, asked.case, asked.child, most)
+        print(json.dumps(found))
         return 0
-    found = [watched(name, asked.seed, seconds, asked.case) for name in names]
-    for one in found:
+    ran = [watched(name, asked.seed, seconds, asked.case, asked.most) for name in names]
+    for one in ran:
         print(f"{one['target']}: {one['cases']:,} cases, {one['refused']:,} refused")
         for fault in one["failures"]:
             print(f"  seed {asked.seed} case {fault['case']}: {fault['error']}")
-    failed = sum(len(one["failures"]) for one in found)
-    print(json.dumps({"cases": sum(one["cases"] for one in found), "failures": failed}))
+    failed = sum(len(one["failures"]) for one in ran)
+    print(json.dumps({"cases": sum(one["cases"] for one in ran), "failures": failed}))
     return 1 if failed else 0
 
 
