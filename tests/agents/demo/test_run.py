@@ -57,14 +57,16 @@ def test_it_shows_everything_and_leaves_nothing_but_the_picture(tmp_path: Path) 
     picture = tmp_path / "out.png"
     command = [*HUSH, "--users", "3000", "--workers", "1", "--out", str(picture)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, env=_environment(tmp_path)
+        command, capture_output=True, text=True, timeout=900, env=_environment(tmp_path)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     text = done.stdout
     assert "`hush live`" in text.rstrip().splitlines()[-1]
     released, known = map(int, re.findall(r"(\d+) of (194) keys released", text)[0])
     assert 40 <= released <= 65 and known == 194
-    assert re.search(r"│ Manhattan +│ +1,[01]\d\d │ +\d+ │ +1\d\.\d\d │", text)
+    shown = re.search(r"│ Manhattan +│ +1,(\d{3}) │ +\d+ │ +(\d+\.\d\d) │", text)
+    # Eight standard deviations of the noise: it is another one each time.
+    assert shown and abs(int(shown[1]) - 97) < 64 and abs(float(shown[2]) - 10.89) < 2.4, text
     assert re.search(r"│ zones +│ trip +│ +1 │ +1 │ +1e-06 │", text)
     assert re.search(r"│ boroughs +│ trip +│ +5 │ +1 │ +1e-06 │", text)
     assert re.search(r"│ clicks +│ user and day +│ +1 │ +2 │ +1e-09 │", text)
@@ -84,7 +86,7 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
     common = {"capture_output": True, "text": True, "env": _environment(tmp_path)}
     command = [*HUSH, "--users", "1000", "--workers", "1", "--keep", "--bootstrap"]
     picture = ["--out", str(tmp_path / "out.png")]
-    done = subprocess.run([*command, broker.bootstrap, *picture], timeout=240, **common)
+    done = subprocess.run([*command, broker.bootstrap, *picture], timeout=900, **common)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = tmp_path.glob("hush-demo-*")
     try:
@@ -121,10 +123,10 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
                 break
             assert time.monotonic() < until, told
             time.sleep(0.2)
-        again = subprocess.run([*command, broker.bootstrap, *picture], timeout=120, **common)
+        again = subprocess.run([*command, broker.bootstrap, *picture], timeout=600, **common)
         assert again.returncode == 4 and "topics that the demo would use" in again.stderr
     finally:
-        stop = subprocess.run([*HUSH, "--stop", str(folder)], timeout=120, **common)
+        stop = subprocess.run([*HUSH, "--stop", str(folder)], timeout=600, **common)
     assert stop.returncode == 0, stop.stderr
     assert _none_left(tmp_path) and not folder.exists()
     assert (
