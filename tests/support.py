@@ -1,8 +1,9 @@
-"""Deployments, logs and clock records for tests of the stages, all in memory."""
+"""Deployments, logs and clock records for tests of the stages, all in memory; words of a test."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from hushstream.topics.names import Names
 from hushstream.topics.records import Beat, ClockRecord, Start, Trigger
 
 DAY = 86_400_000_000
+PRODUCT = "hushstream"
 HOUR = DAY // 24
 ORIGIN = 17956 * DAY  # 2019-03-01
 SECRET = bytes(range(32))
@@ -50,6 +52,20 @@ budget = {{ epsilon = 8.0, delta = 1e-4 }}
 mechanism = {{ kind = "histogram", budget = 4{mechanism} }}
 {more}
 """
+
+
+def messages(records: Sequence[logging.LogRecord], level: int = logging.NOTSET) -> list[str]:
+    """What the product has logged, from a level on.
+
+    A library may tell at any time what became of an earlier test's clients.
+    """
+    ours = [r for r in records if r.name.partition(".")[0] == PRODUCT and r.levelno >= level]
+    return [record.getMessage() for record in ours]
+
+
+def written(text: str) -> str:
+    """What was printed, without lines of librdkafka, whose threads print what they like."""
+    return "".join(line for line in text.splitlines(True) if line[:1] != "%")
 
 
 def deployment(

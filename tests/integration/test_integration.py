@@ -31,6 +31,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.errors import LedgerError
 from hushstream.topics.records import TriggerRequest, encode
 
+from ..support import messages
 from .local import BROKER, Local, local
 
 SECOND = 1_000_000
@@ -100,7 +101,7 @@ def raw_topic(run: Local) -> str:
     return next(iter(run.raw))
 
 
-def ended(run: Local, member: str, seconds: float = 90) -> int | None:
+def ended(run: Local, member: str, seconds: float = 180) -> int | None:
     """The exit code of a worker that should stop by itself."""
     child = run.workers[member]
     assert child.wait(seconds), run.tail(member)
@@ -324,9 +325,7 @@ def test_a_clock_that_cannot_be_opened_stops_the_worker_and_leaves_no_other_erro
     run = begin(ASKED, "epoch_us")
     with pytest.raises(LedgerError, match="the ledger is broken"):
         asyncio.run(Worker(prepare(run.config())).run())
-    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == [
-        "the ledger is broken"
-    ]
+    assert messages(caplog.records, logging.ERROR) == ["the ledger is broken"]
 
 
 def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch):

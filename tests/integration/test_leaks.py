@@ -36,7 +36,18 @@ from hushstream.topics.frames import CellsFrame, decode
 from hushstream.topics.records import Marker
 from prometheus_client import generate_latest
 
-from ..support import HOUR, NAMES, ORIGIN, SECRET, deployment, engine, event, start, trigger
+from ..support import (
+    HOUR,
+    NAMES,
+    ORIGIN,
+    SECRET,
+    deployment,
+    engine,
+    event,
+    start,
+    trigger,
+    written,
+)
 
 USER, KEY, RARE, TEXT = "canaryuser", "openpage", "canarykey", "canarypayload"
 VALUE = 7654321
@@ -237,7 +248,7 @@ def test_endpoints_say_no_more_than_they_must(finished, capfd):
     finally:
         server.shutdown()
         server.server_close()
-    assert capfd.readouterr() == ("", "")  # requests are not logged
+    assert list(map(written, capfd.readouterr())) == ["", ""]  # requests are not logged
 
 
 def raised(action: Callable[[], object]) -> str:

@@ -8,6 +8,8 @@ import pytest
 from hushstream.agents.worker import local_state
 from hushstream.agents.worker.local_state import Restoring
 
+from ...support import messages
+
 
 @pytest.fixture
 def said(caplog, monkeypatch):
@@ -21,7 +23,7 @@ def said(caplog, monkeypatch):
         clock[0] = 100.0 + seconds
         caplog.clear()
         restoring.reached(position, end)
-        return [record.getMessage() for record in caplog.records]
+        return messages(caplog.records)
 
     return at
 

@@ -8,6 +8,8 @@ import hushstream.agents.worker.health.joining as joining
 import pytest
 from hushstream.agents.worker.health.joining import Joining
 
+from ....support import messages
+
 SECOND = 1_000_000
 
 
@@ -32,9 +34,10 @@ def test_a_worker_that_is_not_taken_in_says_so_and_ends(clock, caplog):
     watch = Joining(300 * SECOND)
     with caplog.at_level(logging.WARNING):
         assert looks(watch, clock, 299) == []
-    assert [r.getMessage() for r in caplog.records] == [
-        "joining the consumer group: waiting for it to assign partitions, for up to 300 s"
-    ] * 4
+    assert (
+        messages(caplog.records)
+        == ["joining the consumer group: waiting for it to assign partitions, for up to 300 s"] * 4
+    )
     error = looks(watch, clock, 3)[0]
     assert "for 300 s (kafka.outage_timeout)" in error and "coordinator has no leader" in error
 

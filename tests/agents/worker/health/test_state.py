@@ -8,6 +8,8 @@ import hushstream.agents.kafka.progress as progress
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.worker.health.state import Health
 
+from ....support import messages
+
 
 def test_a_task_that_hangs_is_not_live_and_is_told_once(monkeypatch, caplog):
     now = [0.0]
@@ -22,7 +24,7 @@ def test_a_task_that_hangs_is_not_live_and_is_told_once(monkeypatch, caplog):
     with caplog.at_level(logging.ERROR):
         assert not health.live() and not health.ready()
         assert not health.live()
-    assert caplog.messages == ["the clock has made no progress for 60 s: not live"]
+    assert messages(caplog.records) == ["the clock has made no progress for 60 s: not live"]
     clock.moved()
     assert health.live() and health.ready()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hushstream.agents.worker.health import together
 from hushstream.agents.worker.health.http import health_page, metrics_page, serve_local
 from hushstream.agents.worker.health.together import Together
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
@@ -52,7 +53,8 @@ class Two:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[Two]:
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
+    monkeypatch.setattr(together, "SECONDS", 120.0)  # who is there answers, however late
     made = Two(tmp_path)
     yield made
     for server in made.servers:
