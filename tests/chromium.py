@@ -61,8 +61,13 @@ class Browser:
             assert self._process.poll() is None and time.monotonic() < until, "no browser came up"
             await asyncio.sleep(0.1)
         port = file.read_text().split()[0]
-        async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-            (page,) = [one for one in await answer.json() if one["type"] == "page"]
+        pages: list[dict[str, str]] = []
+        while not pages:  # the first page comes after the port
+            assert time.monotonic() < until, "the browser opened no page"
+            async with self._session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                pages = [one for one in await answer.json() if one["type"] == "page"]
+            await asyncio.sleep(0.1)
+        (page,) = pages
         address = page["webSocketDebuggerUrl"]
         self._socket = await self._session.ws_connect(address, max_msg_size=0)
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.topics.config.load import loads
 from pyarrow import parquet
 
-from .agents.cli.bench import typed
+from .agents.cli.bench import interrupted, typed
 from .agents.reading.test_client import Topic
 
 PAGE = Path(__file__).parents[1] / "docs" / "reading.md"
@@ -112,8 +111,7 @@ def first_line(words: list[str], folder: Path) -> str:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         line = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
+        interrupted(process)
     return line
 
 

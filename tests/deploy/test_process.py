@@ -66,7 +66,7 @@ def test_an_untied_child_runs_on(tmp_path: Path) -> None:
     pid = int(subprocess.run(command, capture_output=True, check=True).stdout)
     assert "time.sleep(600)" in command_of(pid)
     assert not end_process(pid, "another program", 1)
-    assert end_process(pid, "time.sleep(600)", 10)
+    assert end_process(pid, "time.sleep(600)", 120)
     assert _gone(pid, "time.sleep(600)")
 
 

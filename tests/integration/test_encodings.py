@@ -189,7 +189,7 @@ def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared > 100, outcome.problems
         check_readers(run)
-        with SchemaRegistryClient({"url": url, "timeout": 20}) as client:
+        with SchemaRegistryClient({"url": url, "timeout": 60}) as client:
             check_deserialisers(run, client)
             check_survey(run, devices, theta, client)
         found = judge(run.bootstrap, run.toml, run.secret, url)["enc-histogram"]
@@ -277,7 +277,7 @@ def test_deserialisers_read_every_record_of_every_recorded_pipeline(
     registry: SchemaRegistry, encoding: str
 ) -> None:
     settings = RegistrySettings(url=registry.url)
-    with SchemaRegistryClient({"url": registry.url, "timeout": 20}) as client:
+    with SchemaRegistryClient({"url": registry.url, "timeout": 60}) as client:
         for case in cases():
             p = registered(settings, case, encoding)
             read = deserialisers(client, p)
@@ -317,7 +317,7 @@ def test_another_schema_under_the_subject_is_refused(
         "json_schema": '{"title": "x", "type": "object", "additionalProperties": false, '
                        '"properties": {"schema": {"type": "integer"}}, "required": ["schema"]}',
     }  # fmt: skip
-    with SchemaRegistryClient({"url": registry.url, "timeout": 20}) as client:
+    with SchemaRegistryClient({"url": registry.url, "timeout": 60}) as client:
         client.set_compatibility(one.name, "FULL")
         client.register_schema(one.name, Schema(other[encoding], KINDS[encoding]))
         with pytest.raises(EngineError, match="knows another schema under this subject"):

@@ -264,7 +264,7 @@ def place_of(message: Any) -> tuple[bytes, bytes]:
 
 
 def until(probe: Callable[[], list[Any]], worker: subprocess.Popen[bytes], log: Path) -> list[Any]:
-    end = time.monotonic() + 150
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         assert worker.poll() is None, log.read_text()[-5000:]
         found = probe()

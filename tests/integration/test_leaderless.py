@@ -21,8 +21,13 @@ AWAY = 65.0  # a start gave up after a minute
 
 
 def leader(run: Local, topic: str) -> int:
-    listed = AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0}).list_topics(topic)
-    return int(listed.topics[topic].partitions[0].leader)
+    """The node that leads a topic's first partition; a new topic has none for a moment."""
+    client = AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
+    end, found = time.monotonic() + 150, -1
+    while found < 0:
+        assert time.monotonic() < end, f"{topic} has no leader"
+        found = int(client.list_topics(topic).topics[topic].partitions[0].leader)
+    return found
 
 
 def status(port: int, path: str) -> int:
@@ -65,14 +70,15 @@ def test_a_start_without_a_leader_is_waited_out_and_a_long_one_is_given_up(tmp_p
         del run.settings["kafka.outage_timeout"]  # five minutes
         began = time.monotonic()
         run.start("w")
-        until(lambda: "the start is waiting for Kafka" in said(run)[mark:], run, 60)
+        until(lambda: "the start is waiting for Kafka" in said(run)[mark:], run, 180)
         while time.monotonic() - began < AWAY:
             assert (status(port, "/live"), status(port, "/ready")) == (200, 503)
             time.sleep(1)
         lines = [x for x in said(run)[mark:].splitlines() if "the start is waiting for Kafka" in x]
-        assert 1 <= len(lines) <= 2, lines
+        passed = time.monotonic() - began
+        assert 1 <= len(lines) <= 1 + passed // 60, (passed, lines)  # once a minute
         trio.start()
-        until(lambda: "ready:" in said(run)[mark:], run, 90)
+        until(lambda: "ready:" in said(run)[mark:], run, 180)
         assert status(port, "/ready") == 200
         run.trigger(ORIGIN + DAY // 2)
         run.wait_released(run.wait_triggers(1))

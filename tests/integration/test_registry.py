@@ -115,7 +115,7 @@ class Writers:
 
     def __init__(self, url: str) -> None:
         # Without a limit it waits for ever where the registry loses an answer, as one did.
-        self.client = SchemaRegistryClient({"url": url, "timeout": 20})
+        self.client = SchemaRegistryClient({"url": url, "timeout": 60})
 
     def encode(self, form: str, version: int, many: list[Row]) -> list[bytes]:
         client, context = self.client, SerializationContext(form, MessageField.VALUE)

@@ -67,4 +67,4 @@ def test_a_worker_that_comes_back_at_once_stalls_nobody(tmp_path):
             workers[place] = f"{place}-{n + 1}"
             begin(run, workers[place], place)
             run.trigger(ORIGIN + (n + 1) * HOUR)
-            run.wait_released(run.wait_triggers(n + 1), 120)
+            run.wait_released(run.wait_triggers(n + 1), 300)

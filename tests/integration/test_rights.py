@@ -176,7 +176,7 @@ def test_a_worker_releases_with_what_is_printed(place: Place) -> None:
     code, out, err = place.hush("worker", "check")
     assert code == 0, out + err
     worker = place.worker("w")
-    until = time.monotonic() + 150  # loops may have to be compiled first
+    until = time.monotonic() + 400  # loops may have to be compiled first
 
     def wait(done: Callable[[], bool]) -> None:
         while not done():

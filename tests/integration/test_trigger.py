@@ -19,7 +19,7 @@ pytestmark = pytest.mark.broker
 def trigger(run: Local, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "hushstream", "trigger", "-c", str(run.toml)]
     command += ["--bootstrap", run.bootstrap, *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def requests(run: Local) -> list[dict[str, object]]:

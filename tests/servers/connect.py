@@ -95,7 +95,7 @@ class Postgres:
     def _run(self, name: str, words: Sequence[str]) -> str:
         done = subprocess.run(
             [_program(name), *words], user=USER, cwd=self._folder, capture_output=True, text=True,
-            timeout=120, check=False, stdin=subprocess.DEVNULL,
+            timeout=300, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -134,7 +134,7 @@ def _program(name: str) -> str:
 
 
 def wait_for(
-    done: Callable[[], object], what: str, said: Callable[[], str], timeout: float = 150.0
+    done: Callable[[], object], what: str, said: Callable[[], str], timeout: float = 300.0
 ) -> None:
     """Wait until a call returns something true.
 

@@ -54,7 +54,7 @@ class SchemaRegistry:
         """Port of the server."""
         return self._port
 
-    def start(self, timeout: float = 120.0) -> Self:
+    def start(self, timeout: float = 300.0) -> Self:
         """Start it, and wait until it answers."""
         java = find_java()
         assert java_version(java) >= LEAST_JAVA, f"the registry needs Java {LEAST_JAVA} or later"
@@ -79,7 +79,7 @@ class SchemaRegistry:
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/subjects", timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=20) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

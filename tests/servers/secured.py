@@ -136,7 +136,7 @@ class Secured:
             f'[kafka]\nbootstrap = "{self.bootstrap()}"\nsecurity_protocol = "SASL_SSL"\n'
             f'sasl_mechanism = "SCRAM-SHA-512"\nsasl_username = "{user}"\n'
             f'sasl_password_file = "{self.password}"\nssl_cafile = "{self.authority.cafile}"\n'
-            'outage_timeout = "10s"\n'
+            'outage_timeout = "60s"\n'
         )
 
     @property

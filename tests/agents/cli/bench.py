@@ -1,9 +1,11 @@
-"""A deployment in a folder, rows for it, and commands as a person types them."""
+"""A deployment in a folder, rows for it, and commands as a person types and interrupts them."""
 
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,17 @@ def typed(*words: str) -> tuple[int, str, str]:
     if out.exception is not None and not isinstance(out.exception, SystemExit):
         raise out.exception
     return out.exit_code, out.stdout, out.stderr
+
+
+def interrupted(process: subprocess.Popen[str]) -> int:
+    """Interrupt a process, and again where it goes on: a library in C may swallow a signal."""
+    for _ in range(5):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.wait(60)
+        except subprocess.TimeoutExpired:
+            continue
+    raise AssertionError("five interrupts did not end it")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:

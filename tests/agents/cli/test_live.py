@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ import pytest
 from hushstream.deploy.broker import Broker
 
 from ..seeing.showcase import showcase, write
-from .bench import typed
+from .bench import interrupted, typed
 
 # Were one of these needed, the import would fail.
 BARRED = "import sys; sys.modules |= dict.fromkeys(('rocksdict', 'faust', 'aiokafka')); "
@@ -56,7 +55,7 @@ def test_it_shows_public_topics_to_whoever_may_read_them(
         assert told["link"]["good"] and told["pipelines"][0]["name"] == made.pipelines["pak"]
         assert list(tmp_path.iterdir()) == []
     finally:
-        running.send_signal(signal.SIGINT)
+        interrupted(running)
         _, errors = running.communicate(timeout=120)
     assert "Traceback" not in errors or "KeyboardInterrupt" in errors
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from pyarrow import parquet
 from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
 from ...recorded.pipelines import outs as recorded
 from ..reading.test_client import Topic
-from .bench import typed
+from .bench import interrupted, typed
 from .test_tables import fits
 
 CASES = {"histogram-sums": "zone", "phdstream": "x_low", "tops": "slot"}
@@ -103,8 +102,7 @@ def test_it_follows_until_it_is_interrupted(place: Place) -> None:
         assert lines[0].startswith('"window_start"') and all(lines)
         assert sum("window_start" in line for line in lines) == 1  # one header
         assert follower.poll() is None
-        follower.send_signal(signal.SIGINT)
-        assert follower.wait(150) == 130
+        assert interrupted(follower) == 130
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import hushstream.agents.clock.wall_time as wall_time
@@ -391,15 +392,25 @@ def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_o
     bench, monkeypatch
 ):
     """Fenced, it waits; a rebalance closes it meanwhile, and gives it back later."""
-    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 0.5)
+    fenced, over = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: float) -> None:
+        fenced.set()
+        await over.wait()
+
+    patched = SimpleNamespace(**vars(asyncio) | {"sleep": wait})
+    monkeypatch.setattr(shard_module, "asyncio", patched)
 
     async def run() -> None:
         first, second = bench.shard(), bench.shard("two")
         await first.open()
         await second.open()
         first.deliver(interval(0, 3))  # fails: fenced
-        await asyncio.sleep(0.2)
-        await first.close(patience=2.0)
+        await asyncio.wait_for(fenced.wait(), 150)
+        closing = asyncio.ensure_future(first.close(patience=150))
+        await until(lambda: first._closing)
+        over.set()
+        await closing
         second.deliver(interval(0, 5))  # still the owner
         await applied(second, 5)
         await second.close()

@@ -21,7 +21,7 @@ from pathlib import Path
 from hushstream.agents.worker.startup import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
