@@ -111,6 +111,11 @@ def since(records: Sequence[Any], position: int) -> Sequence[Any]:
     return records[_place(records, position) :] if len(records) else records
 
 
+def below(records: Sequence[Any], position: int) -> Sequence[Any]:
+    """Cut records at a position: those below it, which are in the order of offsets."""
+    return records[: _place(records, position)] if len(records) else records
+
+
 def _place(records: Sequence[Any], position: int) -> int:
     if isinstance(records, RawBatch):
         return int(np.searchsorted(records.offset, position))

@@ -24,13 +24,13 @@ from ..state.layout import index_entries
 from ..state.memory import MemoryStore
 
 Place = tuple[str, int]  # topic, partition
-STEP = 20_000  # records given to one step
+STEP = 40_000  # records given to one step
 
 
 class Source(Protocol):
     """The input of a stage: one partition, in offset order."""
 
-    def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
+    def since(self, offset: int, limit: int) -> tuple[Sequence[Any], int]:
         """Read up to ``limit`` records at or above ``offset``, and how far they are complete."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -12,41 +13,71 @@ from faust.types import TP
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
+from ...topics.events.compiled import possible
 from ..kafka import tolerant_batches
+from ..kafka.backlog import Backlog, Room
 from ..kafka.clients import consumer, stop_quietly
-from ..kafka.intervals import Gone, Interval, Most
+from ..kafka.intervals import Gone, Interval, Most, below, joined
 from ..kafka.logs import PATIENCE_SECONDS
 from ..kafka.private.of_aiokafka import fetch
-from .replay_logs import Span, StreamLog
+from .replay_logs import Span
 
 LIST_BYTES = 8 << 20
 WAIT_SECONDS = 0.2
 
 
-class RawLog(StreamLog):
-    """Records of the span of a raw topic.
+class RawLog:
+    """Records of the span of a raw topic, in order; the client is opened on first use.
 
     librdkafka would inflate a whole batch, and tell nobody where one begins; what a worker does not
-    read of a batch depends on both. So this log is read with the worker's own client.
+    read of a batch depends on both. So this log is read with the worker's own client, and in chunks
+    where a worker reads it so.
 
     Args:
+        kafka: the connection.
+        span: partition and offsets.
+        most: records to return at once, at most.
         largest: bytes of a record in a compressed batch beyond which it is not read.
     """
 
     def __init__(self, kafka: Kafka, span: Span, most: int, largest: int) -> None:
-        super().__init__(kafka, span, most)
         tolerant_batches.install()
-        self._most_of_one = Most(most, LIST_BYTES, {span.topic: largest})
+        self._kafka = kafka
+        self._span = span
+        self._most = most
+        columns = (span.topic,) if possible() else ()
+        self._most_of_one = Most(most, LIST_BYTES, {span.topic: largest}, columns)
+        self._held = Backlog(Room(LIST_BYTES), most=most)
+        self._held.restart(span.begin)
         self._loop = asyncio.Runner()
         self._reader: AIOKafkaConsumer | None = None
 
-    def _read(self, offset: int) -> None:
-        for interval in self._loop.run(self._lists()):
-            records = [r for r in interval.records if offset <= r.offset < self._span.end]
-            self._held.extend(records)
-            if interval.end >= self._span.end:
-                self._finish(self._span.end)
-                return
+    def since(self, offset: int, limit: int) -> tuple[Sequence[Any], int]:
+        """Return up to ``limit`` records from ``offset`` on, and the offset where they end.
+
+        Offsets never go back from one call to the next.
+
+        Raises:
+            EngineError: the broker is silent, or the span cannot be read to its end.
+        """
+        limit = min(limit, self._most)
+        self._held.release(offset)
+        parts, _ = self._held.offered()
+        while sum(map(len, parts)) < limit and self._held.end < self._span.end:
+            self._read()
+            self._held.release(offset)
+            parts, _ = self._held.offered()
+        records = joined(parts)[:limit]
+        whole = len(records) < limit
+        return records, max(self._span.end, offset) if whole else records[-1].offset + 1
+
+    def _read(self) -> None:
+        # `Runner.run` would show the result of each run, all of its records, to the handler of
+        # signals, which makes text of them.
+        for found in self._loop.get_loop().run_until_complete(self._lists()):
+            self._held.take(found._replace(records=below(found.records, self._span.end)))
+        if self._held.end >= self._span.end:
+            self.close()
 
     async def _lists(self) -> list[Interval]:
         tp = TP(self._span.topic, self._span.partition)
@@ -62,9 +93,8 @@ class RawLog(StreamLog):
             found = await fetch(self._reader, {tp}, wanted, gone, self._most_of_one, WAIT_SECONDS)
             if found:
                 return found
-        raise EngineError(
-            f"{self._name} ends early: the broker is silent, or a transaction is open"
-        )
+        name = f"{self._span.topic}-{self._span.partition}"
+        raise EngineError(f"{name} ends early: the broker is silent, or a transaction is open")
 
     async def _open(self, tp: TopicPartition) -> None:
         self._reader = consumer(self._kafka)

@@ -229,8 +229,10 @@ class _Streams:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for log in (self.clock, *self.raw.values(), *self.units.values()):
+        for log in (self.clock, *self.units.values()):
             log.close()
+        for raw in self.raw.values():
+            raw.close()
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:

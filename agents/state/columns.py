@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...errors import EngineError
 from ...mechanisms.keys import Keys, concat
 from ...topics.events.compiled import possible
+from .layout import DIGEST, UNIT_WIDTH
 from .store import Changes
 
 
@@ -78,6 +79,19 @@ def pick(keys: Keys, rows: NDArray[np.intp]) -> Keys:
     if len(rows) == len(keys):
         return keys
     return Keys.fixed(keys.packed().reshape(len(keys), -1)[rows])
+
+
+def by_epoch(keys: Keys) -> Iterator[tuple[bytes, NDArray[np.intp]]]:
+    """Group keys of units: all of a key but the digest, and which of them begin with it."""
+    if len(keys) == 0:
+        return
+    heads = keys.packed().reshape(len(keys), UNIT_WIDTH)[:, :-DIGEST]
+    if (heads == heads[0]).all():
+        yield heads[0].tobytes(), np.arange(len(keys))
+        return
+    each, place = np.unique(heads, axis=0, return_inverse=True)
+    for number, head in enumerate(each):
+        yield head.tobytes(), np.flatnonzero(place.reshape(-1) == number)
 
 
 def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:

@@ -83,6 +83,11 @@ def units_of(pipeline: int) -> bytes:
     return UNIT + pipeline.to_bytes(2, "big")
 
 
+def of_unit(key: bytes) -> bool:
+    """Whether a key names the row of a unit."""
+    return len(key) == UNIT_WIDTH and key[:1] == UNIT
+
+
 def totals_of(pipeline: int) -> bytes:
     """Prefix the totals of a pipeline, given by its number in the ledger, at a bound shard."""
     return TOTAL + pipeline.to_bytes(2, "big")

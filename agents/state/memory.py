@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 
 from ...mechanisms.keys import Keys
-from .columns import NO_ROWS, RowColumns, column_of
+from .columns import NO_ROWS, RowColumns
+from .layout import UNIT, of_unit
+from .memory_units import MemoryUnits
 
 
 class MemoryStore:
-    """State in a dictionary; implements `StateReader`."""
+    """State in dictionaries, and rows of units in columns; implements `StateReader`."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, dict[bytes, bytes]] = {}  # by tag
         self._sorted: dict[bytes, list[bytes]] = {}
+        self._units = MemoryUnits()
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
         rows = self._rows
-        return [rows.get(key[:1], {}).get(key) for key in keys]
+        found = [rows.get(key[:1], {}).get(key) for key in keys]
+        places = [place for place, key in enumerate(keys) if of_unit(key)]
+        units = self.get_columns(Keys.of(keys[place] for place in places))
+        for place, row in zip(places, units.tolist(), strict=True):
+            found[place] = row or None
+        return found
 
     def get_columns(self, keys: Keys) -> Keys:
         """Read the rows of units, in the order of their keys; an empty one stands for none."""
-        return column_of(self.get_many(keys.tolist()))
+        return self._units.look(keys)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield rows with start ≤ key < end, in key order; both share their tag."""
+        found = self._scan(start, end)
+        if start[:1] == UNIT:
+            found = heapq.merge(found, self._units.scan(start, end))
+        yield from found
+
+    def _scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         tag = start[:1]
         rows = self._rows.get(tag, {})
         if tag not in self._sorted:
@@ -40,7 +54,12 @@ class MemoryStore:
 
     def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
         """Apply a batch of changes, ``units`` first."""
-        for key, value in chain(units.pairs(), changes.items()):
+        single = {key: value for key, value in changes.items() if of_unit(key)}
+        for one in (units, RowColumns.of(single)):
+            self._units.put(one)
+        for key, value in changes.items():
+            if key in single:
+                continue
             tag = key[:1]
             rows = self._rows.setdefault(tag, {})
             if value is not None and key not in rows:

@@ -29,7 +29,7 @@ from ...errors import DamagedError, EngineError, HushError
 from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, Found, RowColumns, column_of, pick, put_in
 from .known_units import KnownUnits, UnitRoom
-from .layout import DIGEST, POSITION, UNIT, UNIT_WIDTH, after
+from .layout import DIGEST, POSITION, UNIT_WIDTH, after, of_unit
 from .row_table import row_table
 from .unit_filter import UnitFilter
 
@@ -103,7 +103,7 @@ class RocksStore:
         recent = self._recent.get
         found: list[Any] = [recent(key, _ASK) for key in keys]
         asked = [place for place, row in enumerate(found) if row is _ASK]
-        places = [p for p in asked if not (len(keys[p]) == UNIT_WIDTH and _of_unit(keys[p]))]
+        places = [p for p in asked if not of_unit(keys[p])]
         for place, row in zip(places, self._read([keys[p] for p in places]), strict=True):
             found[place] = row
         if len(places) == len(asked):
@@ -190,7 +190,7 @@ class RocksStore:
             self._put(changes, units)
             return
         # Each row is held in one of the two places only, or an old value could hide a newer one.
-        named = [key for key in changes if len(key) == UNIT_WIDTH and _of_unit(key)]
+        named = [key for key in changes if of_unit(key)]
         single = {key: changes[key] for key in named}
         columns = [one for one in (units, RowColumns.of(single)) if len(one.keys)]
         for one in columns:
@@ -272,10 +272,6 @@ def _order(keys: Keys) -> NDArray[np.intp]:
 
 def _matrix(keys: Keys) -> NDArray[np.uint8]:
     return keys.packed().reshape(len(keys), UNIT_WIDTH)
-
-
-def _of_unit(key: bytes) -> bool:
-    return len(key) == UNIT_WIDTH and key[:1] == UNIT
 
 
 @contextlib.contextmanager

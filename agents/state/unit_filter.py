@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...mechanisms.keys import Keys
+from .columns import by_epoch
 from .layout import DIGEST, UNIT_WIDTH
 
 Words = NDArray[np.uint64]
@@ -106,18 +107,10 @@ class UnitFilter:
         return found
 
     def _by_epoch(self, keys: Keys) -> Iterator[tuple[NDArray[np.intp], _Layers | None, Words]]:
-        if len(keys) == 0:
-            return
         matrix = keys.packed().reshape(len(keys), UNIT_WIDTH)
-        heads = np.ascontiguousarray(matrix[:, :-DIGEST])
         digests = np.ascontiguousarray(matrix[:, -DIGEST:]).view(np.uint64)
-        if (heads == heads[0]).all():
-            yield np.arange(len(keys)), self._layers(heads[0].tobytes()), digests
-            return
-        each, place = np.unique(heads, axis=0, return_inverse=True)
-        for number, head in enumerate(each):
-            rows = np.flatnonzero(place.reshape(-1) == number)
-            yield rows, self._layers(head.tobytes()), digests
+        for prefix, rows in by_epoch(keys):
+            yield rows, self._layers(prefix), digests
 
     def _layers(self, prefix: bytes) -> _Layers | None:
         """The filter of an epoch, which is then the one that was asked for last."""

@@ -12,6 +12,7 @@ import hushstream.agents.offline.raw_log as raw_log
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.offline.compare import ReplayOutcome
 from hushstream.agents.offline.compare_units import Comparison
@@ -22,6 +23,7 @@ from hushstream.agents.stages.step import LogFrame
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
+from hushstream.topics.events.raw import RawBatch, RawRecord
 from hushstream.topics.records import ClockRecord
 
 from ...support import NAMES, SECRET, beat, deployment, event, released, start, trigger
@@ -67,6 +69,32 @@ def test_a_raw_log_holds_what_a_stream_of_it_holds(topic, most):
             found += [(r.offset, r.timestamp, r.key, r.value) for r in records]
         log.close()
         assert found == [r[:4] for r in whole.records if one.begin <= r.offset < one.end]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_raw_log_is_read_on_from_what_was_taken_and_makes_no_text_of_records(
+    topic, compiled, monkeypatch
+):
+    shown = []
+    if not compiled:
+        monkeypatch.setattr(raw_log, "possible", lambda: False)
+    for kind in (Interval, RawRecord, RawBatch):
+        monkeypatch.setattr(kind, "__repr__", lambda one: shown.append(type(one)) or "")
+    kafka, name = topic
+    (whole,) = read_topic(kafka, name, 1)
+    (span,) = spans(kafka, name, 1)
+    log, found, position = RawLog(kafka, span, 9, 1 << 20), [], 0
+    kinds = set()
+    while position < span.end:
+        records, reached = log.since(position, 7)
+        kinds.add(type(records))
+        some = records[: max(len(records) // 2, 1)]
+        found += [r.value for r in some]
+        position = some[-1].offset + 1 if len(some) < len(records) else reached
+    assert found == [r.value for r in whole.records] and log._reader is None
+    assert (RawBatch in kinds) == compiled
+    records, reached = log.since(position, 7)
+    assert (len(records), reached) == (0, span.end) and shown == []
 
 
 def test_a_raw_log_that_is_too_short_says_so(topic, monkeypatch):
