@@ -39,9 +39,9 @@ class Admin:
         return found
 
 
-def asked(*offsets: int | KafkaError) -> PartitionOffsets:
+def asked(*offsets: int | KafkaError, patience: float = 0.3) -> PartitionOffsets:
     admin: Any = Admin(*offsets)
-    return PartitionOffsets(admin, Permits(admin, Kafka(), ""), patience=0.3)
+    return PartitionOffsets(admin, Permits(admin, Kafka(), ""), patience)
 
 
 @pytest.mark.parametrize("method", ["begins", "ends"])
@@ -53,14 +53,14 @@ def test_an_unknown_offset_is_no_offset(method: str):
 
 def test_an_end_that_is_unknown_for_a_moment_is_asked_for_again(monkeypatch):
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    assert asked(OFFSET_INVALID, OFFSET_INVALID, 0).written("t", 0) == 0
+    assert asked(OFFSET_INVALID, OFFSET_INVALID, 0, patience=150).written("t", 0) == 0
 
 
 @pytest.mark.parametrize("method", ["begins", "ends"])
 def test_an_error_that_passes_is_waited_out_and_another_is_not(method: str, monkeypatch):
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     young = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH)  # of a broker that has just started
-    assert getattr(asked(young, young, 7), method)("t", 1) == [7]
+    assert getattr(asked(young, young, 7, patience=150), method)("t", 1) == [7]
     with pytest.raises(KafkaException, match="UNKNOWN_LEADER_EPOCH"):
         getattr(asked(young), method)("t", 1)
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):

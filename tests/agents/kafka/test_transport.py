@@ -32,6 +32,8 @@ from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 
+from ..worker.bench import visible
+
 
 @pytest.fixture
 def topic(broker: Broker, unique: Callable[[str], str]) -> str:
@@ -50,6 +52,7 @@ def transaction(broker: Broker, topic: str, count: int, commit: bool) -> None:
         producer.produce(topic, b"%s-%d" % (b"good" if commit else b"bad", n), partition=0)
     producer.flush(120)  # an abort would drop what has not been sent
     (producer.commit_transaction if commit else producer.abort_transaction)(120)
+    visible(Kafka(bootstrap=broker.bootstrap), topic)
 
 
 async def intervals(

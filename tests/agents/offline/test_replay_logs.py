@@ -27,6 +27,7 @@ from hushstream.topics.events.raw import RawBatch, RawRecord
 from hushstream.topics.records import ClockRecord
 
 from ...support import NAMES, SECRET, beat, deployment, event, released, start, trigger
+from ..worker.bench import visible
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,9 @@ def topic(broker: Broker) -> tuple[Kafka, str]:
             producer.produce(name, b"%d.%d" % (number, n), partition=0)
         producer.flush(120)
         (producer.abort_transaction if number % 3 == 2 else producer.commit_transaction)(120)
-    return Kafka(bootstrap=broker.bootstrap), name
+    kafka = Kafka(bootstrap=broker.bootstrap)
+    visible(kafka, name)
+    return kafka, name
 
 
 def test_a_stream_of_uncommitted_records_holds_aborted_ones_too(topic):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from faust.types import TP
+from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.intervals import Interval
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.stages.step import Out, Step
@@ -109,6 +110,8 @@ class Bench:
         return dict(zip([b"n", GHOST, MARKER], found, strict=True))
 
     def published(self, committed: bool = True) -> list[bytes]:
+        if committed:
+            visible(self.kafka, self.out)
         return [r.value or b"" for r in read_topic(self.kafka, self.out, 1, committed)[0].records]
 
 
@@ -118,6 +121,13 @@ def interval(start: int, end: int, name: str = "in") -> Interval:
 
 def _record(n: int) -> RawRecord:
     return RawRecord(n, 0, None, b"%d" % n)
+
+
+def visible(kafka: Kafka, topic: str) -> None:
+    """Wait until all of a topic is committed: a commit returns before readers see it."""
+    offsets, end = Cluster(kafka).offsets, time.monotonic() + 30
+    while offsets.ends(topic, 1) != [offsets.written(topic, 0)] and time.monotonic() < end:
+        time.sleep(0.02)
 
 
 async def until(true: Callable[[], bool], seconds: float = 150) -> None:

@@ -20,7 +20,7 @@ from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, decode_marker, encode
 from msgspec.structs import replace
 
-from .bench import GHOST, Bench, applied, interval
+from .bench import GHOST, Bench, applied, interval, visible
 
 
 def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:
@@ -34,6 +34,7 @@ def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:
 
 def told(bench: Bench) -> list[tuple[int, Marker]]:
     """Markers of the changelog, and where they lie."""
+    visible(bench.kafka, f"{bench.name}-log")
     records = read_topic(bench.kafka, f"{bench.name}-log", 1)[0].records
     return [(r.offset, decode_marker(r.value or b"")) for r in records if r.key == MARKER]
 
@@ -57,8 +58,8 @@ def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, 
 
     async def run() -> None:
         await stepped(bench, "two", 3)
-        end = spans(bench.kafka, f"{bench.name}-log", 1)[0].end
         ((_, marker),) = told(bench)
+        end = spans(bench.kafka, f"{bench.name}-log", 1)[0].end
         forged(bench, replace(marker, genesis=genesis), age, 0 if behind else end)
         shard = bench.shard()
         await shard.open()

@@ -62,6 +62,22 @@ def test_ready_once_alive_while_live_and_stopping_at_the_end(heard):
     assert listen().count("READY=1") == 1 and listen()[-1] == "STOPPING=1"
 
 
+def test_a_worker_that_stops_as_it_is_asked_how_it_is_says_nothing_more(heard):
+    """Else systemd would take a worker that has left for one that lives."""
+    address, listen = heard
+    looked: list[bool] = []
+
+    def live() -> bool:
+        if not looked:
+            made.stop()
+        looked.append(True)
+        return True
+
+    made = Notifier(lambda: False, live, {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "60000"})
+    made._run()  # it ends, as the thread does
+    assert looked == [True] and listen() == ["STOPPING=1"]
+
+
 def test_without_systemd_nothing_is_said():
     made = Notifier(lambda: True, lambda: True, {})
     made.start()
