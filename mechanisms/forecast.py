@@ -190,6 +190,15 @@ def bound_cut(question: Question, bound: int) -> float:
     return cut / max(records, 1)
 
 
+def rounded(number: float) -> str:
+    """A figure for people: four digits, and none after the point of a large one.
+
+    >>> rounded(28_070.4), rounded(2.80714)
+    ('28,070', '2.807')
+    """
+    return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
+
+
 def distinct(candidates: Sequence[Any]) -> list[Any]:
     """Candidates without repetitions, in order; settings need not be hashable."""
     found: list[Any] = []

@@ -131,6 +131,12 @@ def _notes(schedule: Schedule, found: Cut, played: int, records: int) -> Iterato
         )
     elif found.left_out:
         yield f"windows that are not covered in full are left out: {found.left_out}"
+    empty = found.numbers[-1] - found.numbers[0] + 1 - len(found.numbers)
+    if empty:
+        yield (
+            f"{empty} of {empty + len(found.numbers)} windows hold no record: nothing true can be "
+            "seen of them, and the figures are of the others"
+        )
     if played < len(found.numbers):
         yield (
             f"judged on {records:,} of {found.records:,} records: {played} of "

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import ConfigError, ParameterError
 from ...mechanisms import registry
 from ...mechanisms.advice import Question, toml, unlike_default
-from ...mechanisms.forecast import Forecast, Forecaster, choose, runs
+from ...mechanisms.forecast import Forecast, Forecaster, choose, cost_of, runs
+from ...mechanisms.workload import Sample
 from ...topics.config.pipeline import PipelineSettings
 from ...topics.config.values import format_duration
 from ...topics.schedule import Schedule
@@ -24,6 +26,7 @@ from ..deployment.compile import parameters_of, setting_of, value_columns
 from ..deployment.model import Pipeline
 from .cut import cut, sample
 from .records import Records
+from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
@@ -31,6 +34,8 @@ WORK = 8_000_000  # records that are run for one alternative, all candidates tog
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
+KEYS = 4  # most noise keys with which a variant or another mechanism is compared
+BOTH = GROUPS[3]  # worth a try where neither part of it is enough
 SIBLINGS = {"pak": "tops", "tops": "pak", "phdstream": "privhp", "privhp": "phdstream"}
 _GIVEN_BY_PIPELINE = ("delay", "aggregate")
 
@@ -59,12 +64,18 @@ class Alternative(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """All ways, with what was assumed; ``other`` names another mechanism for the question."""
+    """All ways, with what was assumed; ``other`` names another mechanism for the question.
+
+    Where the first way is hopeless, ``tried``, ``untried`` and ``needed`` say what would help.
+    """
 
     measure: str
     ways: tuple[Alternative, ...]
     assumed: tuple[str, ...]
     other: str
+    tried: tuple[Trial, ...] = ()
+    untried: tuple[str, ...] = ()
+    needed: Needed | None = None
 
 
 class Search:
@@ -93,11 +104,12 @@ class Search:
         self._forecaster: Forecaster = found
         self._p, self._records, self._tick = pipeline, records, tick
         self._base = given(settings, records, pipeline.public_keys)
+        self._tried: list[tuple[Variant, float]] = []
 
     def ticks(self) -> int:
         """Most calls of ``tick``."""
         question = self._question(self._base)
-        return 3 * runs(question, WORK) + MOST_VARIANTS + 12
+        return 3 * runs(question, WORK) + 3 * MOST_VARIANTS + STEPS
 
     def answer(self, path: Path) -> Answer:
         """Find three ways.
@@ -127,40 +139,77 @@ class Search:
             more = self._first(dearer(self._base), tuned, score / 2)
             if more is not None:
                 ways.append(self._way("the same detail, with a larger ε", more, tuned))
-        return Answer(
+        answer = Answer(
             self._forecaster.score, tuple(ways), tuple(self._assumed(path)), self._other(tuned)
         )
+        if not tuned.hopeless:
+            return answer
+        searched = {one.variant.words: one.best.score for one in ways[1:]}
+        tried = tuple(trials(self._tried, searched))
+        return answer._replace(
+            tried=tried, untried=tuple(untried(self._base, self._records, tried)),
+            needed=self._needed(tuned),
+        )  # fmt: skip
 
     def _first(self, variants: Iterable[Variant], tuned: Forecast, target: float) -> Variant | None:
-        """The first variant that reaches the target, else the best; None if none is any better."""
-        found: list[tuple[float, int, Variant]] = []
-        for place, variant in enumerate(variants):
-            if place == MOST_VARIANTS:
-                break
+        """The first variant that reaches the target, else the best; None if none is any better.
+
+        Where the pipeline is hopeless, people want to know what every kind of change would give, so
+        the others are tried as well.
+        """
+        found: list[tuple[Variant, float]] = []
+        reached: dict[str, Variant] = {}
+        for variant in islice(variants, MOST_VARIANTS):
+            group = group_of(variant)
+            if group in reached or (reached and group == BOTH):
+                continue
             score = self._quick(variant, tuned)
             self._tick()
-            if score is not None and score <= target:
-                return variant
-            if score is not None:
-                found.append((score, place, variant))
-        best = min(found, default=None, key=lambda one: one[:2])
-        return best[2] if best is not None and best[0] < tuned.score else None
+            if score is None:
+                continue
+            found.append((variant, score))
+            if score <= target:
+                reached[group] = variant
+                if not tuned.hopeless:
+                    break
+        self._tried += found
+        if reached:
+            return next(iter(reached.values()))
+        best = min(found, default=None, key=lambda one: one[1])
+        return best[0] if best is not None and best[1] < tuned.score else None
 
     def _quick(self, variant: Variant, tuned: Forecast) -> float | None:
         """The least error near the tuned settings, by formulas where there are any."""
-        scores = []
         try:
-            question = self._question(variant)
-            near = self._forecaster.near(question, tuned.parameters)
+            return self._least(self._question(variant), tuned)
         except (ParameterError, ConfigError):
             return None
-        for parameters in near:
+
+    def _least(self, question: Question, tuned: Forecast) -> float | None:
+        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(question))))
+        for parameters in self._forecaster.near(question, tuned.parameters):
             try:
                 found = self._forecaster.forecast(question, parameters, range(0))
+                if found.by == "simulation":  # one noise key decides nothing
+                    found = self._forecaster.forecast(question, parameters, range(keys))
             except ParameterError:
                 continue
             scores.append(found.score)
         return min(scores, default=None)
+
+    def _needed(self, tuned: Forecast) -> Needed:
+        """The number of times more units that a window would need, near the tuned settings."""
+        question = self._question(self._base)
+        assert question.sample is not None  # a question of this search has one
+
+        def judge(sample: Sample) -> float | None:
+            self._tick()
+            try:
+                return self._least(question._replace(sample=sample), tuned)
+            except ParameterError:
+                return None
+
+        return needed(question.sample, tuned.score, GOOD, judge)
 
     def _way(self, title: str, variant: Variant, tuned: Forecast | None) -> Alternative:
         question = self._question(variant)
@@ -251,15 +300,15 @@ class Search:
             question = asked._replace(parameters=parameters, mechanism=mechanism)
             forecaster = registry.FORECASTERS[kind]
             near = forecaster.near(question, parameters)
-            found = min(
-                (forecaster.forecast(question, one, range(1)) for one in near),
-                key=lambda one: one.score,
-            )
+            keys = range(max(1, min(KEYS, WORK // (4 * len(near) * cost_of(question)))))
+            found = min(forecaster.forecast(question, one, keys).score for one in near)
         except ParameterError:
             return ""
+        compared = "a smaller" if found < tuned.score else "no smaller"
         return (
-            f'kind = "{kind}" answers the same question, with an error of {found.score:.1%} '
-            f"instead of {tuned.score:.1%}"
+            f'kind = "{kind}" answers the same question, with {compared} error: about '
+            f"{found:.1%} before its settings are searched, where {self._p.kind} has "
+            f"{tuned.score:.1%} after that"
         )
 
 

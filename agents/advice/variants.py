@@ -21,7 +21,7 @@ from .records import Records
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 LENGTHS = tuple(map(Duration, (60 * SECOND, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)))
-LARGER = (2, 4, 8)
+LARGER = 8  # times what is asked, or this itself if that is more, is the largest ε that is tried
 SMALLER = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 10))
 MOST_EPSILON = 20
 MOST_TRIGGERS = 1000
@@ -92,7 +92,10 @@ def shorter(base: Variant) -> Iterator[Variant]:
 def dearer(base: Variant) -> Iterator[Variant]:
     """Larger ε, the smallest first."""
     now = Fraction(base.settings.budget.epsilon)
-    return (_paid(base, now * times) for times in LARGER if now * times <= MOST_EPSILON)
+    most, larger = min(Fraction(MOST_EPSILON), max(LARGER * now, Fraction(LARGER))), 2 * now
+    while larger <= most:
+        yield _paid(base, larger)
+        larger *= 2
 
 
 def cheaper(base: Variant) -> Iterator[Variant]:

@@ -7,13 +7,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .search import Alternative, Answer, written
+from ...mechanisms.forecast import HOPELESS as MOST_ERROR
+from .remedies import Needed, Trial
+from .search import GOOD, Alternative, Answer, written
 
-HOPELESS = "HOPELESS: hardly anything true would be seen"
-NOTHING_HELPS = (
-    "Nothing that was tried helps. What would: more units in a window, a public list of few keys, "
-    "or a coarser question."
-)
+HOPELESS = f"HOPELESS: more than {MOST_ERROR:.0%} of the figures would be noise, or missing"
 
 
 def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
@@ -33,6 +31,8 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
     for place, way in enumerate(answer.ways, 1):
         console.print()
         _show(console, place, way, answer.measure)
+        if way.best.hopeless:
+            continue  # nobody should write that
         console.print("   to write:", highlight=False)
         for line in written(kind, way):
             console.print(f"   {line}", soft_wrap=True, highlight=False, markup=False)
@@ -47,11 +47,9 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
     if way.best.hopeless:
         console.print(f"   {HOPELESS}", style="bold red", highlight=False)
     facts = way.window
+    records, units = counted(facts["records"], "record"), counted(facts["units"], "unit")
     entries = [
-        (
-            "window",
-            f"{facts['records']:,.0f} records of {facts['units']:,.0f} units (on average)",
-        ),
+        ("window", f"{records} of {units} (on average)"),
         ("seen", way.best.seen),
         ("off", way.best.off),
         ("lost", way.best.lost),
@@ -88,11 +86,11 @@ def conclusions(answer: Answer) -> list[str]:
     base, others = answer.ways[0], answer.ways[1:]
     if base.best.hopeless:
         helps = [place for place, way in enumerate(others, 2) if not way.best.hopeless]
-        found.append(
-            f"As it is asked for, this pipeline cannot work. What helps: {_listed(helps)}."
-            if helps
-            else f"As it is asked for, this pipeline cannot work. {NOTHING_HELPS}"
-        )
+        what = f"What helps: {_listed(helps)}." if helps else "Nothing that was tried is enough."
+        found.append(f"As it is asked for, this pipeline cannot work. {what}")
+        found += [*map(_tried, answer.tried), *answer.untried]
+        if answer.needed is not None:
+            found.append(_more_units(answer.needed, base.window["units"]))
     if answer.other:
         found.append(answer.other)
     found.append(
@@ -100,6 +98,48 @@ def conclusions(answer: Answer) -> list[str]:
         "tuned on the protected stream leak it."
     )
     return found
+
+
+def _tried(one: Trial) -> str:
+    if one.variants == 1:
+        return f"Tried {one.group} ({one.best}): error {_percent(one.score)}."
+    best = "" if one.best == one.last else f", with {one.best}"
+    return f"Tried {one.group} (up to {one.last}): error {_percent(one.score)} at best{best}."
+
+
+def _more_units(one: Needed, units: float) -> str:
+    """The number of times more units that it takes, in words."""
+    if one.useful is None:
+        return (
+            f"More units in a window: {one.most:,} times as many, like those of the file, would "
+            f"still have an error of {_percent(one.score)}."
+        )
+    words = (
+        f"More units in a window, like those of the file: about {one.useful:,} times as many "
+        f"({counted(_roughly(units * one.useful), 'unit')} instead of {units:,.0f}) would bring "
+        f"the error below {MOST_ERROR:.0%}"
+    )
+    if one.good is None:
+        return f"{words}; {one.most:,} times as many still have {_percent(one.score)}."
+    if one.good == one.useful:
+        return f"{words}, to {_percent(one.score)}."
+    return f"{words}, {one.good:,} times as many below {GOOD:.0%}."
+
+
+def _roughly(number: float) -> float:
+    """Two digits of a number that is known no better."""
+    return float(f"{number:.2g}")
+
+
+def counted(number: float, what: str) -> str:
+    """A number of things: "1 unit", "2 units".
+
+    Args:
+        number: of them, rounded to a whole one.
+        what: one of them is called.
+    """
+    text = f"{number:,.0f}"
+    return f"{text} {what}" if text == "1" else f"{text} {what}s"
 
 
 def _listed(places: list[int]) -> str:
@@ -117,6 +157,9 @@ def body_of(kind: str, answer: Answer) -> dict[str, Any]:
         "measure": answer.measure,
         "assumed": list(answer.assumed),
         "ways": [_way(kind, one) for one in answer.ways],
+        "tried": [one._asdict() for one in answer.tried],
+        "untried": list(answer.untried),
+        "needed": None if answer.needed is None else answer.needed._asdict(),
         "conclusions": conclusions(answer),
     }
 

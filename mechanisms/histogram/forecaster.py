@@ -189,7 +189,8 @@ def _median(values: F64, weight: F64) -> float:
 
 
 def _seen(figures: dict[str, float], unknown: bool) -> str:
-    keys = f"{figures['keys']:,.0f} keys"
+    number = f"{figures['keys']:,.0f}"
+    keys = f"{number} key" if number == "1" else f"{number} keys"
     if not unknown:
         return f"all {keys} of the public list, in every window"
     return (
@@ -212,5 +213,6 @@ def _losses(figures: dict[str, float], question: Question) -> Iterator[str]:
     cut = figures["cut"]
     yield f"the bound cuts off {cut:.1%} of the records" if cut else "the bound cuts nothing off"
     if question.setting.keys is None:
-        hidden = figures["keys"] - figures["shown"]
-        yield f"{hidden:,.0f} keys stay hidden, with {1 - figures['covered']:.0%} of the records"
+        hidden = f"{figures['keys'] - figures['shown']:,.0f}"
+        keys = "key stays" if hidden == "1" else "keys stay"
+        yield f"{hidden} {keys} hidden, with {1 - figures['covered']:.0%} of the records"

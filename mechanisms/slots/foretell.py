@@ -9,7 +9,7 @@ import numpy as np
 
 from ..advice import Question
 from ..columns import F64
-from ..forecast import Forecast, bound_cut, sample_of
+from ..forecast import Forecast, bound_cut, rounded, sample_of
 from ..in_memory import releases
 from ..noise.trial import noise_of
 from ..workload import Workload
@@ -113,15 +113,15 @@ def _figures(looks: Sequence[StreamLook], cut: float) -> dict[str, float]:
 def _off(figures: dict[str, float]) -> str:
     share = figures["total_off"] / max(figures["total"], 1e-9)
     return (
-        f"the sum between two triggers is off by {figures['off']:,.4g} where it is "
-        f"{figures['range']:,.4g} ({figures['score']:.1%}); a window's total of "
-        f"{figures['total']:,.4g} by {figures['total_off']:,.4g} ({share:.1%})"
+        f"the sum between two triggers is off by {rounded(figures['off'])} where it is "
+        f"{rounded(figures['range'])} ({figures['score']:.1%}); a window's total of "
+        f"{rounded(figures['total'])} by {rounded(figures['total_off'])} ({share:.1%})"
     )
 
 
 def _lost(figures: dict[str, float], slots: Slots) -> Iterator[str]:
     yield (
-        f"values above a threshold of about {figures['threshold']:,.4g} count as that much: "
+        f"values above a threshold of about {rounded(figures['threshold'])} count as that much: "
         f"{figures['clipped']:.1%} of the sum"
     )
     if figures["cut"]:

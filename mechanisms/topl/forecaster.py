@@ -15,7 +15,7 @@ import numpy as np
 from ...client.survey import NARROW, RANGE, VALUE, Survey
 from ..advice import Question
 from ..columns import F64, I64
-from ..forecast import Forecast, bound_cut, distinct, sample_of
+from ..forecast import Forecast, bound_cut, distinct, rounded, sample_of
 from ..keys import Keys
 from ..noise.trial import noise_of
 from ..workload import Workload
@@ -75,10 +75,10 @@ class ToPLForecaster:
         return Forecast(
             parameters, figures["score"], "simulation",
             f"one mean after each of {question.setting.horizon - waits} triggers of a window",
-            f"a window's mean of {figures['mean']:,.4g} is off by {figures['off']:,.4g} "
-            f"({figures['score']:.1%}), of which {figures['bias']:,.4g} by the threshold",
-            f"values above a threshold of about {figures['threshold']:,.4g} count as that much; "
-            f"{figures['reports']:,.0f} reports of a window make its mean",
+            f"a window's mean of {rounded(figures['mean'])} is off by {rounded(figures['off'])} "
+            f"({figures['score']:.1%}), of which {rounded(figures['bias'])} by the threshold",
+            f"values above a threshold of about {rounded(figures['threshold'])} count as that "
+            f"much; {figures['reports']:,.0f} reports of a window make its mean",
             cut, None, figures,
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -155,7 +155,11 @@ def request(
 
 
 def advice(
-    config: Config, deployment: Deployment, asked: Request, quiet: bool
+    config: Config,
+    deployment: Deployment,
+    asked: Request,
+    quiet: bool,
+    without: Container[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """Ask for advice on every pipeline whose mechanism needs no sample, or was given one.
 
@@ -164,6 +168,7 @@ def advice(
         deployment: compiled from it.
         asked: options of the command line.
         quiet: show no progress.
+        without: pipelines that need none.
 
     Returns:
         Advice by pipeline, as a JSON object.
@@ -176,7 +181,9 @@ def advice(
         for pipeline in source.pipelines:
             advisor = find(pipeline.kind).advisor
             mine = _asked(config, pipeline, asked)
-            if advisor is None or not (mine or asked.pipeline is None):
+            if advisor is None or pipeline.name in without:
+                continue
+            if not (mine or asked.pipeline is None):
                 continue
             question = _question(
                 config, source, pipeline, _of_use(asked, advisor) if mine else NOTHING

@@ -105,8 +105,9 @@ def plan(
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
-    advised = advice(config, deployment, asked, as_json)
     found = ways(config, deployment, asked, as_json)
+    shown = () if as_json else found  # of records, where advice assumes how they are
+    advised = advice(config, deployment, asked, as_json, shown)
     if as_json:
         emit({"pipelines": [_with_advice(body, advised, found) for body in bodies]})
         return

@@ -111,6 +111,17 @@ def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path
     assert last.users == len(last.unit)
 
 
+def test_windows_of_nothing_are_counted(tmp_path: Path) -> None:
+    made, records = read(write(tmp_path / "visits.csv", rows=3_000, hours=12))
+    early = records.time < START + 6 * HOUR
+    gap = records._replace(time=records.time + np.where(early, 0, 8 * HOUR))
+    schedule = Schedule.of(made.pipeline[0])
+    notes = sample(gap, schedule, cut(gap, schedule), 10_000).notes
+    assert any(one.startswith("8 of 20 windows hold no record") for one in notes)
+    whole = sample(records, schedule, cut(records, schedule), 10_000).notes
+    assert not any("hold no record" in one for one in whole)
+
+
 def test_a_file_shorter_than_a_window_says_so(tmp_path: Path) -> None:
     made, records = read(
         write(tmp_path / "visits.csv", rows=100, hours=1),

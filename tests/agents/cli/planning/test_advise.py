@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hushstream.agents.advice import search
 from hushstream.mechanisms.histogram import advise as histogram_propose
 from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
@@ -169,6 +170,20 @@ def test_streams_of_values_come_with_advice(folder: Path) -> None:
     plain = " ".join(out.split())
     assert code == 0 and "a learnt threshold is better than B = 500" in plain
     assert "error of a running total, as configured" in plain and "no change needed:" in plain
+
+
+def test_a_forecast_from_a_sample_is_the_only_proposal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "WORK", 100_000)  # fewer candidates: quicker
+    times = np.linspace(START, START + DAY - 1, 200).astype(int).tolist()
+    lines = [f"t{i},{t},{5 + i % 40}" for i, t in enumerate(times)]
+    (folder / "fares.csv").write_text("\n".join(["trip,t,fare", *lines]))
+    code, out, err = typed("plan", "--pipeline", "fares", "--sample", "fares.csv")
+    plain = " ".join(out.split())
+    assert code == 0, err
+    assert "1. as it is asked for" in plain and "fares: expected for" not in plain
+    assert advised("--pipeline", "fares", "--sample", "fares.csv")["fares"] is not None
 
 
 def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
