@@ -35,13 +35,13 @@ from ...topics.records import (
 from ..deployment.model import Deployment
 from ..kafka.clients import consumer, read_span, stop_quietly
 from ..kafka.markers import last_markers
+from .log import Entry
 
 MANY = 10_000  # offsets of the clock log after which a snapshot is due
 FEW = 100  # offsets after which one is due if the last is old
 PARTS = 16  # of `engine.keep_clock`: the spacing of snapshots that are kept for replays
 TAIL = 12_000  # offsets before the end in which the last snapshot is looked for first
 
-Entry = tuple[int, ClockRecord]
 Trim = Callable[[Mapping[TP, int], Mapping[str, int]], Awaitable[None]]
 """Delete below places that nobody needs; windows are the first that a shard may still need."""
 
