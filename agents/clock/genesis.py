@@ -21,14 +21,14 @@ from ..deployment.topic_specs import internal_topics, layout, public_topics
 from ..kafka.access.owners import claim
 from ..kafka.cluster import Cluster
 from .begins import Begins
-from .ledger import Ledger, Record, following, retirement
+from .ledger import FORMAT, Ledger, Record, following, retirement
 from .pinned import placement, verify_declared, verify_key
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
-FORMAT = 2
-"""Version of what a ledger pins; a ledger of another version is refused, never guessed at."""
+OLDEST = 2
+"""The oldest format that this version goes on with; an older one is refused, never guessed at."""
 
 
 class Overtaken(EngineError):
@@ -56,7 +56,8 @@ def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
 
     Raises:
         NoLedgerError: there is none.
-        LedgerError: its chain is broken, or another version of Hushstream wrote it.
+        LedgerError: its chain is broken, or a version of Hushstream wrote it that is too old.
+        EngineError: it has the format of a later version.
         RightError: this user may not read it.
     """
     topic = ledger_topic(deployment)
@@ -67,11 +68,10 @@ def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
     ledger = Ledger.read(m.value() for m in cluster.read(topic))
     if not ledger.records:
         raise NoLedgerError(f"the ledger {topic!r} is empty: run `hush topics` to begin")
-    known = ledger.genesis.get("format")
-    if known != FORMAT:
+    if ledger.format < OLDEST:
         raise LedgerError(
-            f"the ledger {topic!r} has format {known or 1}, this version of Hushstream reads "
-            f"{FORMAT}: go on with the version that wrote it, or begin a new deployment (another "
+            f"the ledger {topic!r} has format {ledger.format}, this version of Hushstream reads "
+            f"{OLDEST}: go on with the version that wrote it, or begin a new deployment (another "
             "deployment.name), with charges of its own"
         )
     return ledger
@@ -82,7 +82,8 @@ def begin(
 ) -> list[str]:
     """Create all topics, and write the genesis and the pipelines to the ledger.
 
-    Safe to repeat: what exists is left alone, new pipelines are added to the ledger.
+    Safe to repeat: what exists is left alone, new pipelines are added to the ledger. A deployment
+    of an earlier format gets this version's: no version that does not know it goes on after that.
 
     Args:
         cluster: where the topics are.
@@ -153,7 +154,8 @@ def _again(
     created = cluster.create(public_topics(deployment), replication)
     claim(cluster, deployment)
     created += cluster.create(internal_topics(deployment, names), replication)
-    if not ends and set(ledger.pipelines) >= {p.name for p in deployment.pipelines}:
+    declared = set(ledger.pipelines) >= {p.name for p in deployment.pipelines}
+    if declared and not ends and ledger.format == FORMAT:
         return created
 
     def missing() -> list[Line]:
@@ -192,7 +194,7 @@ def _first(
 def _declarations(
     cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names, now: int, secret: bytes
 ) -> list[Line]:
-    """Genesis if there is none, then every pipeline that was not declared yet."""
+    """Genesis if there is none, this version's format, then pipelines that were not declared."""
     lines: list[Line] = []
 
     def declare(kind: str, body: dict[str, Any]) -> None:
@@ -206,6 +208,8 @@ def _declarations(
 
     if not ledger.records:
         declare("genesis", _genesis(cluster, deployment, names, secret))
+    if ledger.format < FORMAT:
+        declare("format", {"format": FORMAT})
     for p in deployment.pipelines:
         if p.name in ledger.pipelines:
             retire(p)

@@ -16,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from ...errors import LedgerError
+from ...errors import EngineError, LedgerError
 from ...topics.config.values import format_instant
 from ..deployment.model import Pipeline
 from ..deployment.statement import definition, stated
 
 ZERO = "0" * 64
+FORMAT = 2  # raise it when older versions would read state wrongly, or release other bytes
 # `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
@@ -31,7 +32,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
 
     Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
     ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
-    not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever).
+    not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever),
+    ``format`` (the one that the deployment has reached since its genesis).
 
     Attributes:
         seq: place in the ledger, from 0.
@@ -67,6 +69,7 @@ class Ledger:
         refused: (pipeline, epoch) pairs that were refused.
         retired: body of the record that ends a pipeline, by its name: ``until``, microseconds since
             1970, and ``epoch``, the first one that is not served.
+        format: the one that the deployment has reached, see `FORMAT`.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -75,6 +78,7 @@ class Ledger:
     charges: dict[tuple[str, int], Record] = field(default_factory=dict)
     refused: set[tuple[str, int]] = field(default_factory=set)
     retired: dict[str, dict[str, Any]] = field(default_factory=dict)
+    format: int = 0
 
     @classmethod
     def read(cls, values: Iterable[bytes]) -> Ledger:
@@ -95,6 +99,7 @@ class Ledger:
             LedgerError: it is not a record, breaks the chain, charges an epoch twice or beyond
                 the end of its pipeline, ends a pipeline a second time, or declares one that follows
                 another from anywhere but its end; or a later version wrote it.
+            EngineError: it says that the deployment has the format of a later version.
         """
         place = len(self.records)
         try:
@@ -121,8 +126,9 @@ class Ledger:
             raise LedgerError(f"ledger record {record.seq}: a genesis must be first, and alone")
         self.records.append(record)
         body = record.body
-        if record.kind == "genesis":
-            self.genesis = body
+        if record.kind in ("genesis", "format"):
+            self.genesis = self.genesis or body
+            self._reach(record)
         elif record.kind == "pipeline":
             if body.get("follows") is not None:
                 self._follow(record)
@@ -147,6 +153,19 @@ class Ledger:
                 f"({record.kind!r}): a later one wrote it, perhaps to say what may not be charged; "
                 "go on with that one"
             )
+
+    def _reach(self, record: Record) -> None:
+        number = record.body.get("format", 1)  # the first geneses did not name theirs
+        if type(number) is not int or number <= self.format:
+            raise LedgerError(
+                f"ledger record {record.seq}: format {number!r} after {self.format}; it only rises"
+            )
+        if number > FORMAT:
+            raise EngineError(
+                f"this deployment has reached format {number}, and this version of Hushstream "
+                f"knows formats up to {FORMAT}: go on with the one that raised it, or a later one"
+            )
+        self.format = number
 
     def _retire(self, record: Record) -> None:
         name, first = record.body["pipeline"], record.body["epoch"]

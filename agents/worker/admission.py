@@ -17,7 +17,7 @@ from ...topics.config.secret import noise_key, own_keys
 from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
 from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
-from ..clock.ledger import Ledger
+from ..clock.ledger import FORMAT, Ledger
 from ..clock.pinned import verify, verify_key
 from ..clock.start import check_clock_log
 from ..clock.witness import Witness
@@ -169,9 +169,22 @@ def admit(
         witness.check(config.kafka, lambda: read_ledger(cluster, names.deployment))
         told(f"witness {config.engine.witness}: it has seen nothing that the cluster lacks")
     told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
+    if role == "worker":
+        check_format(ledger)
+        told(f"format {ledger.format}, that of this version")
     return WorkerSetup(
         config, deployment, names, ledger, secret, data_dir, member, begins, witness, own
     )
+
+
+def check_format(ledger: Ledger) -> None:
+    """Refuse to write a format that the ledger does not name: an older version would go on."""
+    if ledger.format < FORMAT:
+        raise EngineError(
+            f"this deployment has format {ledger.format}, and workers of this version write "
+            f"{FORMAT}: stop all workers and run `hush topics` of this version; no version that "
+            f"does not know format {FORMAT} goes on after that"
+        )
 
 
 def witness_of(config: Config, names: Names, secret: bytes) -> Witness | None:

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
-from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.clock.ledger import FORMAT, Ledger, charge_body
 from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare
@@ -371,6 +371,27 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
     assert "has format 1, this version of Hushstream reads 2" in said
     with pytest.raises(LedgerError, match="format 1"):
         admin.begin(run.cluster, run.deployment, 1, 1, run.secret)
+
+
+def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, monkeypatch):
+    later = FORMAT + 1
+    begun = admin.read_ledger(made.cluster, made.name)
+    assert begun.format == FORMAT == begun.genesis["format"]
+    with monkeypatch.context() as patch:
+        for module in ("clock.ledger", "clock.genesis", "worker.admission"):
+            patch.setattr(f"hushstream.agents.{module}.FORMAT", later)
+        said = f"has format {FORMAT}, and workers of this version write {later}: stop all workers"
+        assert said in made.refused()
+        prepare(made.config(), role="auditor")  # it writes nothing, and compares what was released
+        for _ in range(2):  # written once
+            admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+        kinds = [r.kind for r in prepare(made.config()).ledger.records]
+        assert kinds == ["genesis", "pipeline", "format"]
+    before = made.cluster.offsets.ends(ledger_topic(made.name), 1)
+    assert f"reached format {later}, and this version" in made.refused()
+    with pytest.raises(EngineError, match=f"reached format {later}"):
+        admin.begin(made.cluster, made.deployment, 1, 1, made.secret)
+    assert made.cluster.offsets.ends(ledger_topic(made.name), 1) == before
 
 
 def test_an_input_that_does_not_exist_is_refused(made):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import msgspec
 import pytest
 from hushstream.agents.clock.ledger import (
+    FORMAT,
     ZERO,
     Ledger,
     Record,
@@ -20,7 +21,8 @@ from hushstream.agents.clock.ledger import (
     text,
     totals,
 )
-from hushstream.errors import LedgerError
+from hushstream.agents.worker.admission import check_format
+from hushstream.errors import EngineError, LedgerError
 
 from ...support import DAY, ORIGIN, deployment
 
@@ -56,6 +58,39 @@ def test_a_record_of_a_later_version_is_not_passed_over():
     later = ledger.next("unheard-of", 4, {"pipeline": "p"}).encode()
     with pytest.raises(LedgerError, match="a kind that this version does not know"):
         Ledger.read([*values, later])
+
+
+def test_a_format_rises_and_one_of_a_later_version_is_refused(monkeypatch: pytest.MonkeyPatch):
+    values = written(0)
+    ledger = Ledger.read(values)
+    begun = ledger.format
+    values.append(ledger.next("format", 4, {"format": FORMAT}).encode())
+    assert begun < FORMAT and Ledger.read(values).format == FORMAT
+    later = Ledger.read(values).next("format", 5, {"format": FORMAT + 1}).encode()
+    both = (
+        f"reached format {FORMAT + 1}, and this version of Hushstream knows formats up to {FORMAT}"
+    )
+    with pytest.raises(EngineError, match=both):
+        Ledger.read([*values, later])
+    first = Ledger().next("genesis", 1, {"format": FORMAT + 1}).encode()
+    with pytest.raises(EngineError, match=both):
+        Ledger.read([first])
+    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", FORMAT + 1)
+    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == FORMAT + 1
+
+
+def test_a_worker_writes_no_format_that_its_ledger_does_not_name():
+    for reached in (0, FORMAT - 1):
+        with pytest.raises(EngineError, match=f"has format {reached}, and .* write {FORMAT}: stop"):
+            check_format(Ledger(format=reached))
+    check_format(Ledger(format=FORMAT))
+
+
+@pytest.mark.parametrize("number", [FORMAT, FORMAT - 1, "3", None, True])
+def test_a_format_that_does_not_rise_is_refused(number):
+    ledger = Ledger.read([Ledger().next("genesis", 1, {"format": FORMAT}).encode()])
+    with pytest.raises(LedgerError, match="it only rises"):
+        ledger.take(ledger.next("format", 2, {"format": number}).encode())
 
 
 @pytest.mark.parametrize("place", range(4))
