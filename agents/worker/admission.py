@@ -178,7 +178,11 @@ def admit(
 
 
 def check_format(ledger: Ledger) -> None:
-    """Refuse to write a format that the ledger does not name: an older version would go on."""
+    """Refuse to write a format that the ledger does not name: an older version would go on.
+
+    Raises:
+        EngineError: the ledger names an earlier one.
+    """
     if ledger.format < FORMAT:
         raise EngineError(
             f"this deployment has format {ledger.format}, and workers of this version write "
