@@ -126,8 +126,9 @@ def copy(
         kept = ()
     elif policy == "hash" or size > ROOM:
         key, value, kept = None, digest(record, secret), ()
-    timestamp = max(record.timestamp, 0)  # -1 means none, and a producer cannot send that
-    return Out(topic, 0, key, value, timestamp, (*kept, *headers))
+    # It bears the time of its writing: by that of the record, which a header tells, a broker would
+    # delete copies of old records at its next look at the topic.
+    return Out(topic, 0, key, value, None, (*kept, *headers))
 
 
 def digest(record: RawRecord, secret: bytes) -> bytes:

@@ -170,6 +170,8 @@ def test_dead_and_late_records_are_compared_too(topic):
 
     whole = published(outs)
     assert compared(whole).compared == 1
+    at_another_time = PartitionLog(0, [whole.records[0]._replace(timestamp=1_700_000_000_000)])
+    assert (compared(at_another_time).compared, compared(at_another_time).agrees) == (1, True)
     assert compared(whole._replace(records=whole.records * 2)).doubled == 1
     assert compared(PartitionLog(0, [])).pending == 1
     changed = whole.records[0]._replace(value=b"other")

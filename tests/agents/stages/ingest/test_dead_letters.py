@@ -64,7 +64,7 @@ def sent(policy: str, record: RawRecord) -> Any:
 def test_raw_copies_keep_everything_and_add_headers():
     out = sent("raw", RECORD)
     assert (out.topic, out.partition) == ("dlq", 0)
-    assert (out.key, out.value, out.timestamp) == (b"key", b"payload", 1234)
+    assert (out.key, out.value) == (b"key", b"payload")
     assert out.headers[:2] == RECORD.headers
     added = dict(out.headers[2:])
     assert list(added) == [f"__streams.errors.{name}" for name in NAMES]
@@ -148,8 +148,12 @@ def test_names_of_headers_end_where_any_client_sees_them_end():
     assert out.headers[:2] == (("a", b"1"), ("", b"2"))
 
 
-def test_a_record_without_a_time_gets_one_that_a_broker_takes():
-    assert sent("raw", RawRecord(0, -1, None, b"x")).timestamp == 0
+@pytest.mark.parametrize("policy", ["raw", "hash", "none"])
+@pytest.mark.parametrize("time", [-1, 0, 1234])
+def test_a_copy_bears_the_time_of_its_writing_and_a_header_tells_the_records(policy, time):
+    out = sent(policy, RawRecord(0, time, None, b"x"))
+    assert out.timestamp is None
+    assert dict(out.headers)["__streams.errors.timestamp"] == str(time).encode()
 
 
 def test_each_bad_record_is_sent_and_counted_once_in_log_order():
