@@ -7,7 +7,7 @@ runs, over the difference in events, is the cost of one event: what a start cost
 are CPU of the worker's and of the broker's processes, and bytes of the broker's log files. Rows of
 many users, state and triggers come from `units.py`, `memory.py` and `trigger.py`.
 
-A second process should cost no more per event than the first. Two processes take turns with one,
+A second process should cost what the model of `hush size` says. Two processes take turns with one,
 except with ``--quick``, which leaves them out:
 
 - ``two_cpu``, ``two_cpu_predicted``: microseconds of CPU per event, workers and broker together.
@@ -41,6 +41,7 @@ import psutil
 import trigger
 import units
 from confluent_kafka.admin import NewTopic
+from hushstream.agents.advice.costs import COSTS
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
@@ -232,7 +233,8 @@ def rounded(costs: dict[str, float]) -> dict[str, float]:
 def judged(cost: dict[str, list[float]], rates: dict[str, list[float]]) -> dict[str, float]:
     """What the model says of two processes, and what they took."""
     rate = {name: statistics.median(each) for name, each in rates.items()}
-    predicted, taken = sum(cost["direct"][:2]), sum(cost["two"][:2])
+    predicted = COSTS.beside * cost["direct"][0] + cost["direct"][1]
+    taken = sum(cost["two"][:2])
     cores = os.cpu_count() or 1
     most = min(2 * rate["direct"], cores * 1e6 / predicted)
     return {

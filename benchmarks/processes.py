@@ -4,13 +4,15 @@
 
 Runs take turns. The cost of an event is the difference between a run of few events and one of
 four times as many, so what a start costs cancels out. `hush size` predicts that a second process
-costs as much for an event as the first, where the partitions are the same.
+costs `beside` times as much for an event as the first alone, where the partitions are the same.
 
 - ``one``, ``two``: microseconds of CPU of an event, of workers and broker, medians of the rounds.
 - ``ratio``: two over one, the median of the rounds' ratios; ``predicted``: what `hush size` says.
 - ``error``: ``ratio`` over ``predicted``, less 1.
-- ``gain``: events per second of two processes over those of one, from the cut to the release: it
-  depends on what else the machine does.
+- ``gain``: events per second of two processes over those of one, of the events that the larger run
+  has more: what a start costs, and the joining of the second process, cancel out.
+- ``whole``: the same of the larger run from the cut to the release, with its joining.
+- ``joining``: seconds from the cut to the release that do not grow with the events.
 - ``machine``: of its CPU during the larger runs, the shares of workers, broker, others and idle.
 """
 
@@ -40,7 +42,9 @@ class Turn(NamedTuple):
 
     worker: float  # microseconds of an event
     broker: float
-    rate: float
+    rate: float  # of the events beyond those of the smaller run
+    whole: float  # of the larger run
+    joining: float  # seconds of both runs that no event explains
     machine: dict[str, float]
 
 
@@ -55,7 +59,9 @@ def turn(bench: costs.Bench, processes: int, events: int) -> Turn:
     shares["others"] = everything - sum(shares.values())
     worker, broker, _ = costs.per_event(few, more, 3 * events)
     machine = {name: round(value / everything, 3) for name, value in shares.items()}
-    return Turn(worker, broker, 4 * events / more.seconds, machine)
+    rate = 3 * events / max(more.seconds - few.seconds, 1e-3)
+    joining = few.seconds - events / rate
+    return Turn(worker, broker, rate, 4 * events / more.seconds, joining, machine)
 
 
 def predicted() -> float:
@@ -90,10 +96,12 @@ def measure(bench: costs.Bench, events: int, rounds: int) -> dict[str, Any]:
         "ratios": [round(one, 3) for one in ratios],
         "predicted": round(said, 3),
         "error": round(ratio / said - 1, 3),
-        "gain": round(
-            statistics.median(t.rate / o.rate for o, t in zip(ones, twos, strict=True)), 2
+        "gain": round(statistics.median(t.rate for t in twos) / statistics.median(
+            o.rate for o in ones), 2),
+        "whole": round(
+            statistics.median(t.whole / o.whole for o, t in zip(ones, twos, strict=True)), 2
         ),
-    }
+    }  # fmt: skip
 
 
 def told(turns: list[Turn]) -> dict[str, Any]:
@@ -102,7 +110,9 @@ def told(turns: list[Turn]) -> dict[str, Any]:
         name: statistics.median(one.machine[name] for one in turns) for name in turns[0].machine
     }
     worker, broker = (statistics.median(one[place] for one in turns) for place in (0, 1))
-    return {"worker": round(worker, 2), "broker": round(broker, 2), "machine": shares}
+    rate, joining = (statistics.median(one[place] for one in turns) for place in (2, 4))
+    return {"worker": round(worker, 2), "broker": round(broker, 2), "rate": round(rate),
+            "joining": round(joining, 2), "machine": shares}  # fmt: skip
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """The published workload through a broker, one worker, and its release compared byte for byte.
 
     python benchmarks/published.py [--scale S] [--quick] [--json] [--partitions N]
+                                  [--unit-cache-mb MIB]
 
 Ten million users, 59 million records and a million keys (`_workload.py`; ``--scale`` takes a part
 of each), as JSON on a broker of this machine, keyed by user. All of it is produced first. The clock
@@ -13,7 +14,7 @@ takes most of the memory: 8 GB should be free.
 - ``cpu_us``: processor time of the worker's process for a record, from its start to the release.
 - ``resident_mb``: the most memory that the worker had; ``state_mb``: its tables on disk at the end.
 - ``compared``: released records that the replay found identical.
-- ``replay_seconds``: of the replay.
+- ``replay_seconds``, ``replay_mb``: of the replay, and the most memory that it had.
 - ``exact``: the worker bounded every record, and the replay agrees.
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -100,7 +102,9 @@ class Watch:
         self.resident = max(self.resident, self._process.memory_info().rss / 1e6)
 
 
-def released(cluster: Cluster, folder: Path, records: int) -> tuple[Path, dict[str, Any]]:
+def released(
+    cluster: Cluster, folder: Path, records: int, cache: int
+) -> tuple[Path, dict[str, Any]]:
     """One worker from the first record to the release; its configuration, and its figures."""
     path, config, pipeline = engine.deployment(
         cluster, folder, TOPIC, "murmur2", ", adaptive_weight = 0"
@@ -112,7 +116,7 @@ def released(cluster: Cluster, folder: Path, records: int) -> tuple[Path, dict[s
         worker = subprocess.Popen(
             [sys.executable, "-m", "hushstream", "worker", "-c", str(path),
              "--bootstrap", cluster.bootstrap, "--set", f"engine.data_dir={folder / name}",
-             "--set", f"engine.operator_port={port}"],
+             "--set", f"engine.operator_port={port}", "--set", f"engine.unit_cache_mb={cache}"],
             stdout=log, stderr=log,
         )  # fmt: skip
         watch = Watch(worker.pid)
@@ -140,26 +144,34 @@ def released(cluster: Cluster, folder: Path, records: int) -> tuple[Path, dict[s
 def replayed(bootstrap: str, path: Path, data: Path) -> dict[str, Any]:
     """What ``hush replay`` says of the release."""
     begun = time.monotonic()
-    done = subprocess.run(
+    replay = subprocess.Popen(
         [sys.executable, "-m", "hushstream", "replay", "-c", str(path), "--json",
          "--bootstrap", bootstrap, "--set", f"engine.data_dir={data}"],
-        stdout=subprocess.PIPE, text=True, check=False,
+        stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    found = json.loads(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else {}
-    agrees = done.returncode == 0 and found.get("compared", 0) > 0
+    assert replay.stdout is not None
+    lines = replay.stdout.read().strip().splitlines()
+    _, status, usage = os.wait4(replay.pid, 0)
+    replay.returncode = os.waitstatus_to_exitcode(status)
+    found = json.loads(lines[-1]) if lines else {}
+    agrees = replay.returncode == 0 and found.get("compared", 0) > 0
     return {
         "compared": found.get("compared", 0),
         "replay_seconds": round(time.monotonic() - begun, 1),
+        "replay_mb": round(usage.ru_maxrss / 1e3),  # Linux counts in kB
         "agrees": agrees,
     }
 
 
-def measure(scale: float, partitions: int, folder: Path, bootstrap: str) -> dict[str, Any]:
+def measure(
+    scale: float, partitions: int, cache: int, folder: Path, bootstrap: str
+) -> dict[str, Any]:
     """All figures.
 
     Args:
         scale: part of the workload.
         partitions: of the raw topic.
+        cache: memory of rows of users, MiB.
         folder: for configuration, state and log.
         bootstrap: a broker.
     """
@@ -172,10 +184,11 @@ def measure(scale: float, partitions: int, folder: Path, bootstrap: str) -> dict
         work = published(scale, 1)
     records = len(work.unit)
     produce(cluster, work.unit, work.key)
-    facts = {"scale": scale, "records": records, "users": work.users, "keys": work.keys}
+    facts = {"scale": scale, "records": records, "users": work.users, "keys": work.keys,
+             "unit_cache_mb": cache}  # fmt: skip
     del work
     with console.status("one worker"):
-        path, found = released(cluster, folder, records)
+        path, found = released(cluster, folder, records, cache)
     told = ", ".join(f"{name} {value}" for name, value in found.items() if name != "seen")
     console.print(f"released, and yet to be compared: {told}", highlight=False)
     with console.status("replaying in memory"):
@@ -189,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--scale", type=float, default=1.0, help="part of the workload")
     parser.add_argument("--partitions", type=int, default=engine.PARTITIONS)
+    parser.add_argument("--unit-cache-mb", type=int, default=256, help="as of a worker")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the workload")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
@@ -196,7 +210,7 @@ def main() -> None:
     if not 0 < scale <= 1:
         parser.error("--scale must lie above 0 and be at most 1")
     with tempfile.TemporaryDirectory(prefix="hush-published-") as folder, Broker(quiet=True) as one:
-        found = measure(scale, args.partitions, Path(folder), one.bootstrap)
+        found = measure(scale, args.partitions, args.unit_cache_mb, Path(folder), one.bootstrap)
     table = Table("", "", title="the published workload through a broker")
     for name, value in found.items():
         table.add_row(name, str(value))

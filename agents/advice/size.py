@@ -224,7 +224,9 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
     known = 1.0 if mine == 0 else min(cache / mine, 1.0)
     row = known * cost.known_us + (1 - known) * cost.disk_us
     base = load.direct * cost.direct_us + load.rekeyed * cost.rekeyed_us
-    worker = base + pipelines * row + frames * cost.frame_us
+    beside = cost.beside if processes > 1 else 1.0
+    frame_us = beside * cost.frame_us
+    worker = beside * (base + pipelines * row) + frames * frame_us
     leader = load.direct * cost.broker_direct_us + load.rekeyed * cost.broker_rekeyed_us
     disk = (rows * (cost.user_bytes + load.pairs * cost.pair_bytes)
             + pipelines * load.keys * cost.key_bytes)  # fmt: skip
@@ -237,7 +239,7 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
         cells=parts.cells,
         worker_us=worker,
         worker_cores=load.rate * worker / 1e6,
-        frame_cores=load.rate * frames * cost.frame_us / 1e6,
+        frame_cores=load.rate * frames * frame_us / 1e6,
         broker_cores=load.replicas * load.rate * leader / 1e6,
         memory=processes * (cost.process_bytes + min(cache, mine)) + held * cost.sum_held_bytes,
         unit_cache=cache,

@@ -10,10 +10,10 @@ from hushstream.agents.advice.size import BUSY, SPREAD, Load, distinct, size
 from hushstream.errors import ParameterError
 
 COST = Costs(
-    direct_us=10, rekeyed_us=20, known_us=2, disk_us=30, broker_direct_us=3, broker_rekeyed_us=6,
-    frame_us=100, trigger_us=2, restore_us=3, event_bytes=30, sum_bytes=9, row_bytes=40,
-    row_pair_bytes=5, key_row_bytes=20, frame_bytes=800, process_bytes=1e9, sum_held_bytes=1000,
-    known_bytes=100, user_bytes=18, pair_bytes=6, key_bytes=12,
+    direct_us=10, rekeyed_us=20, known_us=2, disk_us=30, beside=1, broker_direct_us=3,
+    broker_rekeyed_us=6, frame_us=100, trigger_us=2, restore_us=3, event_bytes=30, sum_bytes=9,
+    row_bytes=40, row_pair_bytes=5, key_row_bytes=20, frame_bytes=800, process_bytes=1e9,
+    sum_held_bytes=1000, known_bytes=100, user_bytes=18, pair_bytes=6, key_bytes=12,
 )  # fmt: skip
 FIXED = Load(1e6, 6e5, 100_000, pairs=3, processes=2, partitions=4, cells=3)
 
@@ -98,9 +98,13 @@ def test_every_pipeline_adds_its_events_and_rows():
     assert both.disk == pytest.approx(2 * one.disk)
 
 
-def test_a_second_process_costs_no_more_for_an_event_where_partitions_stay():
-    one, two = (size(FIXED._replace(processes=n), COST) for n in (1, 2))
-    assert two.worker_us == pytest.approx(one.worker_us)
+def test_a_second_process_costs_what_cores_that_share_cost_where_partitions_stay():
+    shared = COST._replace(beside=1.25)
+    one, two, three = (size(FIXED._replace(processes=n), shared) for n in (1, 2, 3))
+    assert one == size(FIXED._replace(processes=1), COST)
+    assert two.worker_us == pytest.approx(1.25 * one.worker_us) == pytest.approx(three.worker_us)
+    assert two.frame_cores == pytest.approx(1.25 * one.frame_cores)
+    assert two.broker_cores == pytest.approx(one.broker_cores)
     assert two.memory == pytest.approx(one.memory + 1e9)
 
 
@@ -138,4 +142,6 @@ def test_a_load_that_cannot_be_is_refused(change, named):
 
 def test_the_measured_costs_are_in_their_order():
     assert all(value > 0 for value in COSTS)
-    assert COSTS.direct_us < COSTS.rekeyed_us and COSTS.known_us < COSTS.disk_us
+    assert (
+        COSTS.direct_us < COSTS.rekeyed_us and COSTS.beside >= 1 and COSTS.known_us < COSTS.disk_us
+    )
