@@ -7,8 +7,8 @@ Ten million users, 59 million records and a million keys (`_workload.py`; ``--sc
 of each), as JSON on a broker of this machine, keyed by user. All of it is produced first. The clock
 then cuts at the end of the log, and the time runs from that cut until every shard has released.
 Then ``hush replay`` computes the release again in memory, from the raw log, and compares every
-byte: that is not part of the time. With scale 1 the broker takes some 4 GB of disk, and the replay
-takes most of the memory: 8 GB should be free.
+byte: that is not part of the time. With scale 1 the broker takes some 4 GB of disk, and 4 GB of
+memory should be free: worker and replay take up to 2.5 GB, one after the other.
 
 - ``seconds``: from the cut to the last manifest; ``rate``: records in a second of it.
 - ``cpu_us``: processor time of the worker's process for a record, from its start to the release.

@@ -1,0 +1,253 @@
+"""Keys that were seen once: a fill, triggers that touch few of them, state, and restarts.
+
+    python benchmarks/seen_keys.py [--keys 1000000,10000000] [--changed N] [--public N]
+                                   [--quick] [--json]
+
+Each deployment sees so many keys, each of them once, by users of eight keys; beside these,
+``--public`` keys have 400 users each and become public. Its first trigger meets all of
+them. Then come two triggers with ``--changed`` new records each, of keys that were seen before: a
+trigger should cost what it touches, finds due and knows as public, however many keys were seen.
+The worker is then stopped and started with its tables, and once more without them. All of it runs
+on a real broker, one worker, two cells partitions; other load on the machine is in the seconds.
+
+- ``keys``, ``records``: that were there at the first trigger.
+- ``fill_seconds``, ``fill_cpu_us``: of the first trigger, from the cut to the last manifest; CPU of
+  the worker until then, for a record.
+- ``trigger_cpu``, ``trigger_seconds``: of the worker, for each of the later triggers.
+- ``released``: keys of the last release.
+- ``key_bytes``: of tables of aggregate for each key seen; ``state_mb``: all tables;
+  ``changelog_mb``: their topics at the broker.
+- ``resident_mb``: the most memory that the worker had.
+- ``warm_seconds``, ``wiped_seconds``: from the command to ``ready``, with tables and without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import engine
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from hushstream.agents.clock.genesis import read_ledger
+from hushstream.agents.kafka.cluster import Cluster
+from hushstream.deploy.broker import Broker
+from hushstream.topics.config.model import Kafka
+from hushstream.topics.names import Names
+from hushstream.topics.records import TriggerRequest, encode
+from rich.console import Console
+from rich.table import Table
+
+EACH = 8  # keys of a user
+CROWD = 400  # users of a public key
+NEW = 10**9  # the first user of later records
+HOUR = 3_600_000  # milliseconds
+LATER = 2  # triggers after the first
+PATIENCE = 3 * 3600.0  # seconds until a worker has done what it was asked for
+console = Console(stderr=True)
+Event = tuple[int, bytes]
+
+
+def first(keys: int, public: int) -> Iterator[Event]:
+    """User and key of each record before the first trigger."""
+    for key in range(keys):
+        yield key // EACH, b"seen-%d" % key
+    for user in range(public * CROWD):
+        yield user, b"public-%d" % (user % public)
+
+
+def later(keys: int, changed: int, number: int) -> Iterator[Event]:
+    """Records of users that are new, spread over the keys that were seen."""
+    for n in range(changed):
+        yield NEW + number * changed + n, b"seen-%d" % ((n * keys // changed + number) % keys)
+
+
+class Deployment:
+    """One deployment, its topic, and its worker.
+
+    Args:
+        folder: for configuration, state and log.
+        broker: a running one.
+        keys: names the topic.
+    """
+
+    def __init__(self, folder: Path, broker: Broker, keys: int) -> None:
+        self._folder, self._broker, self._topic = folder, broker, f"seen-{keys}"
+        self._cluster = Cluster(Kafka(bootstrap=broker.bootstrap))
+        self._cluster.wait()
+        made = self._cluster._admin.create_topics([NewTopic(self._topic, engine.PARTITIONS, 1)])
+        made[self._topic].result()
+        time.sleep(0.5)
+        self._path, config, self._pipeline = engine.deployment(
+            self._cluster, folder, self._topic, "murmur2", ""
+        )
+        self.name = config.deployment.name
+        self._names = Names(self.name, read_ledger(self._cluster, self.name).genesis["genesis"])
+        self.state = folder / self.name
+        self._log = folder / "worker.log"
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": self.name,
+             "isolation.level": "read_committed", "fetch.wait.max.ms": 20, "log_level": 0}
+        )  # fmt: skip
+        self._consumer.assign([TopicPartition(self._pipeline.release_topic, 0, 0)])
+        self.released = 0
+        self.resident = 0.0
+
+    def produce(self, events: Iterator[Event], hour: int) -> int:
+        """Send records of an hour of event time; how many they were."""
+        producer = self._cluster.producer(
+            **{"partitioner": "murmur2_random", "linger.ms": 50, "compression.type": "lz4",
+               "queue.buffering.max.messages": 1_000_000}
+        )  # fmt: skip
+        moment, sent = engine.START + hour * HOUR + HOUR // 2, 0
+        for user, key in events:
+            name = b"u%d" % user
+            body = b'{"user":"%b","page":"%b","t":%d}' % (name, key, moment)
+            while True:
+                try:
+                    producer.produce(self._topic, body, key=name)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            sent += 1
+        producer.flush(600)
+        return sent
+
+    def start(self) -> float:
+        """Start the worker; seconds until it says that it is ready."""
+        mark, begun = self._log.stat().st_size if self._log.exists() else 0, time.monotonic()
+        with open(self._log, "ab") as log:
+            self._worker = subprocess.Popen(
+                [sys.executable, "-m", "hushstream", "worker", "-c", str(self._path),
+                 "--bootstrap", self._cluster.bootstrap,
+                 "--set", f"engine.data_dir={self.state}"],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        while b"ready:" not in self._tail(mark):
+            if self._worker.poll() is not None or time.monotonic() - begun > PATIENCE:
+                raise SystemExit(f"the worker is not ready: {self._tail(mark)[-500:]!r}")
+            time.sleep(0.05)
+        return time.monotonic() - begun
+
+    def _tail(self, mark: int) -> bytes:
+        with open(self._log, "rb") as log:
+            log.seek(mark)
+            return log.read()
+
+    def stop(self) -> None:
+        """Stop the worker in order."""
+        if self._worker is not None:
+            self._worker.terminate()
+            self._worker.wait(300)
+            self._worker = None
+
+    def trigger(self, number: int) -> tuple[float, float]:
+        """Ask for a trigger, and wait for its release; seconds, and seconds of CPU."""
+        assert self._worker is not None
+        process = psutil.Process(self._worker.pid)
+        midnight = engine.START * 1000 - engine.START * 1000 % 86_400_000_000
+        begun, used = time.monotonic(), sum(process.cpu_times()[:2])
+        producer = self._cluster.producer()
+        asked = TriggerRequest(f"go-{number}", midnight + number * HOUR * 1000)
+        producer.produce(self._names.requests, encode(asked), partition=0)
+        producer.flush()
+        shards, self.released = 0, 0
+        while shards < self._pipeline.cells_partitions:
+            if self._worker.poll() is not None or time.monotonic() - begun > PATIENCE:
+                raise SystemExit(f"no release: {self._tail(0)[-500:]!r}")
+            message = self._consumer.poll(0.05)
+            self.resident = max(self.resident, process.memory_info().rss)
+            if message is not None and not message.error():
+                manifest = b"hush.manifest/2" in message.value()
+                shards, self.released = shards + manifest, self.released + (not manifest)
+        return time.monotonic() - begun, sum(process.cpu_times()[:2]) - used
+
+    def bytes_of(self, folder: Path, part: str = "") -> int:
+        """Size of files in folders with that part of a name below one."""
+        files = (one for one in folder.rglob("*") if one.is_file() and part in str(one))
+        return sum(one.stat().st_size for one in files)
+
+    def changelogs(self) -> int:
+        """Bytes of the changelogs at the broker."""
+        logs = self._broker.data.rglob("*-changelog-*/*.log")
+        return sum(one.stat().st_size for one in logs)
+
+
+def measure(run: Deployment, keys: int, changed: int, public: int) -> dict[str, Any]:
+    """All figures of one number of keys."""
+    say = f"{keys:,} keys: "
+    with console.status(say + "producing"):
+        records = run.produce(first(keys, public), 0)
+    with console.status(say + "the first trigger"):
+        run.start()
+        seconds, cpu = run.trigger(1)
+    after: list[tuple[float, float]] = []
+    for number in range(LATER):
+        with console.status(f"{say}trigger {number + 2}"):
+            run.produce(later(keys, changed, number), number + 1)
+            after.append(run.trigger(number + 2))
+    with console.status(say + "restarts"):
+        run.stop()
+        aggregate, everything = run.bytes_of(run.state, ".aggregate."), run.bytes_of(run.state)
+        warm = run.start()
+        run.stop()
+        shutil.rmtree(run.state)
+        wiped = run.start()
+        run.stop()
+    return {
+        "keys": keys,
+        "records": records,
+        "fill_seconds": round(seconds, 1),
+        "fill_cpu_us": round(1e6 * cpu / records, 2),
+        "trigger_seconds": [round(wall, 2) for wall, _ in after],
+        "trigger_cpu": [round(spent, 2) for _, spent in after],
+        "released": run.released,
+        "key_bytes": round(aggregate / keys, 1),
+        "state_mb": round(everything / 1e6, 1),
+        "changelog_mb": round(run.changelogs() / 1e6, 1),
+        "resident_mb": round(run.resident / 1e6),
+        "warm_seconds": round(warm, 1),
+        "wiped_seconds": round(wiped, 1),
+    }
+
+
+def main() -> None:
+    """Run them one after the other and print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--keys", help="numbers with commas between; default 1000000,10000000")
+    parser.add_argument("--changed", type=int, default=10_000, help="records of later triggers")
+    parser.add_argument("--public", type=int, default=2_000, help="keys that become public")
+    parser.add_argument("--quick", action="store_true", help="100,000 keys, 500 of them public")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    numbers = args.keys or ("100000" if args.quick else "1000000,10000000")
+    public = 500 if args.quick else args.public
+    found = []
+    for keys in (int(number) for number in numbers.split(",")):
+        with tempfile.TemporaryDirectory(prefix="hush-seen-") as folder, Broker(quiet=True) as one:
+            run = Deployment(Path(folder), one, keys)
+            try:
+                found.append(measure(run, keys, args.changed, public))
+            finally:
+                run.stop()
+        console.print(found[-1])
+    table = Table("", *(f"{one['keys']:,}" for one in found), title="keys that were seen")
+    for name in found[0]:
+        table.add_row(name, *(str(one[name]) for one in found))
+    console.print(table)
+    if args.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
