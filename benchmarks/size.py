@@ -115,6 +115,7 @@ def predicted(case: Case, events: int, bound: int) -> dict[str, float]:
         replicas=1,
         every=events / 1e6,
         step=case.step,
+        waiting=0.0,  # few events wait, and they are in what a process has
         processes=case.processes,
         partitions=engine.PARTITIONS,
         units=2,

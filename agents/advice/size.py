@@ -39,6 +39,7 @@ class Load(NamedTuple):
         beat: seconds between two beats: no step comes more often.
         step: events of one step, at most.
         unit_cache: bytes of memory for rows of units, per process; None: enough for all of them.
+        waiting: bytes of records that wait for their step, per process, while it catches up.
         processes: None: as many as it takes.
         partitions: of raw topics; None: `SPREAD` for each process.
         units: partitions of units topics; None: as many as of raw topics.
@@ -59,6 +60,7 @@ class Load(NamedTuple):
     beat: float = 0.25
     step: int = 40_000
     unit_cache: float | None = None
+    waiting: float = 256.0 * 2**20
     processes: int | None = None
     partitions: int | None = None
     units: int | None = None
@@ -91,7 +93,7 @@ class Size(NamedTuple):
         worker_cores: cores that workers use.
         frame_cores: of these, for frames alone.
         broker_cores: cores of the brokers that internal topics take, with replicas.
-        memory: bytes of all processes.
+        memory: bytes of all processes, while they catch up.
         unit_cache: bytes of memory for rows of units, per process.
         known: share of units whose rows are in memory.
         disk: bytes of local tables, merged.
@@ -241,7 +243,8 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
         worker_cores=load.rate * worker / 1e6,
         frame_cores=load.rate * frames * frame_us / 1e6,
         broker_cores=load.replicas * load.rate * leader / 1e6,
-        memory=processes * (cost.process_bytes + min(cache, mine)) + held * cost.sum_held_bytes,
+        memory=processes * (cost.process_bytes + load.waiting + min(cache, mine))
+        + held * cost.sum_held_bytes,
         unit_cache=cache,
         known=known,
         disk=disk,

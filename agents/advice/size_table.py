@@ -39,7 +39,7 @@ def _rows(load: Load, found: Size) -> list[tuple[str, str]]:
         ("  for an event", f"{found.worker_us:,.1f} µs of CPU"),
         ("partitions", f"{found.partitions:,} raw, {found.units:,} units, {found.cells:,} cells"),
         ("cores of the brokers", f"{found.broker_cores:,.2f}, for internal topics"),
-        ("memory of all processes", size_of(found.memory)),
+        ("memory, catching up", size_of(found.memory)),
         ("  unit_cache_mb", f"{found.unit_cache / MIB:,.0f} each"),
         ("  users' rows in memory", f"{found.known:.0%}"),
         ("disk of local tables", size_of(found.disk)),

@@ -49,12 +49,14 @@ NUMBER, COUNT = click.FloatRange(0), click.IntRange(1)
               help="Seconds between two beats (engine.beat_interval).")  # fmt: skip
 @click.option("--unit-cache-mb", type=click.IntRange(0),
               help="Memory for rows of units, per process; by default enough for all.")  # fmt: skip
+@click.option("--input-mb", type=click.IntRange(1), default=256, show_default=True,
+              help="Memory of records that wait for their step (engine.input_mb).")  # fmt: skip
 @click.option("-c", "--config", "path", metavar="HUSH.TOML",
               help="Take pipelines and settings of the engine from a configuration.")  # fmt: skip
 @json_option
 def size(
-    brokers: int, unit_cache_mb: int | None, rekeyed: bool, path: str | None, as_json: bool,
-    **given: Any,
+    brokers: int, unit_cache_mb: int | None, input_mb: int, rekeyed: bool, path: str | None,
+    as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Estimate partitions, cores, memory, disk and traffic, and say what gives way first.
 
@@ -62,7 +64,8 @@ def size(
     Every pipeline is taken for a histogram that gets all events.
     """
     cache = None if unit_cache_mb is None else float(unit_cache_mb * MIB)
-    load = Load(direct=int(not rekeyed), rekeyed=int(rekeyed), unit_cache=cache, **given)
+    load = Load(direct=int(not rekeyed), rekeyed=int(rekeyed), unit_cache=cache,
+                waiting=float(input_mb * MIB), **given)  # fmt: skip
     if path is not None:
         load = configured(load, read_config(path, None, ()))
     found = size_of(load, COSTS)
@@ -105,6 +108,7 @@ def configured(load: Load, config: Config) -> Load:
         beat=engine.beat_interval / 1e6,
         step=engine.step_records,
         unit_cache=float(engine.unit_cache_mb * MIB),
+        waiting=float(engine.input_mb * MIB),
         units=engine.units_partitions,
         cells=engine.cells_partitions,
     )

@@ -15,7 +15,7 @@ COST = Costs(
     row_bytes=40, row_pair_bytes=5, key_row_bytes=20, frame_bytes=800, process_bytes=1e9,
     sum_held_bytes=1000, known_bytes=100, user_bytes=18, pair_bytes=6, key_bytes=12,
 )  # fmt: skip
-FIXED = Load(1e6, 6e5, 100_000, pairs=3, processes=2, partitions=4, cells=3)
+FIXED = Load(1e6, 6e5, 100_000, pairs=3, waiting=0, processes=2, partitions=4, cells=3)
 
 
 def test_distinct_ones_among_draws():
@@ -81,6 +81,11 @@ def test_sums_in_memory_have_a_limit():
 def test_events_that_share_a_key_share_its_sum():
     few, many = (size(FIXED._replace(keys=keys), COST).topics.cells for keys in (100, 1e9))
     assert few == pytest.approx(100 / 6250 * 25 + 3 / 6250 * 800, rel=0.01) and many > 20 * few / 2
+
+
+def test_each_process_holds_records_that_wait():
+    found = size(FIXED._replace(waiting=5e7), COST)
+    assert found.memory == pytest.approx(size(FIXED, COST).memory + 2 * 5e7)
 
 
 def test_rows_beyond_the_memory_are_read_from_disk():

@@ -17,6 +17,7 @@ CONFIG = """
 name = "d"
 [engine]
 unit_cache_mb = 32
+input_mb = 64
 step_records = 30000
 replication_factor = 2
 cells_partitions = 7
@@ -76,7 +77,8 @@ def test_pipelines_partitions_and_settings_come_from_a_configuration(tmp_path):
     path.write_text(CONFIG + "".join(pipelines))
     body = json.loads(run(*LOAD, "--json", "--config", str(path)))
     load = Load(1e7, 1e6, 1e5, direct=1, rekeyed=2, replicas=2, every=3600, keep=86_400, beat=1,
-                step=30_000, unit_cache=32 * 2**20, units=4, cells=7)  # fmt: skip
+                step=30_000, unit_cache=32 * 2**20, waiting=64 * 2**20, units=4,
+                cells=7)  # fmt: skip
     assert body["load"] == load._asdict()
     assert body["size"]["known"] < 1
 
