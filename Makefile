@@ -8,10 +8,10 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit e2e fuzz mutants bench lock release clean
+.PHONY: help demo test lint types format unit e2e dashboards fuzz mutants bench lock release clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUN) ## a private release on your screen, from nothing but Python
 	@$(BIN)/hush demo $(ARGS)
@@ -34,6 +34,9 @@ unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 
 e2e: $(DEV) ## docker-compose.yml on a real engine, then all removed; ARGS=--stand-ins without a registry
 	@$(BIN)/python -m tests.e2e $(ARGS)
+
+dashboards: $(DEV) ## pictures of the dashboards from a real Prometheus; ARGS="--minutes=8"
+	@$(BIN)/python -m tests.dashboards $(ARGS)
 
 mutants: $(DEV) ## mistakes put into a copy, each to be found by its tests; ARGS=--quick
 	@$(BIN)/python -m tests.mutants $(ARGS)

@@ -13,15 +13,25 @@ from typing import Any, NamedTuple
 WIDTH, HEIGHT = 12, 8
 SCHEMA = 39
 
+Steps = tuple[tuple[float, str], ...]  # the colour of values from the first number on
+ALARM: Steps = ((0, "green"), (1, "red"))
+BAD, LIMIT = "/ refused$/", "/ limit$/"  # names of series that are drawn in a way of their own
+
 
 class Panel(NamedTuple):
-    """One panel: title, unit, queries (legend → PromQL) and kind of visualisation."""
+    """One panel: title, unit, queries (legend → PromQL) and kind of visualisation.
+
+    Without `steps` a single value has no colour: thresholds that Grafana adds by itself know
+    nothing of the unit.
+    """
 
     title: str
     unit: str
     queries: dict[str, str]
     kind: str = "timeseries"
     description: str = ""
+    steps: Steps = ()
+    special: tuple[str, ...] = ()
 
 
 RELEASES = (
@@ -33,6 +43,7 @@ RELEASES = (
         },
         "stat",
         "Triggers by outcome; `refused` means that the budget's limit is reached.",
+        special=(BAD,),
     ),
     Panel(
         "Since the last scheduled trigger",
@@ -50,6 +61,7 @@ RELEASES = (
             "{{pipeline}} limit": "max by (pipeline, unit) (hush_epsilon_limit)",
         },
         description="Sum over epochs: the cost for a unit that is active in each of them.",
+        special=(LIMIT,),
     ),
     Panel(
         "Delta spent, per unit",
@@ -58,6 +70,7 @@ RELEASES = (
             "{{pipeline}} per {{unit}}": "max by (pipeline, unit) (hush_delta_spent)",
             "{{pipeline}} limit": "max by (pipeline, unit) (hush_delta_limit)",
         },
+        special=(LIMIT,),
     ),
     Panel(
         "Budget remaining",
@@ -66,7 +79,8 @@ RELEASES = (
             "{{pipeline}}": "min by (pipeline) (hush_budget_remaining_ratio)",
         },
         "gauge",
-        "Share of the configured limit over all epochs.",
+        "Share of the configured limit over all epochs; an alert comes below a tenth.",
+        ((0, "red"), (0.1, "orange"), (0.25, "green")),
     ),
     Panel(
         "Standard deviation of the noise",
@@ -77,7 +91,13 @@ RELEASES = (
         "stat",
         "At a window's last trigger. Records cut off by the contribution bound are not included.",
     ),
-    Panel("Workers ready", "short", {"ready": "sum(hush_ready)"}, "stat"),
+    Panel(
+        "Workers ready",
+        "short",
+        {"ready": "sum(hush_ready)"},
+        "stat",
+        steps=((0, "red"), (1, "green")),
+    ),
     Panel(
         "Versions",
         "short",
@@ -89,23 +109,31 @@ RELEASES = (
 )
 
 PROCESS = "{{instance}} {{process}}"
+# Two other outcomes count records that are written, and no events.
+EVENTS = 'sum by (pipeline, outcome) (rate(hush_events_total{outcome!~"manifests|released"}[1m]))'
 
 OPERATOR = (
     Panel(
         "Events",
         "ops",
         {
-            "{{pipeline}} {{outcome}}": "sum by (pipeline, outcome) (rate(hush_events_total[1m]))",
+            "{{pipeline}} {{outcome}}": (
+                f"{EVENTS} > 0 or sum by (pipeline, outcome) "
+                '(rate(hush_events_total{outcome="seen"}[1m]))'
+            ),
         },
+        description="Outcomes that occur, and all that were seen.",
     ),
     Panel(
         "Dead letters",
         "ops",
         {
+            "{{pipeline}} in all": "sum by (pipeline) (rate(hush_dead_letters_total[5m]))",
             "{{pipeline}} {{reason}}": (
-                "sum by (pipeline, reason) (rate(hush_dead_letters_total[5m]))"
+                "sum by (pipeline, reason) (rate(hush_dead_letters_total[5m])) > 0"
             ),
         },
+        description="Reasons that occur.",
     ),
     Panel(
         "Age of the last beat used",
@@ -171,18 +199,71 @@ OPERATOR = (
         {"{{pipeline}} {{cause}}": "max by (pipeline, cause) (hush_loss_alarm)"},
         "stat",
         "1: more than `engine.loss_share` of the records are lost.",
+        ALARM,
     ),
     Panel(
         "Failed transactions of the clock",
         "short",
         {"failed": "sum(increase(hush_ledger_write_failures_total[1h]))"},
         "stat",
+        "In the last hour.",
+        ALARM,
     ),
 )
 
 DASHBOARDS = {
     "releases.json": ("hush-releases", "Hushstream: releases and budget", RELEASES),
     "operator.json": ("hush-operator", "Hushstream: operator (functions of raw data)", OPERATOR),
+}
+
+
+def _thresholds(steps: Steps) -> dict[str, Any]:
+    """Grafana's form of it; its first step has no number."""
+    numbers = [None, *(number for number, _ in steps[1:])]
+    colours = [colour for _, colour in steps]
+    return {
+        "mode": "absolute",
+        "steps": [{"value": n, "color": c} for n, c in zip(numbers, colours, strict=True)],
+    }
+
+
+LAST = {"calcs": ["lastNotNull"], "fields": "", "values": False}
+FIELDS: dict[str, dict[str, Any]] = {
+    "timeseries": {"min": 0, "custom": {"showPoints": "never", "spanNulls": False}},
+    "stat": {},
+    "gauge": {"min": 0, "max": 1},
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "timeseries": {
+        "legend": {
+            "showLegend": True, "displayMode": "table", "placement": "right",
+            "calcs": ["lastNotNull"],
+        },
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+    "stat": {  # the name beside the value also where there is one series
+        "reduceOptions": LAST, "textMode": "value_and_name", "colorMode": "value",
+        "graphMode": "none", "justifyMode": "auto", "orientation": "auto",
+    },
+    "gauge": {
+        "reduceOptions": LAST, "showThresholdMarkers": True, "showThresholdLabels": False,
+    },
+}  # fmt: skip
+SHORT = {  # a store without deployment and genesis, which would fill a legend
+    "id": "renameByRegex",
+    "options": {
+        "regex": r"/^[^.]+\.[0-9a-f]+\.(.+?)(?:-changelog)?-(\d+)$/",
+        "renamePattern": "$1 $2",
+    },
+}
+SPECIAL: dict[str, list[dict[str, Any]]] = {
+    BAD: [
+        {"id": "color", "value": {"mode": "thresholds"}},
+        {"id": "thresholds", "value": _thresholds(ALARM)},
+    ],
+    LIMIT: [  # each limit in a colour of its own: one pipeline may well pass another's
+        {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
+    ],
 }
 
 
@@ -222,9 +303,25 @@ def _panel(number: int, panel: Panel, source: dict[str, str]) -> dict[str, Any]:
         "description": panel.description,
         "datasource": source,
         "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
+        "fieldConfig": {
+            "defaults": {"unit": panel.unit, **FIELDS[panel.kind], **_colours(panel)},
+            "overrides": [
+                {"matcher": {"id": "byRegexp", "options": name}, "properties": SPECIAL[name]}
+                for name in panel.special
+            ],
+        },
+        "options": OPTIONS[panel.kind],
+        "transformations": [SHORT] if "{{store}}" in panel.queries else [],
         "targets": [target | {"datasource": source} for target in targets],
     }
+
+
+def _colours(panel: Panel) -> dict[str, Any]:
+    if panel.kind == "timeseries":
+        return {"color": {"mode": "palette-classic"}}
+    if not panel.steps:
+        return {"color": {"mode": "fixed", "fixedColor": "text"}}
+    return {"color": {"mode": "thresholds"}, "thresholds": _thresholds(panel.steps)}
 
 
 def write(folder: Path) -> None:

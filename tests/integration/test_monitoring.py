@@ -7,36 +7,27 @@ Covers: agents/cli/worker.py, agents/worker/health/together.py
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import shutil
-import signal
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
 from hushstream.deploy.settings import free_port
 
-from ..tree import ROOT
+from ..servers.prometheus import PROGRAM, Prometheus
 from .local import BROKER, Local, local
 
-PROMETHEUS = shutil.which("prometheus")
 pytestmark = [
     pytest.mark.broker,
     pytest.mark.skipif(
-        PROMETHEUS is None, reason="prometheus is not installed: Debian has a package of that name"
+        PROGRAM is None, reason="prometheus is not installed: Debian has a package of that name"
     ),
 ]
 DAY = 86_400_000_000
@@ -65,66 +56,6 @@ budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = 80, limit_delta = 1e-2 }
 OF_RETIRED = "hush_final_release_timestamp_seconds"
 
 
-class Watch:
-    """Prometheus over the pages of one machine.
-
-    Args:
-        folder: for its settings and data.
-        public: port of the page that anyone may read.
-        operator: port of the operator's.
-    """
-
-    def __init__(self, folder: Path, public: int, operator: int) -> None:
-        self._port = free_port()
-        settings = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
-        settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-        settings["rule_files"] = [str(folder / "rules.yml")]
-        for job in settings["scrape_configs"]:
-            port = public if job["job_name"] == "hush-public" else operator
-            found = next(name for name in job if name.endswith("_configs"))
-            del job[found]
-            job["static_configs"] = [{"targets": [f"127.0.0.1:{port}"]}]
-        (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-        (folder / "rules.yml").write_text(alerts.text({"p": 3600.0}))
-        self._child = Child(
-            [
-                PROMETHEUS or "", f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'tsdb'}",
-                f"--web.listen-address=127.0.0.1:{self._port}",
-            ],
-            folder / "prometheus.log",
-        )  # fmt: skip
-
-    def ask(self, path: str, **words: str) -> Any:
-        """An answer of its API; None while it does not answer."""
-        url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(words)}"
-        try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
-                return json.load(answer)["data"]
-        except ConnectionError:
-            return None
-        except urllib.error.HTTPError as error:
-            if error.code == 503:  # it is starting
-                return None
-            raise AssertionError(f"{words}: {error.read().decode()}") from None
-        except urllib.error.URLError:
-            return None
-
-    def values(self, query: str) -> list[float]:
-        """What a query gives now."""
-        found = self.ask("query", query=query)
-        return [float(one["value"][1]) for one in found["result"]] if found else []
-
-    def rules(self) -> list[dict[str, Any]]:
-        """All alerting rules, as they stand."""
-        return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
-
-    def end(self) -> None:
-        """Stop it."""
-        self._child.send(signal.SIGTERM)
-        self._child.wait(30)
-
-
 def until(true: Callable[[], object], what: str, run: Local) -> None:
     end = time.monotonic() + 300
     while not true():
@@ -133,7 +64,7 @@ def until(true: Callable[[], object], what: str, run: Local) -> None:
 
 
 @contextmanager
-def watched(folder: Path) -> Iterator[tuple[Local, Watch]]:
+def watched(folder: Path) -> Iterator[tuple[Local, Prometheus]]:
     public, operator = free_port(), free_port()
     with (
         Broker(quiet=True, overrides=BROKER) as broker,
@@ -145,7 +76,7 @@ def watched(folder: Path) -> Iterator[tuple[Local, Watch]]:
         words += ["--set", f"engine.operator_port={operator}"]
         words += ["--set", f"engine.data_dir={folder / 'state'}"]
         run.workers["two"] = Child(words, run.log("two"))
-        watch = Watch(folder, public, operator)
+        watch = Prometheus(folder, public, operator, alerts.text({"p": 3600.0}))
         try:
             yield run, watch
         finally:

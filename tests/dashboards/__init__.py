@@ -1,0 +1,1 @@
+"""Pictures of the shipped dashboards, from what a real Prometheus says: `make dashboards`."""
