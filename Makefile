@@ -8,7 +8,7 @@ RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit e2e dashboards fuzz mutants bench lock release clean
+.PHONY: help demo test lint types format unit e2e cluster dashboards fuzz mutants bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 
 e2e: $(DEV) ## docker-compose.yml on a real engine, then all removed; ARGS=--stand-ins without a registry
 	@$(BIN)/python -m tests.e2e $(ARGS)
+
+cluster: $(DEV) ## the chart on a real API server, which Go builds once: half an hour
+	@$(BIN)/python -m tests.cluster
+	@$(BIN)/python -m pytest -q tests/cluster $(ARGS)
 
 dashboards: $(DEV) ## pictures of the dashboards from a real Prometheus; ARGS="--minutes=8"
 	@$(BIN)/python -m tests.dashboards $(ARGS)

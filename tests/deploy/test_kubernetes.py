@@ -1,6 +1,6 @@
 """The manifests and the chart for Kubernetes: valid, confined, and the same where both say it.
 
-A real `helm` lints and renders the chart where it is installed; no cluster is needed.
+A real `helm` lints and renders the chart where it is installed or was built by `make cluster`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import load
 
+from ..cluster.programs import program
 from ..tree import ROOT
 
-HELM = shutil.which("helm")
+HELM = shutil.which("helm") or program("helm")
 CHART = ROOT / "deploy" / "kubernetes" / "chart"
 PLAIN = ROOT / "deploy" / "kubernetes" / "hush.yaml"
 VERSION = "1.31"
@@ -49,7 +50,7 @@ SECURED = {
     },
 }
 needs_helm = pytest.mark.skipif(
-    HELM is None, reason="helm is not installed: `go install helm.sh/helm/v3/cmd/helm@v3.16.4`"
+    HELM is None, reason="helm is not installed: `go install helm.sh/helm/v3/cmd/helm@v3.21.4`"
 )
 
 

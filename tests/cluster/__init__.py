@@ -1,0 +1,1 @@
+"""A real API server takes the manifests and the chart: `make cluster`."""

@@ -1,0 +1,140 @@
+"""The programs of a control plane, and the types of two operators: built once, from locked sources.
+
+Go fetches modules and holds every one against ``programs/go.sum``, or against ``types.lock`` where
+nothing but a file is wanted of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hushstream.deploy.places import cache_dir
+
+HERE = Path(__file__).parent
+SOURCES = HERE / "programs"
+TYPES = HERE / "types.lock"
+PROGRAMS = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "helm": "helm.sh/helm/v3/cmd/helm",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+}
+LONG = 3 * 3600  # seconds: on two busy cores the first build takes half an hour
+
+
+class BuildError(Exception):
+    """A program cannot be built, or what was fetched is not what was locked."""
+
+
+class Type(NamedTuple):
+    """A file of a module that defines a type of resources."""
+
+    digest: str
+    module: str
+    version: str
+    path: str
+
+    @property
+    def filename(self) -> str:
+        """Name without folders."""
+        return self.path.rpartition("/")[2]
+
+
+def read_types(text: str) -> list[Type]:
+    """Read a lock: digest of the module as Go writes it, module, version, path within it.
+
+    >>> read_types("# why\\nh1:ab= example.org/m v1.0.0 config/a.yaml\\n")[0].filename
+    'a.yaml'
+    """
+    lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+    return [Type(*line.split()) for line in lines]
+
+
+def server_version() -> str:
+    """Version of the API server that is locked, as ``v1.2.3``."""
+    text = (SOURCES / "go.mod").read_text("utf-8")
+    found = re.search(r"^\tk8s\.io/kubernetes (v\S+)$", text, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def folder() -> Path:
+    """Where they are kept: another place for each state of the locks."""
+    locks = b"".join(p.read_bytes() for p in (SOURCES / "go.mod", SOURCES / "go.sum", TYPES))
+    return cache_dir() / "cluster" / hashlib.sha256(locks).hexdigest()[:16]
+
+
+def program(name: str) -> str | None:
+    """Path of a program that was built; None: it was not."""
+    path = folder() / name
+    return str(path) if path.is_file() else None
+
+
+def types() -> list[Path]:
+    """Files of all types that were fetched."""
+    return [folder() / one.filename for one in read_types(TYPES.read_text("utf-8"))]
+
+
+def missing() -> str | None:
+    """Say what to do where not all is there; None: all is."""
+    if all(map(program, PROGRAMS)) and all(path.is_file() for path in types()):
+        return None
+    return "no API server was built on this machine: run `make cluster`, which needs Go"
+
+
+def build(say: Callable[[str], None] = print) -> None:
+    """Build every program and fetch every type that is not there yet.
+
+    Raises:
+        BuildError: Go is missing or refuses; the message says which and why.
+    """
+    if missing() is None:
+        return
+    if shutil.which("go") is None:
+        needed = re.search(r"^go (\S+)$", (SOURCES / "go.mod").read_text("utf-8"), re.MULTILINE)
+        raise BuildError(f"no `go` command: install Go {needed[1] if needed else ''} or later")
+    folder().mkdir(parents=True, exist_ok=True)
+    for name, package in PROGRAMS.items():
+        if program(name) is None:
+            say(f"building {name}, once")
+            _build(name, package)
+    for one in read_types(TYPES.read_text("utf-8")):
+        _fetch(one)
+
+
+def _build(name: str, package: str) -> None:
+    version = server_version()
+    place = "k8s.io/component-base/version"  # a server without a version is refused by helm
+    numbers = version.removeprefix("v").split(".")
+    told = {"gitVersion": version, "gitMajor": numbers[0], "gitMinor": numbers[1]}
+    flags = " ".join(["-s -w", *(f"-X {place}.{key}={value}" for key, value in told.items())])
+    part = folder() / f"{name}.part"
+    words = ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", str(part), package]
+    _go(*words)
+    part.replace(folder() / name)
+
+
+def _fetch(one: Type) -> None:
+    told = json.loads(_go("mod", "download", "-json", f"{one.module}@{one.version}"))
+    if told["Sum"] != one.digest:
+        raise BuildError(f"{one.module} {one.version} is {told['Sum']}, and {one.digest} is locked")
+    shutil.copyfile(Path(told["Dir"]) / one.path, folder() / one.filename)
+
+
+def _go(*words: str) -> str:
+    environ: dict[str, Any] = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+    done = subprocess.run(
+        ["nice", "go", *words],
+        cwd=SOURCES, env=environ, capture_output=True, text=True, timeout=LONG,
+    )  # fmt: skip
+    if done.returncode:
+        raise BuildError(f"`go {words[0]}` ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    return done.stdout
