@@ -9,29 +9,7 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from .columns import QuerySource, bare, number_of, path_of, plain_number
-from .refusal import QueryError, refused
-
-OTHERS: dict[type[exp.Expr], str] = {
-    exp.Min: "MIN and MAX rest on one record, which no noise can hide: use mechanism pak or tops, "
-    "or quantiles of a distribution (privhp)",
-    exp.Max: "MIN and MAX rest on one record, which no noise can hide: use mechanism pak or tops, "
-    "or quantiles of a distribution (privhp)",
-    exp.Median: "quantiles come from a private distribution: mechanism privhp over the field",
-    exp.PercentileCont: "quantiles come from a private distribution: mechanism privhp",
-    exp.PercentileDisc: "quantiles come from a private distribution: mechanism privhp",
-    exp.Quantile: "quantiles come from a private distribution: mechanism privhp",
-    exp.ApproxQuantile: "quantiles come from a private distribution: mechanism privhp",
-    exp.ApproxDistinct: "write COUNT(DISTINCT unit) with the input's privacy unit",
-    exp.Stddev: "spreads come from a private distribution: mechanism privhp over the field",
-    exp.StddevPop: "spreads come from a private distribution: mechanism privhp over the field",
-    exp.StddevSamp: "spreads come from a private distribution: mechanism privhp over the field",
-    exp.Variance: "spreads come from a private distribution: mechanism privhp over the field",
-    exp.VariancePop: "spreads come from a private distribution: mechanism privhp over the field",
-    exp.Filter: "move the condition into WHERE, and write a pipeline for each",
-    exp.Window: "OVER is not possible: sum released windows, which costs nothing",
-    exp.Case: "CASE is not possible: write a pipeline with a WHERE for each case",
-}
-"""Expressions that are no aggregate here, and what to do instead."""
+from .refusal import QueryError, instead_of, refused
 
 
 class Aggregated(NamedTuple):
@@ -64,12 +42,13 @@ def aggregate_of(
     node = bare(node)
     if isinstance(node, exp.Count):
         return _count(node, named, source, table)
-    if isinstance(node, exp.Sum | exp.Avg) and not any(type(n) in OTHERS for n in node.walk()):
+    if isinstance(node, exp.Sum | exp.Avg) and instead_of(node) is None:
         kind = "sum" if isinstance(node, exp.Sum) else "mean"
         return Aggregated({"kind": kind, **_clipped(node, table, clip), **named})
-    for part in node.walk():
-        if type(part) in OTHERS:
-            raise refused(node, OTHERS[type(part)])
+    if isinstance(node, exp.ApproxDistinct):
+        raise refused(node, f"write COUNT(DISTINCT {', '.join(source.unit)})")
+    if (words := instead_of(node)) is not None:
+        raise refused(node, words)
     if list(node.find_all(exp.AggFunc)):
         instead = "compute it from released values: write one pipeline with the aggregates alone"
         raise refused(node, instead)
@@ -80,6 +59,8 @@ def _count(
     node: exp.Count, named: dict[str, Any], source: QuerySource, table: Sequence[str]
 ) -> Aggregated:
     given = node.this
+    if node.expressions:
+        raise refused(node, "write COUNT(*), or a pipeline for each field")
     if isinstance(given, exp.Star) or number_of(given) is not None:
         return Aggregated({"kind": "count", **named})
     if isinstance(given, exp.Distinct):
@@ -87,8 +68,11 @@ def _count(
         if sorted(map(str, paths)) == sorted(source.unit):
             return Aggregated({"kind": "count", **named}, units=True)
         unit = ", ".join(source.unit)
-        instead = f"only privacy units can be counted once: COUNT(DISTINCT {unit})"
-        raise refused(node, instead)
+        raise refused(
+            node,
+            f"only privacy units can be counted once: write COUNT(DISTINCT {unit}). For another "
+            "field, group by it: the released keys are the values that enough units have",
+        )
     path = path_of(given, table)
     if path is None:
         raise refused(node, "write COUNT(*) or COUNT(DISTINCT unit)")

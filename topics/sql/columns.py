@@ -155,6 +155,9 @@ def _unknown(node: exp.Expr) -> Derivation:
         isinstance(node, exp.Extract) and node.name.lower() in ("dow", "dayofweek")
     ):
         raise refused(node, "counts weekdays in another way in each database: EXTRACT(ISODOW ...)")
+    if isinstance(node, exp.DateTrunc | exp.TimestampTrunc):
+        instead = "is no column of a key: for a window write TUMBLE(time, INTERVAL '1' DAY), for a "
+        raise refused(node, f"{instead}part of the time EXTRACT(HOUR FROM time) or DATE(time)")
     raise refused(node, f"is no column of a key: {_BANDS}")
 
 

@@ -22,7 +22,7 @@ _TURNED = {"at_least": "at_most", "above": "below", "at_most": "at_least", "belo
 _DENIED = {"at_least": "below", "above": "at_most", "at_most": "above", "below": "at_least"}
 _ALLOWED = (
     "WHERE compares fields of the record with texts, numbers and truth values: =, <>, <, <=, >, "
-    ">=, IN, BETWEEN, IS NULL, AND, OR, NOT"
+    ">=, IN, BETWEEN, IS NULL, AND, OR, NOT. Let the producer write anything else into a field"
 )
 
 
@@ -37,6 +37,12 @@ def conditions_of(where: exp.Expr | None, table: Sequence[str]) -> list[Table]:
     """
     if where is None:
         return []
+    if (inner := where.find(exp.Select)) is not None:
+        raise refused(
+            inner,
+            "a query within a query is not possible: compare with values that are known before, "
+            "such as IN ('a', 'b'), or let the producer write the answer into a field",
+        )
     found = _condition(where.this, False, table)
     return found["all"] if set(found) == {"all"} else [found]
 
@@ -138,7 +144,9 @@ def _end(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table:
     path, given, turned = _sides(node, table)
     number = number_of(given)
     if number is None:
-        raise refused(node, "only numbers have an order here")
+        raise refused(
+            node, "only numbers have an order here; windows and triggers say which times count"
+        )
     name = _ENDS[type(node)]
     name = _TURNED[name] if turned else name
     return {"field": path, _DENIED[name] if denied else name: plain_number(number)}

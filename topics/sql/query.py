@@ -11,9 +11,10 @@ from sqlglot import exp
 from .aggregates import Aggregated, aggregate_of, checked
 from .columns import QuerySource, aliases, bare, derived_of, number_of, path_of, window_of
 from .filters import conditions_of
-from .refusal import CLAUSES, QueryError, refused
+from .refusal import CLAUSES, QueryError, instead_of, refused, unreadable
 
 MOST = 20_000  # characters of a query
+_OF_TABLE = {"this", "db", "catalog", "alias"}
 _USED = {"expressions", "from_", "where", "group", "kind", "hint", "operation_modifiers"}
 
 
@@ -52,11 +53,14 @@ def _parsed(text: str) -> exp.Select:
     try:
         found = [one for one in sqlglot.parse(text) if one is not None]
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        raise QueryError(f"cannot be read as SQL: {_first_line(error)}") from None
+        words = unreadable(text) or f"cannot be read as SQL: {_first_line(error)}"
+        raise QueryError(words) from None
     if len(found) != 1:
         raise QueryError("must be one SELECT")
     if not isinstance(found[0], exp.Select):
-        raise refused(found[0], "must be one SELECT over one input")
+        several = isinstance(found[0], exp.SetOperation)
+        more = ": write a pipeline for each, or join the topics first" if several else ""
+        raise refused(found[0], f"must be one SELECT over one input{more}")
     for name, value in found[0].args.items():
         if value and name not in _USED:
             raise QueryError(CLAUSES.get(name, f"{name.strip('_').upper()} is not possible here"))
@@ -82,9 +86,13 @@ def _source(
         raise QueryError(f"FROM is missing; inputs: {known}")
     given = clause.this
     if not isinstance(given, exp.Table):
-        raise refused(given, "must be an input: a query within a query is not possible")
-    if given.args.get("joins") or given.args.get("sample"):
-        raise QueryError(CLAUSES["joins" if given.args.get("joins") else "sample"])
+        instead = "a query within a query is not possible: name the input, and put all conditions"
+        raise refused(given, f"{instead} into one WHERE")
+    for part, value in given.args.items():
+        if value and part not in _OF_TABLE:
+            raise QueryError(CLAUSES.get(part, f"{part.strip('_').upper()} is not possible here"))
+    if given.alias_column_names:
+        raise refused(given, "columns keep the names of the fields: leave out the list")
     name = ".".join(part.name for part in given.parts)
     found = [one for one in sources if one.name == name]
     found = found or [one for one in sources if one.topic == name]
@@ -138,7 +146,10 @@ class _Query:
             return []
         for name, value in group.args.items():
             if value and name != "expressions":
-                raise QueryError(f"GROUP BY {name.upper()} is not possible: write a pipeline each")
+                raise QueryError(
+                    f"GROUP BY {name.upper()} is not possible: name the columns of one key, and "
+                    "write a pipeline for each key"
+                )
         return [self._resolved(one) for one in group.expressions]
 
     def _resolved(self, node: exp.Expr) -> exp.Expr:
@@ -164,6 +175,8 @@ class _Query:
         if path is not None:
             self._take(node, path)
             return
+        if (words := instead_of(node)) is not None:
+            raise refused(node, words)
         derived = derived_of(node, self._source, self._table)
         named = [alias for alias, one in self._aliases.items() if bare(one) == node]
         name = named[0] if named else derived.name

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 
 from ...errors import ConfigError
@@ -25,7 +27,8 @@ def refused(node: exp.Expr, instead: str) -> QueryError:
 
 
 CLAUSES = {
-    "with_": "WITH has no meaning here: write the query of one pipeline over one input",
+    "with_": "WITH has no meaning here: write the query of one pipeline over one input, with the "
+    "conditions of both in its WHERE",
     "joins": "JOIN is not possible: a pipeline reads one input. Join the topics first, for "
     "example with Kafka Streams, so that one record holds all fields",
     "laterals": "LATERAL is not possible: a pipeline reads the fields of one record",
@@ -34,13 +37,123 @@ CLAUSES = {
     "order": "ORDER BY has no meaning in a stream: sort the releases, which costs nothing",
     "limit": "LIMIT has no meaning in a stream: take the largest of the releases, which costs "
     "nothing",
-    "offset": "OFFSET has no meaning in a stream",
+    "offset": "OFFSET has no meaning in a stream: leave out released rows, which costs nothing",
     "distinct": "SELECT DISTINCT: group by the columns instead; without an aggregate the keys "
     "alone are released",
     "qualify": "QUALIFY would decide by exact values: filter the releases, which costs nothing",
     "windows": "WINDOW is not possible: windows are TUMBLE(time, INTERVAL '1' DAY)",
     "sample": "TABLESAMPLE is not possible: a smaller epsilon says less, and counts every record",
-    "pivots": "PIVOT is not possible: releases have a row for each key",
+    "pivots": "PIVOT is not possible: releases have a row for each key; turning them round costs "
+    "nothing",
+    "version": "a version of the table is not possible: windows say which records count",
     "into": "INTO is not possible: the release topic is set by release.topic",
 }
 """Clauses of a SELECT, and what to say of each."""
+
+
+_BANDS = (
+    "count in bands, GROUP BY FLOOR(x / 10) * 10, and take it from the released counts (docs/"
+    "recipes.md, Quantiles), or release the distribution by mechanism privhp"
+)
+_ONE = f"rests on one record, which no noise can hide: {_BANDS}"
+_SPREAD = f"rests on the largest records, which no noise can hide: {_BANDS}"
+_SINGLE = "shows values of single records, which are never released: group by the field and count"
+_GROUPINGS = "is not possible: write a pipeline for each grouping; each has an epsilon of its own"
+_WITHIN = "a query within a query is not possible: "
+
+EXPRESSIONS: dict[type[exp.Expr], str] = {
+    exp.Select: f"{_WITHIN}write a pipeline for each, and compare what they released",
+    exp.Min: f"MIN {_ONE}",
+    exp.Max: f"MAX {_ONE}",
+    exp.ArgMin: f"MIN {_ONE}",
+    exp.ArgMax: f"MAX {_ONE}",
+    exp.Median: f"a quantile {_ONE}",
+    exp.PercentileCont: f"a quantile {_ONE}",
+    exp.PercentileDisc: f"a quantile {_ONE}",
+    exp.Quantile: f"a quantile {_ONE}",
+    exp.ApproxQuantile: f"a quantile {_ONE}",
+    exp.Mode: "MODE rests on exact counts: group by the field, and take the largest released count",
+    exp.Stddev: f"a spread {_SPREAD}",
+    exp.StddevPop: f"a spread {_SPREAD}",
+    exp.StddevSamp: f"a spread {_SPREAD}",
+    exp.Variance: f"a spread {_SPREAD}",
+    exp.VariancePop: f"a spread {_SPREAD}",
+    exp.Corr: "is not possible: release the distribution of both fields by mechanism privhp",
+    exp.CovarPop: "is not possible: release the distribution of both fields by mechanism privhp",
+    exp.CovarSamp: "is not possible: release the distribution of both fields by mechanism privhp",
+    exp.First: _SINGLE,
+    exp.Last: _SINGLE,
+    exp.FirstValue: _SINGLE,
+    exp.LastValue: _SINGLE,
+    exp.NthValue: _SINGLE,
+    exp.AnyValue: _SINGLE,
+    exp.ArrayAgg: _SINGLE,
+    exp.ArrayUniqueAgg: _SINGLE,
+    exp.GroupConcat: _SINGLE,
+    exp.CountIf: "write COUNT(*), with the condition in WHERE",
+    exp.Filter: "move the condition into WHERE, and write a pipeline for each",
+    exp.Window: "OVER compares single records: rank, add up or compare the released rows, which "
+    "costs nothing",
+    exp.Case: "CASE is not possible: write a pipeline with a WHERE for each case",
+    exp.Rollup: f"ROLLUP {_GROUPINGS}",
+    exp.Cube: f"CUBE {_GROUPINGS}",
+    exp.GroupingSets: f"GROUPING SETS {_GROUPINGS}",
+}
+"""Expressions that no pipeline can release, and what to do instead."""
+
+_CALLS = {
+    **dict.fromkeys(
+        ("PERCENTILE", "PERCENTILE_APPROX", "APPROX_PERCENTILE", "APPROX_QUANTILES"),
+        f"a quantile {_ONE}",
+    ),
+    **dict.fromkeys(
+        (
+            "LISTAGG",
+            "COLLECT",
+            "COLLECT_LIST",
+            "COLLECT_SET",
+            "EARLIEST_BY_OFFSET",
+            "LATEST_BY_OFFSET",
+            "TOPK",
+            "TOPKDISTINCT",
+        ),
+        _SINGLE,
+    ),
+}  # calls that the parser does not know, of Flink, Spark and ksqlDB among others
+
+
+def instead_of(node: exp.Expr) -> str | None:
+    """Words on the first part of an expression that no pipeline can release; None if there is none.
+
+    Args:
+        node: the expression; of parts within parts, the outermost comes first.
+    """
+    for part in node.bfs():
+        if type(part) in EXPRESSIONS:
+            return EXPRESSIONS[type(part)]
+        if isinstance(part, exp.Anonymous) and part.name.upper() in _CALLS:
+            return _CALLS[part.name.upper()]
+    return None
+
+
+_TUMBLE = "TUMBLE(time, INTERVAL '1' DAY)"
+_UNREADABLE = {
+    r"\bSELECT\s+TOP\s+\d": CLAUSES["limit"].replace("LIMIT", "TOP", 1),
+    r"\bSESSION\s*\(": "SESSION is not possible: windows tumble: write "
+    f"{_TUMBLE}, and sum released windows, which costs nothing",
+    r"\bEMIT\s+(CHANGES|FINAL)\b": "EMIT is not possible: triggers decide when there is a release; "
+    "set triggers.every, or --every",
+    r"\bTABLE\s*\(\s*(TUMBLE|HOP|CUMULATE|SESSION)\b": "TABLE(...) is not possible: write FROM "
+    f"with the name of the input, and GROUP BY {_TUMBLE}",
+    r"\bWINDOW\s+(TUMBLING|HOPPING|SESSION)\b": f"WINDOW is not possible: write GROUP BY {_TUMBLE}",
+}
+
+
+def unreadable(text: str) -> str | None:
+    """Words on a construct for which the parser cannot read a text; None if none is known.
+
+    Args:
+        text: of a query that the parser has refused.
+    """
+    found = (words for form, words in _UNREADABLE.items() if re.search(form, text, re.IGNORECASE))
+    return next(found, None)
