@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 
-from ...errors import ConfigError
+from ...errors import ConfigError, EngineError
 from ...topics.config.load import Config
 from ...topics.names import Names
 from ...topics.records import TriggerRequest, encode
-from ..clock.clock import REQUEST_AHEAD
+from ..clock.clock import too_early
 from ..clock.genesis import read_ledger
-from ..clock.outlook import Outlook, Standing, outlook
+from ..clock.outlook import InForce, Outlook, Standing, outlook
 from ..clock.timeline import Timeline
 from ..deployment.compile import compile_config
 from ..kafka.cluster import Cluster
@@ -99,7 +99,7 @@ class Asked:
         external = {p.name for p in config.pipeline if p.schedule == "external"}
         if unknown := set(request.pipelines or external) - external:
             raise ConfigError(f'pipeline {", ".join(sorted(unknown))} has no schedule = "external"')
-        if request.at > time.time() * 1e6 + REQUEST_AHEAD:
+        if too_early(request, int(time.time() * 1e6)):
             raise ConfigError(
                 "--at is more than a day ahead: the clock ignores such requests, since each would "
                 "charge for every epoch to come; ask when the time has come"
@@ -116,11 +116,13 @@ class Asked:
         self._cluster.wait()
         ledger = read_ledger(self._cluster, config.deployment.name)
         self._names = Names(config.deployment.name, ledger.genesis["genesis"])
-        self._cluster.rights.demand({self._names.clock: ["READ"], self._names.requests: ["WRITE"]})
+        requests = self._names.requests
+        self._cluster.rights.demand({self._names.clock: ["READ"], requests: ["READ", "WRITE"]})
         chosen = set(request.pipelines or external)
         self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
         horizons = {p.name: p.mechanism.horizon for p in self._pipelines}
         self._standing = Standing(config.kafka, self._names, horizons)
+        self._in_force = InForce(self._cluster, requests, horizons)
 
     def outlooks(self) -> list[Outlook]:
         """Look ahead: triggers of each pipeline that would fire, and their cost.
@@ -142,25 +144,42 @@ class Asked:
         """
         self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
+    def in_force(self) -> set[str]:
+        """Pipelines for which nobody has ended the request since it was sent.
+
+        Raises:
+            EngineError: the requests cannot be read.
+        """
+        requested = self._in_force.look(self._standing.snapshot)
+        return {name for name, at in requested.items() if at >= self._request.at}
+
+    def _left(self) -> dict[str, int]:
+        """Triggers of each pipeline that are still to fire."""
+        return {one.pipeline: one.due for one in self.outlooks() if one.due}
+
     def wait(self, found: Sequence[Outlook]) -> None:
         """Return when nothing that was asked for is left to fire; progress goes to stderr.
 
         Args:
             found: what was asked for.
+
+        Raises:
+            EngineError: the request was cancelled, for whatever of it is left.
         """
         total, refused = sum(one.due for one in found), sum(one.refused for one in found)
         before, since = -1, time.monotonic()
-        while left := sum(one.due for one in self.outlooks()):
-            now = time.monotonic()
-            if left != before:
-                before, since = left, now
-                click.echo(f"{max(total - left, 0)} of {total} triggers are done", err=True)
+        while left := self._left():
+            # It may have ended after the last trigger: what is left is looked at once more.
+            if not self.in_force().intersection(left) and (left := self._left()):
+                raise EngineError(_ended(total, left))
+            now, number = time.monotonic(), sum(left.values())
+            if number != before:
+                before, since = number, now
+                click.echo(_done(total, left), err=True)
             elif now - since > STILL_SECONDS:
                 since = now
                 click.echo(
-                    f"nothing has fired for {STILL_SECONDS:g} s: does a worker run, and has "
-                    "nobody cancelled the request?",
-                    err=True,
+                    f"nothing has fired for {STILL_SECONDS:g} s: does a worker run?", err=True
                 )
             time.sleep(LOOK_SECONDS)
         if refused:
@@ -168,6 +187,17 @@ class Asked:
             click.echo(f"{fired} triggers fired; {_refused(refused)}", err=True)
         else:
             click.echo("all triggers fired", err=True)
+
+
+def _done(total: int, left: Mapping[str, int]) -> str:
+    return f"{max(total - sum(left.values()), 0)} of {total} triggers are done"
+
+
+def _ended(total: int, left: Mapping[str, int]) -> str:
+    return (
+        f"the request was cancelled for {', '.join(sorted(left))}: {_done(total, left)}, and what "
+        "is left fires only if it is requested again"
+    )
 
 
 def _begun(line: Timeline) -> Timeline:

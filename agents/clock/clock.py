@@ -5,6 +5,7 @@ Pure: times and offsets are given to it, and its owner writes what it decides.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...errors import EngineError, LedgerError
@@ -29,6 +30,36 @@ MOST_TRIGGERS = 200  # of one transaction
 PUBLIC_TIME = 60_000_000
 """Microseconds: the ledger is public, and a finer time would tell how busy its writer was."""
 REQUEST_AHEAD = 86_400_000_000  # microseconds; a request for a later time would charge for ever
+
+
+def take_request(
+    requested: dict[str, int], request: TriggerRequest, external: Iterable[str]
+) -> None:
+    """Take the next request into those that are in force; repeats change nothing.
+
+    Args:
+        requested: time up to which each pipeline may fire, microseconds since 1970; changed.
+        request: for some of the pipelines, or to end earlier ones.
+        external: pipelines that wait for requests.
+    """
+    for name in external:
+        if request.pipelines and name not in request.pipelines:
+            continue
+        if request.cancel:
+            requested.pop(name, None)
+        else:
+            # The later time wins: a request that was repeated or delayed takes nothing back.
+            requested[name] = max(requested.get(name, request.at), request.at)
+
+
+def too_early(request: TriggerRequest, sent: int) -> bool:
+    """Whether a request is ignored: it was sent more than a day before the time it asks for.
+
+    Args:
+        request: as it was read.
+        sent: microseconds since 1970.
+    """
+    return request.at > sent + REQUEST_AHEAD
 
 
 class Clock:
@@ -97,14 +128,8 @@ class Clock:
 
         A cancelled request is forgotten; triggers that it has fired stay.
         """
-        for name, pipeline in self._pipelines.items():
-            if not pipeline.external or name not in (request.pipelines or self._pipelines):
-                continue
-            if request.cancel:
-                self.requested.pop(name, None)
-            else:
-                # The later time wins: a request that was repeated or delayed takes nothing back.
-                self.requested[name] = max(self.requested.get(name, request.at), request.at)
+        external = (name for name, pipeline in self._pipelines.items() if pipeline.external)
+        take_request(self.requested, request, external)
 
     def starts(self, now: int) -> list[Start]:
         """List first windows, for pipelines that the clock has not seen yet.

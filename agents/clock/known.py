@@ -22,7 +22,7 @@ from ..deployment.model import Deployment
 from ..kafka.clients import Silence, check_reached, consumer, read_to_end, stop_quietly
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
-from .clock import REQUEST_AHEAD, Clock
+from .clock import Clock, too_early
 from .ledger import Ledger, Record
 from .log import RECENT, Entry, entries_of
 from .paid import Clocked
@@ -227,7 +227,7 @@ class AskedTriggers:
         # Anyone with the right to write to the topic may ask, without our checks. So a request is
         # judged here, by the time at which it was sent.
         sent = min(record.timestamp * 1000, self._wall.now())
-        if request.at > sent + REQUEST_AHEAD:
+        if too_early(request, sent):
             log.warning(
                 "a trigger request for a time more than a day ahead was ignored: it would "
                 "charge for every epoch to come"

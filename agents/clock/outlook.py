@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+from ...errors import EngineError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
+from ...topics.records import Snapshot, decode_request
 from ..deployment.model import Pipeline
+from ..kafka.cluster import Cluster
+from .clock import take_request, too_early
 from .ledger import Ledger
 from .log import ALL, entries_of
 from .snapshots import Opening
@@ -49,6 +54,9 @@ class Standing:
         kafka: the connection.
         names: of all topics.
         horizons: triggers per window, by pipeline.
+
+    Attributes:
+        snapshot: the newest one that a look has met.
     """
 
     def __init__(self, kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> None:
@@ -58,6 +66,7 @@ class Standing:
         self._horizons = dict(horizons)
         self._position: int | None = None
         self._opening = Opening(0)
+        self.snapshot: Snapshot | None = None
 
     def look(self) -> dict[str, Timeline]:
         """Fold what the clock log has by now; returns a timeline by pipeline.
@@ -75,9 +84,54 @@ class Standing:
                 self._timelines = resumed(snapshot, self._horizons)
             for _, record in entries:
                 advance(self._timelines, record)
+                if isinstance(record, Snapshot):
+                    self.snapshot = record
             if records:
                 self._position = records[-1].offset + 1
         return self._timelines
+
+
+class InForce:
+    """Requests from a place of their topic on, folded as the clock's owner folds them.
+
+    Args:
+        cluster: where they are.
+        topic: of the requests; what comes from now on is followed.
+        pipelines: external ones.
+
+    Raises:
+        EngineError: the end of the topic cannot be had.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, pipelines: Iterable[str]) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._pipelines = tuple(pipelines)
+        self._position = cluster.offsets.written(topic, 0)
+        self._requested: dict[str, int] = {}
+
+    def look(self, snapshot: Snapshot | None) -> Mapping[str, int]:
+        """Read on; returns the time up to which each pipeline may fire, where one was asked for.
+
+        Args:
+            snapshot: the newest one of the clock log; what it has read may be deleted since.
+
+        Raises:
+            EngineError: the topic cannot be read.
+        """
+        if snapshot is not None and snapshot.requests > self._position:
+            self._requested, self._position = dict(snapshot.requested), snapshot.requests
+        for message in self._cluster.read(self._topic, start=self._position):
+            self._position = message.offset() + 1
+            self._take(message)
+        return self._requested
+
+    def _take(self, message: Any) -> None:
+        try:
+            request = decode_request(message.value())
+        except EngineError:
+            return
+        if not too_early(request, message.timestamp()[1] * 1000):
+            take_request(self._requested, request, self._pipelines)
 
 
 def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> Outlook:

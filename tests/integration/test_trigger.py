@@ -52,6 +52,22 @@ def test_what_fires_is_told_limited_waited_for_and_ended(tmp_path):
         assert (again["triggers"], again["charges"]) == (0, 0)
 
 
+def test_who_waits_for_a_cancelled_request_is_told(tmp_path):
+    with (
+        Broker(quiet=True, overrides=BROKER) as broker,
+        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
+    ):
+        command = [sys.executable, "-m", "hushstream", "trigger", "-c", str(run.toml), "--wait"]
+        command += ["--bootstrap", run.bootstrap, "--at", "2019-03-02"]
+        waits = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert waits.stderr is not None
+        assert waits.stderr.readline() == "0 of 2 triggers are done\n"  # no worker runs
+        assert trigger(run, "--cancel").returncode == 0
+        _, said = waits.communicate(timeout=600)
+        assert waits.returncode == 4
+        assert "the request was cancelled for p: 0 of 2 triggers are done" in said
+
+
 def test_what_the_limit_does_not_pay_for_is_told_before_it_is_lost(tmp_path):
     limited = TOML.replace("delta = 1e-4", "delta = 1e-4, limit_epsilon = 8.0")
     with (
