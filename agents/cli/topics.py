@@ -12,7 +12,7 @@ from ...topics.config.load import Config
 from ...topics.config.secret import noise_key, own_keys
 from ...topics.names import Names
 from ...topics.schedule import Schedule
-from ..clock.genesis import begin, read_ledger
+from ..clock.genesis import begin, read_ledger, verify_begin
 from ..clock.ledger import Ledger
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms, subjects, verify_pinned
@@ -88,7 +88,9 @@ def _create(config: Config, as_json: bool) -> None:
     deployment = with_keys(compile_config(config, partitions), own_keys(config))
     replication = config.engine.replication_factor
     now, secret = int(time.time() * 1e6), noise_key(config)
-    deployment = _registered(config, deployment)
+    # A registry forgets nothing that it was told, so whatever could refuse is asked before.
+    ledger = verify_begin(cluster, deployment, now, secret)
+    deployment = _registered(config, deployment, ledger)
     if not as_json:
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
         click.echo(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
@@ -110,12 +112,14 @@ def _create(config: Config, as_json: bool) -> None:
         click.echo(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
 
 
-def _registered(config: Config, deployment: Deployment) -> Deployment:
+def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deployment:
     """Register schemas of releases first: without them nothing is declared."""
     if not any(subjects(p) for p in deployment.pipelines):
         return deployment
-    from ..registry.subjects import register  # needs an optional part
+    from ..registry.subjects import register, verify_numbers  # needs an optional part
 
+    declared = deployment.only(ledger.pipelines)
+    verify_numbers(config.registry, pinned_forms(declared, ledger.pipelines))
     return register(config.registry, deployment)
 
 

@@ -18,7 +18,7 @@ from ...topics.names import Names, genesis_id, ledger_topic
 from ..deployment.forms import pins
 from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import internal_topics, layout, public_topics
-from ..kafka.access.owners import claim
+from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins
 from .ledger import FORMAT, Ledger, Record, following, retirement
@@ -100,19 +100,65 @@ def begin(
         LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would be
             retired before what has begun.
     """
+    if not verify_begin(cluster, deployment, now, secret).records:
+        created = cluster.create(public_topics(deployment), replication)
+        claim(cluster, deployment)
+        return created + _first(cluster, deployment, replication, now, secret)
+    return _again(cluster, deployment, replication, now, secret)
+
+
+def verify_begin(cluster: Cluster, deployment: Deployment, now: int, secret: bytes) -> Ledger:
+    """Check all that `begin` needs, and write nothing.
+
+    Args:
+        cluster: where the topics are, or will be.
+        deployment: compiled pipelines.
+        now: microseconds since 1970.
+        secret: the noise key.
+
+    Returns:
+        The ledger; one without records where the deployment has not begun.
+
+    Raises:
+        EngineError: as `begin`.
+        LedgerError: likewise.
+    """
     raw = cluster.topics(source.topic for source in deployment.inputs)
     for source in deployment.inputs:
         if source.topic not in raw:
             raise EngineError(
                 f"input topic {source.topic!r} does not exist: create it, or let a producer do so"
             )
-    if not _begun(cluster, deployment.name, raw):
-        _ends(deployment, Ledger(), now)
+    ledger = Ledger()
+    if _begun(cluster, deployment.name, raw):
+        ledger = read_ledger(cluster, deployment.name)
+        verify_key(ledger, secret)
+        verify_declared(cluster, deployment, ledger)
+    else:
         refuse_lost(cluster, deployment.name)
-        created = cluster.create(public_topics(deployment), replication)
-        claim(cluster, deployment)
-        return created + _first(cluster, deployment, replication, now, secret)
-    return _again(cluster, deployment, replication, now, secret)
+    _foresee(deployment, ledger, now)
+    verify_unclaimed(cluster, deployment)
+    return ledger
+
+
+def _foresee(deployment: Deployment, ledger: Ledger, now: int) -> None:
+    """Declare on a copy of the ledger, which refuses what the ledger itself would refuse."""
+    copy = Ledger.read(record.encode() for record in ledger.records)
+
+    def declare(kind: str, body: dict[str, Any] | None) -> None:
+        if body is not None:
+            copy.take(copy.next(kind, now, body).encode())
+
+    if not ledger.records:
+        declare("genesis", {"format": FORMAT})
+    fresh = [p for p in deployment.pipelines if p.name not in ledger.pipelines]
+    for p in deployment.pipelines:
+        if p not in fresh:
+            declare("retired", retirement(p, copy, now))
+    for p in sorted(fresh, key=lambda p: len(p.lineage)):
+        body = {"pipeline": p.name, "config": p.config}
+        declare("pipeline", body | following(p, copy, now))
+        declare("retired", retirement(p, copy, now))
 
 
 def _begun(cluster: Cluster, deployment: str, topics: Collection[str]) -> bool:
@@ -146,11 +192,10 @@ def refuse_lost(cluster: Cluster, deployment: str) -> None:
 def _again(
     cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
 ) -> list[str]:
-    """Check what was declared before, create what is missing, declare what is new."""
-    ledger = read_ledger(cluster, deployment.name)
-    verify_key(ledger, secret)
-    names = verify_declared(cluster, deployment, ledger)
-    ends = _ends(deployment, ledger, now)
+    """Create what is missing, declare what is new."""
+    ledger = verify_begin(cluster, deployment, now, secret)
+    names = Names(deployment.name, ledger.genesis["genesis"])
+    ends = any(retirement(p, ledger, now) is not None for p in deployment.pipelines)
     created = cluster.create(public_topics(deployment), replication)
     claim(cluster, deployment)
     created += cluster.create(internal_topics(deployment, names), replication)
@@ -227,16 +272,6 @@ def _declarations(
             declare("pipeline", body | {"number": number, "begins": begins.seal(secret)})
             retire(p)
     return lines
-
-
-def _ends(deployment: Deployment, ledger: Ledger, now: int) -> list[dict[str, Any]]:
-    """Bodies of the records that end pipelines and are not in the ledger yet.
-
-    Raises:
-        LedgerError: an end would lie before what has begun or was charged.
-    """
-    bodies = [retirement(p, ledger, now) for p in deployment.pipelines]
-    return [body for body in bodies if body is not None]
 
 
 def _genesis(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -101,6 +101,14 @@ class Deployment:
         """All pipelines, by number."""
         every = [p for i in self.inputs for p in i.pipelines]
         return tuple(sorted(every, key=lambda p: p.number))
+
+    def only(self, names: Container[str]) -> Deployment:
+        """Make the same deployment without pipelines of other names."""
+        inputs = (
+            replace(i, pipelines=tuple(p for p in i.pipelines if p.name in names))
+            for i in self.inputs
+        )
+        return replace(self, inputs=tuple(inputs))
 
     @property
     def framed(self) -> bool:

@@ -43,6 +43,34 @@ def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
     return _with_numbers(settings, deployment, _register)
 
 
+def verify_numbers(settings: RegistrySettings, pinned: Deployment) -> None:
+    """Check that the registry knows no pinned schema by another number; nothing is registered.
+
+    Schemas that it does not know are passed over: `register` may give them back to it.
+
+    Args:
+        settings: of the registry.
+        pinned: with the forms that the ledger has pinned.
+
+    Raises:
+        ConfigError: a certificate, a key or the password cannot be read.
+        EngineError: the registry gives no clear answer, or knows another number.
+    """
+    numbers = {
+        one.name: p.form.records[one.header].number for p in pinned.pipelines for one in subjects(p)
+    }
+
+    def known(client: SchemaRegistryClient, subject: str, schema: Schema) -> int:
+        try:
+            return _known(client, subject, schema)
+        except SchemaRegistryError as error:
+            if error.http_status_code != MISSING:
+                raise
+            return numbers[subject]
+
+    verify_pinned(_with_numbers(settings, pinned, known), pinned)
+
+
 def look_up(settings: RegistrySettings, deployment: Deployment) -> int:
     """Check that the registry knows every pinned schema, under its subject and its number.
 

@@ -69,17 +69,35 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
             raise EngineError(f"topic {topic} does not exist: run `hush topics`")
     owners = _owners(cluster)
     for place in cluster.ids(written(deployment)).items():
-        owner = owners.get(place)
-        if owner is None:
+        if place not in owners:
             raise EngineError(
                 f"topic {place[0]} was made or made anew without `hush topics`: run it, so that "
                 "this deployment owns the topic"
             )
-        if owner != deployment.name:
-            raise EngineError(
-                f"topic {place[0]} is written by deployment {owner!r}, and two that write it would "
-                "mix their releases: give the pipeline another name or another release.topic"
-            )
+        _refuse_other(owners[place], deployment, place[0])
+
+
+def verify_unclaimed(cluster: Cluster, deployment: Deployment) -> None:
+    """Check that no other deployment owns a topic that this one would write, as far as they exist.
+
+    Raises:
+        EngineError: another one does.
+    """
+    wanted = written(deployment)
+    existing = cluster.topics((OWNERS, *wanted))
+    if OWNERS not in existing:
+        return
+    owners = _owners(cluster)
+    for place in cluster.ids([topic for topic in wanted if topic in existing]).items():
+        _refuse_other(owners.get(place, deployment.name), deployment, place[0])
+
+
+def _refuse_other(owner: str, deployment: Deployment, topic: str) -> None:
+    if owner != deployment.name:
+        raise EngineError(
+            f"topic {topic} is written by deployment {owner!r}, and two that write it would "
+            "mix their releases: give the pipeline another name or another release.topic"
+        )
 
 
 def claimants(cluster: Cluster) -> set[str]:

@@ -1,12 +1,17 @@
-"""Topics, rights and alerts are printed without a cluster."""
+"""Topics, rights and alerts are printed without a cluster; what is refused is refused first."""
 
 from __future__ import annotations
 
 import json
 
+import pytest
 import yaml
+from hushstream.agents.registry import subjects as registering
 
+from ..clock.test_genesis import Deployed, made
 from .bench import free_port, typed
+
+__all__ = ["made"]
 
 
 def test_topics_are_printed_without_a_cluster(folder):
@@ -47,3 +52,25 @@ def test_alerts_are_yaml_and_know_the_schedule(folder):
     assert "> 32400) unless" in out  # 1.5 times six hours
     code, as_json, _ = typed("alerts", "--json")
     assert code == 0 and yaml.safe_load(out) == json.loads(as_json)
+
+
+@pytest.mark.broker
+def test_nothing_is_registered_before_the_ledger_has_been_verified(
+    made: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry cannot be told to forget a schema."""
+    asked: list[str] = []
+    for name in ("register", "verify_numbers"):
+        monkeypatch.setattr(registering, name, lambda *_, name=name: asked.append(name))
+    made.toml.write_text(
+        f'[registry]\nurl = "http://127.0.0.1:1"\n{made.toml.read_text()}'
+        'release = { encoding = "avro" }\n'
+    )
+    words = ("topics", "-c", str(made.toml), "--bootstrap", made.bootstrap)
+    code, _, err = typed(*words)
+    assert code == 4 and "differs from what the ledger declared" in err and asked == []
+    key = made.folder / "hush.key"
+    key.chmod(0o600)
+    key.write_text(bytes(range(32)).hex())
+    code, _, err = typed(*words)
+    assert code == 3 and "use that key" in err and asked == []

@@ -183,6 +183,23 @@ def test_a_pipeline_is_retired_by_the_ledger_and_its_end_is_never_moved(made):
             made.begin()
 
 
+def test_what_the_ledger_would_refuse_is_refused_before_a_topic_is_made(made):
+    end = ending(made, 2)
+    made.edit('key = ["page"]', f'key = ["page"]\n{end}')
+    plain = made.toml.read_text()
+    follower = SECOND.format(name=made.name).replace(
+        'key = ["page"]', f'key = ["page"]\nfollows = "{made.name}-p"'
+    )
+    follower = follower.replace('length = "1d"', f'length = "1d", origin = {end[8:]}')
+    made.toml.write_text(plain + follower)
+    made.begin()
+    made.toml.write_text(plain + follower.replace(f"{made.name}-q", f"{made.name}-r"))
+    with pytest.raises(LedgerError, match=f"{made.name}-q' follows '{made.name}-p' already"):
+        made.begin()
+    topics = " ".join(made.cluster.topics())
+    assert f"{made.name}-q." in topics and f"{made.name}-r." not in topics
+
+
 def prepare_plain(made: Deployed, text: str) -> list[Any]:
     """Records of the ledger, under the configuration that has no end."""
     made.toml.write_text(text)
