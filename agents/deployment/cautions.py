@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
@@ -24,9 +24,11 @@ def cautions(config: Config, now: int) -> Iterator[str]:
         config: the configuration.
         now: the present, in microseconds since 1970.
     """
+    units = {one.name: one.unit for one in config.input}
     for p in config.pipeline:
         pause = config.engine.publish_delay
-        for words in (*_budget(p), *_domain(p), *_origin(p, now), *_pause(p, pause)):
+        found = (*_budget(p), *_domain(p), *_origin(p, now), *_pause(p, pause))
+        for words in (*found, *_alone(p, units[p.input])):
             yield f"pipeline {p.name!r}: {words}"
 
 
@@ -51,6 +53,14 @@ def _domain(p: PipelineSettings) -> Iterator[str]:
         yield (
             "mechanism.domain is not given, so the unit square 0 to 1 is planned: points outside "
             "are dropped; set the domain of your coordinates"
+        )
+
+
+def _alone(p: PipelineSettings, unit: Sequence[str]) -> Iterator[str]:
+    if set(unit) <= set(p.key):
+        yield (
+            f"key holds {', '.join(unit)}, which names the privacy unit: each key rests on one "
+            "unit, so that nothing but noise can be seen of it; leave it out of the key"
         )
 
 

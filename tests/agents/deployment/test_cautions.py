@@ -57,6 +57,11 @@ def test_the_unit_square_is_not_planned_without_a_word() -> None:
     assert "mechanism.domain is not given, so the unit square" in one
 
 
+def test_a_key_of_one_unit_shows_nothing_and_that_is_said() -> None:
+    (one,) = said(('key = ["page"]', 'key = ["page", "user"]'))
+    assert "key holds user, which names the privacy unit" in one
+
+
 def test_a_pause_that_is_as_long_as_the_time_between_triggers_hides_nothing() -> None:
     engine = "[engine]\n"
     assert said((engine, engine + 'publish_delay = "1h"\n')) == []
