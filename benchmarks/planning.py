@@ -180,7 +180,7 @@ def judged(
     forecaster, asked = FORECASTERS[kind], question(kind, seen, epsilon)
     plays = plays or PLAYS
     errors, squared = measure(kind, data, epsilon, UNSEEN, plays), kind in SQUARED
-    choice = choose(forecaster, asked, WORK)[0].parameters
+    choice = choose(forecaster, asked, WORK).found[0].parameters
     grid = list(KINDS[kind].grid(asked.parameters, quick))
     each = np.array([errors(one) for one in (choice, asked.parameters, *grid)])
     chosen, given, *_ = all_ = overall(each, squared).tolist()

@@ -9,7 +9,8 @@ Nothing here may see the protected stream: settings that are tuned on it leak it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import isclose
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +23,10 @@ ROUNDS = (8, 4, 2)  # candidates of each round; each round may run as much as th
 FIRST, MORE = 3, 64  # most noise keys for each candidate, and for each of the last round
 ENOUGH = 64  # windows, run with so many noise keys that there are no more than that
 RUN = 20_000  # records, as long as a window's own work: a run costs that whatever is in it
+STEP = 2_000  # likewise of a trigger, where a run goes from one to the next
+STEPS = 8  # triggers of a window that `RUN` holds already
 HOPELESS = 0.5  # of the exact figures: who sees no more than that is better off with other settings
+SAME = 0.005  # by which figures of one mechanism differ at most
 _LEAST = 6  # candidates that are tried however large the sample is
 
 
@@ -65,6 +69,16 @@ class Forecaster(Protocol):
         """Meaning of the score, for people."""
         ...
 
+    @property
+    def squared(self) -> bool:
+        """Whether the score is the root of a mean of squares, and else a mean."""
+        ...
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether a run goes from trigger to trigger, and so takes longer the more there are."""
+        ...
+
     def candidates(self, question: Question) -> Sequence[Any]:
         """Parameters worth trying, best guess first; raises `ParameterError` if there are none."""
         ...
@@ -88,55 +102,100 @@ class Forecaster(Protocol):
         ...
 
 
+class Choice(NamedTuple):
+    """The outcome of `choose`.
+
+    Attributes:
+        found: forecasts of candidates, the best first.
+        left_out: candidates for which there was no work left.
+    """
+
+    found: list[Forecast]
+    left_out: int
+
+
 def choose(
     forecaster: Forecaster,
     question: Question,
     work: int,
     tick: Callable[[], None] = lambda: None,
-) -> list[Forecast]:
-    """Forecasts of the best candidates, the best first.
+) -> Choice:
+    """Forecasts of the best candidates.
 
-    Half of the work runs every candidate, as far as it goes. The other half goes to rounds of ever
-    fewer candidates with ever more noise keys: a threshold that is drawn badly once in twenty times
-    decides the mean squared error, so a few keys cannot tell the last candidates apart. Settings
-    that turn out to make the same mechanism count as one of them. The first candidate, as it is
-    given, must be possible.
+    At most half of the work runs every candidate, as far as it goes. All else goes to rounds of
+    ever fewer candidates with further noise keys: a threshold that is drawn badly once in twenty
+    times decides the mean squared error, so a few keys cannot tell the last candidates apart.
+    Candidates are ranked by all of their keys; figures are those of the last round that they came
+    to, under keys that did not bring them there. Settings that turn out to make the same mechanism,
+    or nearly so, count as one of them: the last two would else be one mechanism under two names.
+    The first candidate, as it is given, must be possible.
 
     Args:
         forecaster: of the mechanism.
         question: what is asked, with a sample.
-        work: records that may be run through the mechanism, all candidates together; each window
-            of a run counts `RUN` records besides.
+        work: records that may be run through the mechanism, all candidates together; windows and
+            triggers of a run count besides, see `cost_of`.
         tick: called after each run.
 
     Raises:
         ParameterError: the first candidate contradicts itself or the setting.
     """
-    made, cost = forecaster.candidates(question), cost_of(question)
+    made, cost = forecaster.candidates(question), cost_of(forecaster, question)
     enough = max(1, ENOUGH // max(sample_of(question).windows, 1))
     keys = max(1, min(FIRST, enough, work // (2 * cost * len(made))))
-    tried = []
-    for place, parameters in enumerate(made[: _most(work, cost)]):
+    tried, most = [], _most(work, cost)
+    for place, parameters in enumerate(made[:most]):
         try:
-            tried.append(forecaster.forecast(question, parameters, range(keys)))
+            found = forecaster.forecast(question, parameters, range(keys))
+            tried.append(_Tried(found, ((keys, found.score),), forecaster.squared))
         except ParameterError:
             if not place:  # what is given must be possible
                 raise
         tick()
-    tried.sort(key=lambda one: one.score)
-    for count in ROUNDS:
-        more = min(MORE, enough, work // (2 * len(ROUNDS) * cost * count))
+    tried.sort(key=lambda one: one.error)
+    left = work - keys * cost * len(tried)
+    for place, count in enumerate(ROUNDS):
         groups = _alike(tried)
-        if more <= keys or len(groups) == 1:
+        finalists = groups[:count]
+        each = left // ((len(ROUNDS) - place) * cost * len(finalists))
+        plays = range(keys, min(keys + each, MORE, enough))
+        if not plays or len(groups) == 1:
             continue
-        keys, again = more, []
-        for group in groups[:count]:
-            found = forecaster.forecast(question, group[0].parameters, range(keys))
-            again += [found._replace(parameters=one.parameters) for one in group]
+        keys, again = plays.stop, []
+        left -= len(plays) * cost * len(finalists)
+        for group in finalists:
+            found = forecaster.forecast(question, group[0].forecast.parameters, plays)
+            again += [one.further(found, len(plays)) for one in group]
             tick()
         rest = [one for group in groups[count:] for one in group]
-        tried = sorted(again, key=lambda one: one.score) + rest
-    return tried
+        tried = sorted(again, key=lambda one: one.error) + rest
+    return Choice([one.forecast for one in tried], max(0, len(made) - most))
+
+
+class _Tried(NamedTuple):
+    """A candidate.
+
+    Attributes:
+        forecast: the newest one.
+        runs: numbers of noise keys, and the score under each lot of them.
+        squared: whether scores are roots of mean squares.
+    """
+
+    forecast: Forecast
+    runs: tuple[tuple[int, float], ...]
+    squared: bool
+
+    @property
+    def error(self) -> float:
+        """Score under all noise keys."""
+        power = 2 if self.squared else 1
+        total = sum(count * score**power for count, score in self.runs)
+        return float((total / sum(count for count, _ in self.runs)) ** (1 / power))
+
+    def further(self, found: Forecast, count: int) -> _Tried:
+        """The same candidate, with what was found for its group under so many more keys."""
+        mine = found._replace(parameters=self.forecast.parameters)
+        return _Tried(mine, (*self.runs, (count, found.score)), self.squared)
 
 
 def _most(work: int, cost: int) -> int:
@@ -144,14 +203,16 @@ def _most(work: int, cost: int) -> int:
     return max(_LEAST, work // (2 * cost))
 
 
-def _alike(tried: Sequence[Forecast]) -> list[list[Forecast]]:
-    """Forecasts in groups of equal figures, in order: settings that make one mechanism.
+def _alike(tried: Sequence[_Tried]) -> list[list[_Tried]]:
+    """Candidates in groups of equal figures, in order: settings that make one mechanism.
 
-    Under the same noise keys two mechanisms have the same figures if they release the same.
+    Under the same noise keys two mechanisms have the same figures if they release the same, and
+    nearly the same if a setting is of next to no effect.
     """
-    groups: list[list[Forecast]] = []
+    groups: list[list[_Tried]] = []
     for one in tried:
-        same = (group for group in groups if one.figures and group[0].figures == one.figures)
+        mine = one.forecast.figures
+        same = (group for group in groups if _close(mine, group[0].forecast.figures))
         found = next(same, None)
         if found is None:
             groups.append([one])
@@ -160,14 +221,28 @@ def _alike(tried: Sequence[Forecast]) -> list[list[Forecast]]:
     return groups
 
 
-def runs(question: Question, work: int) -> int:
+def _close(mine: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Whether all figures are the same but for a few thousandths; without figures, never."""
+    if not mine or mine.keys() != other.keys():
+        return False
+    return all(isclose(mine[name], other[name], rel_tol=SAME) for name in mine)
+
+
+def runs(forecaster: Forecaster, question: Question, work: int) -> int:
     """Most calls of ``tick`` by `choose`, whatever the candidates."""
-    return _most(work, cost_of(question)) + sum(ROUNDS)
+    return _most(work, cost_of(forecaster, question)) + sum(ROUNDS)
 
 
-def cost_of(question: Question) -> int:
+def cost_of(forecaster: Forecaster, question: Question) -> int:
     """Cost of one run of a sample, in records."""
-    return max(1, records_of(question) + RUN * sample_of(question).windows)
+    each = window_cost(forecaster, question)
+    return max(1, records_of(question) + each * sample_of(question).windows)
+
+
+def window_cost(forecaster: Forecaster, question: Question) -> int:
+    """Cost of running a window, in records, beside its own."""
+    more = max(0, question.setting.horizon - STEPS) if forecaster.stepwise else 0
+    return RUN + STEP * more
 
 
 def records_of(question: Question) -> int:

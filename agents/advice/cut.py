@@ -39,6 +39,28 @@ class Cut(NamedTuple):
         return sum(b - a for a, b in self.rows)
 
 
+class Room(NamedTuple):
+    """Room for the windows of a sample.
+
+    Attributes:
+        records: that are wanted at most.
+        work: of one run at most, in records; 0: no limit.
+        each: work of a window besides its records.
+    """
+
+    records: int
+    work: int = 0
+    each: int = 0
+
+    def share(self, found: Cut) -> float:
+        """Share of the windows for which there is room."""
+        records = max(found.records, 1)
+        least = self.records / records
+        if self.work:
+            least = min(least, self.work / (records + self.each * len(found.rows)))
+        return least
+
+
 def cut(records: Records, schedule: Schedule) -> Cut:
     """The windows of a file; without times of its own it is one window."""
     n = len(records.time)
@@ -63,7 +85,7 @@ def sample(
     records: Records,
     schedule: Schedule,
     found: Cut,
-    most: int,
+    room: Room,
     key: NDArray[np.int32] | None = None,
     keys: int | None = None,
 ) -> Sample:
@@ -73,7 +95,7 @@ def sample(
         records: of the file.
         schedule: of windows and triggers.
         found: its windows.
-        most: records that are wanted; one epoch is taken whatever its size.
+        room: that they have; one epoch is taken whatever its size.
         key: (n,) number of each record's key, where they differ from those of the file.
         keys: number of keys.
     """
@@ -82,7 +104,7 @@ def sample(
             zip(found.numbers, found.rows, strict=True), key=lambda one: schedule.epoch(one[0])
         )
     ]  # fmt: skip
-    chosen = _spread(groups, most, found.records)
+    chosen = _spread(groups, room.share(found))
     number = records.key if key is None else key
     size = len(records.keys) if keys is None else keys
     epochs = tuple(tuple(_workloads(records, schedule, one, number, size)) for one in chosen)
@@ -98,9 +120,9 @@ def sample(
 Group = list[tuple[int, tuple[int, int]]]
 
 
-def _spread(groups: Sequence[Group], most: int, records: int) -> list[Group]:
+def _spread(groups: Sequence[Group], share: float) -> list[Group]:
     """Epochs at even distances, as many as fit."""
-    count = max(1, min(len(groups), int(len(groups) * most / max(records, 1))))
+    count = max(1, min(len(groups), int(len(groups) * share)))
     places = np.unique(np.linspace(0, len(groups) - 1, count).round().astype(int))
     return [groups[i] for i in places.tolist()]
 

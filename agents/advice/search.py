@@ -7,7 +7,7 @@ the same way: once at the same ε, once with another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from fractions import Fraction
 from itertools import islice
@@ -17,20 +17,21 @@ from typing import Any, NamedTuple
 from ...errors import ConfigError, ParameterError
 from ...mechanisms import registry
 from ...mechanisms.advice import Question, toml, unlike_default
-from ...mechanisms.forecast import Forecast, Forecaster, choose, cost_of, runs
+from ...mechanisms.forecast import Forecast, Forecaster, choose, cost_of, runs, window_cost
 from ...mechanisms.workload import Sample
 from ...topics.config.pipeline import PipelineSettings
 from ...topics.config.values import format_duration
 from ...topics.schedule import Schedule
 from ..deployment.compile import parameters_of, setting_of, value_columns
 from ..deployment.model import Pipeline
-from .cut import cut, sample
+from .cut import Room, cut, sample
 from .records import Records
 from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
 WORK = 8_000_000  # records that are run for one alternative, all candidates together
+ONE = WORK // 12  # likewise of one run: whole windows are left out beyond that
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
@@ -109,7 +110,7 @@ class Search:
     def ticks(self) -> int:
         """Most calls of ``tick``."""
         question = self._question(self._base)
-        return 3 * runs(question, WORK) + 3 * MOST_VARIANTS + STEPS
+        return 3 * runs(self._forecaster, question, WORK) + 3 * MOST_VARIANTS + STEPS
 
     def answer(self, path: Path) -> Answer:
         """Find three ways.
@@ -186,7 +187,7 @@ class Search:
             return None
 
     def _least(self, question: Question, tuned: Forecast) -> float | None:
-        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(question))))
+        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(self._forecaster, question))))
         for parameters in self._forecaster.near(question, tuned.parameters):
             try:
                 found = self._forecaster.forecast(question, parameters, range(0))
@@ -213,7 +214,7 @@ class Search:
 
     def _way(self, title: str, variant: Variant, tuned: Forecast | None) -> Alternative:
         question = self._question(variant)
-        found = choose(self._forecaster, question, WORK, self._tick)
+        found, left_out = choose(self._forecaster, question, WORK, self._tick)
         kept = [one for one in found if one.parameters == question.parameters]
         shown = question.sample
         assert shown is not None  # a question of this search has one
@@ -227,7 +228,7 @@ class Search:
         settings = self._settings(variant, question.parameters, found[0].parameters)
         return Alternative(
             title, variant, found[0], kept[0] if kept else None, settings, self._cost(variant),
-            facts, shown.notes,
+            facts, (*shown.notes, *untried_settings(left_out, question.setting.horizon)),
         )  # fmt: skip
 
     def _question(self, variant: Variant) -> Question:
@@ -237,12 +238,14 @@ class Search:
         keys = p.public_keys if settings.public_keys is not None else None
         setting = setting_of(settings, schedule, columns, keys, self._p.cells_partitions)
         parameters = parameters_of(settings)
-        taken = sample(
-            self._records, schedule, cut(self._records, schedule), MOST, *variant.numbering
-        )
         mechanism = registry.build(p.kind, parameters, setting)
-        return Question(
-            p.name, parameters, setting, mechanism, taken, "the sample", "last", None, None
+        asked = Question(
+            p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
+        )
+        room = Room(MOST, ONE, window_cost(self._forecaster, asked))
+        found = cut(self._records, schedule)
+        return asked._replace(
+            sample=sample(self._records, schedule, found, room, *variant.numbering)
         )
 
     def _settings(self, variant: Variant, framed: Any, best: Any) -> dict[str, Any]:
@@ -269,9 +272,15 @@ class Search:
     def _assumed(self, path: Path) -> Iterable[str]:
         records = self._records
         used = len(records.time)
+        of = "all" if used == records.read else f"{used:,}"
+        unit = " and ".join(self._p.config["input"]["unit"])
+        name = "" if self._p.unit_name == "unit" else f", here a {self._p.unit_name},"
         yield (
-            f"the stream is like {path.name}: {records.read:,} records, of which {used:,} can be "
-            f"used, of {records.units:,} units ({self._p.unit_name})"
+            f"the stream is like {path.name}: {records.read:,} records, of which {of} can be used"
+        )
+        yield (
+            f"all records with the same {unit} are one privacy unit{name} which is protected as a "
+            f"whole: the file holds {records.units:,} of them"
         )
         if records.faults:
             most = ", ".join(
@@ -300,7 +309,8 @@ class Search:
             question = asked._replace(parameters=parameters, mechanism=mechanism)
             forecaster = registry.FORECASTERS[kind]
             near = forecaster.near(question, parameters)
-            keys = range(max(1, min(KEYS, WORK // (4 * len(near) * cost_of(question)))))
+            each = cost_of(forecaster, question)
+            keys = range(max(1, min(KEYS, WORK // (4 * len(near) * each))))
             found = min(forecaster.forecast(question, one, keys).score for one in near)
         except ParameterError:
             return ""
@@ -309,6 +319,21 @@ class Search:
             f'kind = "{kind}" answers the same question, with {compared} error: about '
             f"{found:.1%} before its settings are searched, where {self._p.kind} has "
             f"{tuned.score:.1%} after that"
+        )
+
+
+def untried_settings(number: int, triggers: int) -> Iterator[str]:
+    """A note on settings for which there was no work left, if there are any.
+
+    Args:
+        number: of them.
+        triggers: of a window, which make a run long.
+    """
+    if number:
+        each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
+        yield (
+            f"{number:,} of the settings that are worth a try were left out, the least promising "
+            f"ones: with {each} of each window the others took all the work that is allowed"
         )
 
 

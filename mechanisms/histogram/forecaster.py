@@ -29,6 +29,8 @@ class HistogramForecaster:
     """See `forecast.Forecaster`."""
 
     score = "error of all counts together, hidden ones included, as a share of their total"
+    squared = False
+    stepwise = True
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Bounds, weights, factorisations and splits of δ; first what is given.

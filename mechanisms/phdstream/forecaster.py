@@ -23,6 +23,8 @@ class PHDStreamForecaster:
     """See `forecast.Forecaster`."""
 
     score = foretell.SCORE
+    squared = False
+    stepwise = True
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Counters and resolutions, with the number of records that the first trigger counts."""

@@ -20,6 +20,8 @@ class PrivHPForecaster:
     """See `forecast.Forecaster`."""
 
     score = foretell.SCORE
+    squared = False
+    stepwise = False
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Numbers of nodes and kinds of noise, with the sample's own number of records."""

@@ -35,6 +35,8 @@ class SlotForecaster:
     aimed: Callable[[Question, Any], Iterable[Any]] = lambda question, known: ()
 
     score = foretell.SCORE
+    squared = True
+    stepwise = True
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Warm-ups with each of the rates, with the tail or without; then all else."""

@@ -42,6 +42,8 @@ class ToPLForecaster:
     """See `forecast.Forecaster`."""
 
     score = "root mean squared error of a window's mean, as a share of it"
+    squared = True
+    stepwise = False
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Numbers of rounds, and shares of users who find the threshold."""

@@ -5,7 +5,7 @@ Covers: mechanisms/histogram/forecaster.py, mechanisms/noise/trial.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,11 +16,14 @@ from hushstream.mechanisms.forecast import (
     MORE,
     ROUNDS,
     RUN,
+    STEP,
+    STEPS,
     Forecast,
     Forecaster,
     choose,
     cost_of,
     runs,
+    window_cost,
 )
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.registry import FORECASTERS, entries
@@ -45,6 +48,9 @@ class Guesses:
     count: int
     score: str = "a number"
     luck: int = MORE
+    squared: bool = False
+    stepwise: bool = False
+    spent: int = 0
     asked: list[tuple[int, int]] = field(default_factory=list)
 
     def candidates(self, question: Question) -> list[Any]:
@@ -54,20 +60,24 @@ class Guesses:
         return [tuned]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        self.asked.append((parameters, len(plays)))
-        lucky = parameters == 0 and len(plays) < self.luck
+        self.asked.append((parameters, plays.stop))
+        self.spent += len(plays)
+        lucky = parameters == 0 and plays.stop < self.luck
         score = 0.0 if lucky else 1 - parameters / self.count
         return Forecast(parameters, score, "simulation", "", "", "", None, None, {})
 
 
 @dataclass
 class Twins(Guesses):
-    """Each mechanism under two names, and the best one is only found with more noise keys."""
+    """Each mechanism under two names, and the best one is only found with more noise keys.
+
+    The second name has nearly the figures of the first, as a setting of next to no effect makes it.
+    """
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         found = super().forecast(question, parameters // 2, plays)
-        lucky = parameters // 2 == ROUNDS[-1] - 1 and len(plays) >= MORE
-        figures = {"mechanism": float(parameters // 2)}
+        lucky = parameters // 2 == ROUNDS[-1] - 1 and plays.stop >= MORE
+        figures = {"mechanism": (parameters // 2) * (1 + 0.001 * (parameters % 2))}
         score = 0.0 if lucky else (parameters // 2 + 1) / self.count
         return found._replace(parameters=parameters, score=score, figures=figures)
 
@@ -75,7 +85,7 @@ class Twins(Guesses):
 def test_settings_that_make_one_mechanism_are_one_finalist_and_keep_their_figures() -> None:
     count = 3 * ROUNDS[0]
     guesses = Twins(count)
-    found = choose(guesses, question(Shape(50, 50, 5), HistogramParameters()), 10**9)
+    found = choose(guesses, question(Shape(50, 50, 5), HistogramParameters()), 10**9).found
     assert sorted(one.parameters for one in found) == list(range(count))
     best = {2 * ROUNDS[-1] - 2, 2 * ROUNDS[-1] - 1}
     assert {one.parameters for one in found[:2]} == best and found[0].score == found[1].score == 0
@@ -84,25 +94,31 @@ def test_settings_that_make_one_mechanism_are_one_finalist_and_keep_their_figure
 
 def test_ever_fewer_candidates_are_run_with_ever_more_noise_keys_for_the_same_work() -> None:
     guesses, asked = Guesses(20, luck=1), question(Shape(50, 100, 5), HistogramParameters())
-    work = 6 * 48 * cost_of(asked)
+    work = 6 * 48 * cost_of(guesses, asked)
     ticks: list[int] = []
-    found = choose(guesses, asked, work, lambda: ticks.append(1))
+    found = choose(guesses, asked, work, lambda: ticks.append(1)).found
     assert [one.parameters for one in found[:2]] == [19, 18]
     later = [(plays, who) for who, plays in guesses.asked[20:]]
-    keys = [48 // count for count in ROUNDS]
+    # Of 288 runs the first round takes 60; then a third of the rest, a half, and all of it.
+    keys = [3 + 9, 12 + 19, MORE]
     assert [plays for plays, _ in later] == [
         k for k, n in zip(keys, ROUNDS, strict=True) for _ in range(n)
     ]
     assert {who for plays, who in later if plays == keys[-1]} == {18, 19}
-    assert sum(plays for _, plays in guesses.asked) * cost_of(asked) <= work
-    assert len(ticks) <= runs(asked, work)
+    assert guesses.spent == 20 * 3 + 8 * 9 + 4 * 19 + 2 * (MORE - 31) <= 288
+    assert len(ticks) <= runs(guesses, asked, work)
 
 
-def test_the_work_of_a_window_counts_besides_its_records() -> None:
-    asked = question(Shape(50, 100, 5), HistogramParameters())
+def test_the_work_of_windows_and_triggers_counts_besides_records() -> None:
+    guesses, asked = Guesses(1), question(Shape(50, 100, 5), HistogramParameters())
     assert asked.sample is not None
     twice = asked._replace(sample=asked.sample._replace(epochs=asked.sample.epochs * 2))
-    assert cost_of(asked) == 100 + RUN and cost_of(twice) == 100 + 2 * RUN
+    assert cost_of(guesses, asked) == 100 + RUN and cost_of(guesses, twice) == 100 + 2 * RUN
+    often = twice._replace(setting=replace(SETTING, horizon=STEPS + 100))
+    assert cost_of(guesses, often) == cost_of(guesses, twice)  # it runs the last trigger alone
+    guesses.stepwise = True
+    assert cost_of(guesses, often) == 100 + 2 * (RUN + 100 * STEP)
+    assert window_cost(guesses, often) == RUN + 100 * STEP
 
 
 def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
@@ -113,15 +129,16 @@ def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
 def test_luck_does_not_decide() -> None:
     guesses, asked = Guesses(6), question(Shape(50, 100, 5), HistogramParameters())
     ticks: list[int] = []
-    found = choose(guesses, asked, 10**9, lambda: ticks.append(1))
+    found = choose(guesses, asked, 10**9, lambda: ticks.append(1)).found
     assert [one.parameters for one in found[:2]] == [5, 4]
-    assert (0, MORE) in guesses.asked and len(ticks) <= runs(asked, 10**9)
+    assert (0, MORE) in guesses.asked and len(ticks) <= runs(guesses, asked, 10**9)
 
 
 def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
     guesses, asked = Guesses(50), question(Shape(50, 1000, 5), HistogramParameters())
-    found = choose(guesses, asked, 20 * cost_of(asked))
-    assert max(one.parameters for one in found) == 9  # half of the work
+    found, left_out = choose(guesses, asked, 20 * cost_of(guesses, asked))
+    assert max(one.parameters for one in found) == 9 and left_out == 40  # half of the work
+    assert choose(guesses, asked, 10**9).left_out == 0
 
 
 def test_a_histogram_that_shows_all_is_foretold_so_and_a_tiny_one_is_hopeless() -> None:
@@ -147,6 +164,6 @@ def test_what_the_bound_cuts_off_is_foretold() -> None:
 def test_the_choice_is_better_than_a_bad_setting_and_lists_it() -> None:
     given = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(2_000, 10_000, 20), given)
-    found = choose(FORECASTERS["histogram"], asked, 10**5)
+    found = choose(FORECASTERS["histogram"], asked, 10**5).found
     scores = {one.parameters.budget: one.score for one in found}
     assert found[0].parameters.budget > 1 and found[0].score < 0.5 * scores[1]

@@ -67,7 +67,7 @@ def test_more_epsilon_is_more_exact_and_the_choice_no_worse_than_what_was_given(
     scores = []
     for epsilon in (0.3, 12.0):
         question = asked(kind, epsilon, **QUICK.get(kind, {}))
-        found = choose(forecaster, question, 1)
+        found = choose(forecaster, question, 1).found
         # With so little work every candidate is run once, with the first noise key.
         given = forecaster.forecast(question, question.parameters, range(1)).score
         assert found[0].score <= given * 1.001

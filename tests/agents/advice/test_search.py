@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hushstream.agents.advice import records as records_module
-from hushstream.agents.advice.cut import cut, sample
+from hushstream.agents.advice.cut import Room, cut, sample
 from hushstream.agents.advice.records import Records, read_records
-from hushstream.agents.advice.search import GOOD, Answer, Search, written
+from hushstream.agents.advice.search import GOOD, Answer, Search, untried_settings, written
 from hushstream.agents.advice.variants import coarser, given, shorter
 from hushstream.agents.advice.ways import body_of, show_ways
 from hushstream.agents.deployment.compile import compile_config, value_columns
@@ -102,7 +102,7 @@ def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path
     schedule = Schedule.of(made.pipeline[0])
     found = cut(late, schedule)
     assert len(found.numbers) == 23 and found.whole and found.left_out == 2
-    taken = sample(late, schedule, found, 500)
+    taken = sample(late, schedule, found, Room(500))
     assert taken.windows == 4 and 400 < taken.records < 600
     ((first,), *_, (last,)) = taken.epochs
     assert first.ends is not None and first.ends[-1] == len(first.unit)
@@ -111,14 +111,31 @@ def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path
     assert last.users == len(last.unit)
 
 
+def test_windows_of_many_triggers_leave_room_for_fewer_of_them(tmp_path: Path) -> None:
+    made, records = read(write(tmp_path / "visits.csv", rows=2_400, hours=24))
+    schedule = Schedule.of(made.pipeline[0])
+    found = cut(records, schedule)  # 24 windows of 100 records
+    assert sample(records, schedule, found, Room(10_000, 48_000, 1_000)).windows == 24
+    taken = sample(records, schedule, found, Room(10_000, 48_000, 4_000))
+    assert taken.windows == 11
+    assert "judged on 1,100 of 2,400 records: 11 of 24 windows" in " ".join(taken.notes)
+
+
+def test_settings_that_the_work_does_not_reach_are_told(answer: Answer) -> None:
+    assert not any("left out" in note for way in answer.ways for note in way.notes)
+    ((one,), none) = list(untried_settings(7, 112)), list(untried_settings(0, 112))
+    assert one.startswith("7 of the settings") and "112 triggers of each window" in one
+    assert none == [] and "one trigger of each" in next(untried_settings(1, 1))
+
+
 def test_windows_of_nothing_are_counted(tmp_path: Path) -> None:
     made, records = read(write(tmp_path / "visits.csv", rows=3_000, hours=12))
     early = records.time < START + 6 * HOUR
     gap = records._replace(time=records.time + np.where(early, 0, 8 * HOUR))
     schedule = Schedule.of(made.pipeline[0])
-    notes = sample(gap, schedule, cut(gap, schedule), 10_000).notes
+    notes = sample(gap, schedule, cut(gap, schedule), Room(10_000)).notes
     assert any(one.startswith("8 of 20 windows hold no record") for one in notes)
-    whole = sample(records, schedule, cut(records, schedule), 10_000).notes
+    whole = sample(records, schedule, cut(records, schedule), Room(10_000)).notes
     assert not any("hold no record" in one for one in whole)
 
 
@@ -128,7 +145,7 @@ def test_a_file_shorter_than_a_window_says_so(tmp_path: Path) -> None:
         INPUT.replace('"1h"', '"7d"').replace('"30m"', '"1d"'),
     )
     schedule = Schedule.of(made.pipeline[0])
-    notes = sample(records, schedule, cut(records, schedule), 1_000).notes
+    notes = sample(records, schedule, cut(records, schedule), Room(1_000)).notes
     assert "no window of 7d is covered in full" in notes[0]
 
 
@@ -172,6 +189,8 @@ def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -
     assert json.dumps(body)
     assert any("6,000 records" in text for text in answer.assumed)
     assert any("a unit of its own" in text for text in answer.assumed)
+    whole = "all records with the same user are one privacy unit which is protected as a whole"
+    assert f"{whole}: the file holds 6,000 of them" in answer.assumed
 
 
 def test_a_way_can_be_pasted(answer: Answer) -> None:
