@@ -102,7 +102,7 @@ class Forecaster(Protocol):
         ...
 
 
-class Choice(NamedTuple):
+class Contest(NamedTuple):
     """The outcome of `choose`.
 
     Attributes:
@@ -119,7 +119,7 @@ def choose(
     question: Question,
     work: int,
     tick: Callable[[], None] = lambda: None,
-) -> Choice:
+) -> Contest:
     """Forecasts of the best candidates.
 
     At most half of the work runs every candidate, as far as it goes. All else goes to rounds of
@@ -169,7 +169,7 @@ def choose(
             tick()
         rest = [one for group in groups[count:] for one in group]
         tried = sorted(again, key=lambda one: one.error) + rest
-    return Choice([one.forecast for one in tried], max(0, len(made) - most))
+    return Contest([one.forecast for one in tried], max(0, len(made) - most))
 
 
 class _Tried(NamedTuple):

@@ -39,8 +39,8 @@ class Cut(NamedTuple):
         return sum(b - a for a, b in self.rows)
 
 
-class Room(NamedTuple):
-    """Room for the windows of a sample.
+class SampleRoom(NamedTuple):
+    """SampleRoom for the windows of a sample.
 
     Attributes:
         records: that are wanted at most.
@@ -85,7 +85,7 @@ def sample(
     records: Records,
     schedule: Schedule,
     found: Cut,
-    room: Room,
+    room: SampleRoom,
     key: NDArray[np.int32] | None = None,
     keys: int | None = None,
 ) -> Sample:

@@ -24,7 +24,7 @@ from ...topics.config.values import format_duration
 from ...topics.schedule import Schedule
 from ..deployment.compile import parameters_of, setting_of, value_columns
 from ..deployment.model import Pipeline
-from .cut import Room, cut, sample
+from .cut import SampleRoom, cut, sample
 from .records import Records
 from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
@@ -68,6 +68,7 @@ class Answer(NamedTuple):
     """All ways, with what was assumed; ``other`` names another mechanism for the question.
 
     Where the first way is hopeless, ``tried``, ``untried`` and ``needed`` say what would help.
+    ``missing`` says why there are not three.
     """
 
     measure: str
@@ -77,6 +78,7 @@ class Answer(NamedTuple):
     tried: tuple[Trial, ...] = ()
     untried: tuple[str, ...] = ()
     needed: Needed | None = None
+    missing: tuple[str, ...] = ()
 
 
 class Search:
@@ -133,16 +135,20 @@ class Search:
             second = self._first(shorter(self._base), tuned, GOOD)
             third = self._first(cheaper(self._base), tuned, GOOD)
             titles = "the same ε, with more detail", "the same detail, with a smaller ε"
-        for title, variant in zip(titles, (second, third), strict=True):
+        missing = []
+        for title, (variant, found) in zip(titles, (second, third), strict=True):
             if variant is not None:
                 ways.append(self._way(title, variant, tuned))
+            else:
+                missing.append(no_way(title, found, score))
         if len(ways) < 3 and score <= FINE:
-            more = self._first(dearer(self._base), tuned, score / 2)
+            more, _ = self._first(dearer(self._base), tuned, score / 2)
             if more is not None:
                 ways.append(self._way("the same detail, with a larger ε", more, tuned))
         answer = Answer(
-            self._forecaster.score, tuple(ways), tuple(self._assumed(path)), self._other(tuned)
-        )
+            self._forecaster.score, tuple(ways), tuple(self._assumed(path)), self._other(tuned),
+            missing=tuple(missing),
+        )  # fmt: skip
         if not tuned.hopeless:
             return answer
         searched = {one.variant.words: one.best.score for one in ways[1:]}
@@ -152,8 +158,12 @@ class Search:
             needed=self._needed(tuned),
         )  # fmt: skip
 
-    def _first(self, variants: Iterable[Variant], tuned: Forecast, target: float) -> Variant | None:
-        """The first variant that reaches the target, else the best; None if none is any better.
+    def _first(
+        self, variants: Iterable[Variant], tuned: Forecast, target: float
+    ) -> tuple[Variant | None, list[tuple[Variant, float]]]:
+        """The first variant that reaches the target, else the best, and all that were tried.
+
+        There is none where nothing is any better.
 
         Where the pipeline is hopeless, people want to know what every kind of change would give, so
         the others are tried as well.
@@ -175,9 +185,9 @@ class Search:
                     break
         self._tried += found
         if reached:
-            return next(iter(reached.values()))
+            return next(iter(reached.values())), found
         best = min(found, default=None, key=lambda one: one[1])
-        return best[0] if best is not None and best[1] < tuned.score else None
+        return best[0] if best is not None and best[1] < tuned.score else None, found
 
     def _quick(self, variant: Variant, tuned: Forecast) -> float | None:
         """The least error near the tuned settings, by formulas where there are any."""
@@ -226,9 +236,10 @@ class Search:
             "run": float(shown.windows),
         }
         settings = self._settings(variant, question.parameters, found[0].parameters)
+        more = untried_settings(left_out, shown.windows, question.setting.horizon)
         return Alternative(
             title, variant, found[0], kept[0] if kept else None, settings, self._cost(variant),
-            facts, (*shown.notes, *untried_settings(left_out, question.setting.horizon)),
+            facts, (*shown.notes, *more),
         )  # fmt: skip
 
     def _question(self, variant: Variant) -> Question:
@@ -242,7 +253,7 @@ class Search:
         asked = Question(
             p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
         )
-        room = Room(MOST, ONE, window_cost(self._forecaster, asked))
+        room = SampleRoom(MOST, ONE, window_cost(self._forecaster, asked))
         found = cut(self._records, schedule)
         return asked._replace(
             sample=sample(self._records, schedule, found, room, *variant.numbering)
@@ -276,7 +287,7 @@ class Search:
         unit = " and ".join(self._p.config["input"]["unit"])
         name = "" if self._p.unit_name == "unit" else f", here a {self._p.unit_name},"
         yield (
-            f"the stream is like {path.name}: {records.read:,} records, of which {of} can be used"
+            f"the stream is like {path.name}: {records.read:,} records, {of} of which can be used"
         )
         yield (
             f"all records with the same {unit} are one privacy unit{name} which is protected as a "
@@ -322,18 +333,38 @@ class Search:
         )
 
 
-def untried_settings(number: int, triggers: int) -> Iterator[str]:
+def no_way(title: str, found: list[tuple[Variant, float]], score: float) -> str:
+    """A sentence on a kind of way that there is not.
+
+    Args:
+        title: of the way.
+        found: variants that were tried, with their errors.
+        score: error of the pipeline as it is.
+    """
+    if not found:
+        return f"There is no way with {title}: the configuration, or the file, leaves none to try."
+    words = ", ".join(variant.words for variant, _ in found)
+    least = min(error for _, error in found)
+    return (
+        f"There is no way with {title}: {words} would have an error of {least:.1%} at best, where "
+        f"it is {score:.1%} as asked for."
+    )
+
+
+def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
     """A note on settings for which there was no work left, if there are any.
 
     Args:
         number: of them.
-        triggers: of a window, which make a run long.
+        windows: of the sample.
+        triggers: of each, which make a run long.
     """
     if number:
+        whole = "one window" if windows == 1 else f"{windows:,} windows"
         each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
         yield (
-            f"{number:,} of the settings that are worth a try were left out, the least promising "
-            f"ones: with {each} of each window the others took all the work that is allowed"
+            f"the {number:,} least promising settings were not tried: to run the others over "
+            f"{whole} of {each} took all the work that is allowed"
         )
 
 
@@ -348,7 +379,7 @@ def _adapted(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(kind: str, way: Alternative) -> list[str]:
-    """The lines of the configuration that a way changes, ready to be pasted.
+    """The lines of the pipeline that a way changes, ready to be pasted.
 
     Args:
         kind: of the mechanism.
@@ -358,5 +389,11 @@ def written(kind: str, way: Alternative) -> list[str]:
     plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
     if len(plain) == len(way.settings):
         return [*lines, toml(kind, plain)]
-    line = toml(kind, plain)  # a space or another table stays as it is written
-    return [*lines, line.replace("mechanism = { kind", "in mechanism = { …: kind")]
+    # A space or another table stays as it is written.
+    return lines + [f"mechanism.{name} = {_value(value)}" for name, value in plain.items()]
+
+
+def _value(value: str | bool | int | float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

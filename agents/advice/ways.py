@@ -91,6 +91,8 @@ def conclusions(answer: Answer) -> list[str]:
         found += [*map(_tried, answer.tried), *answer.untried]
         if answer.needed is not None:
             found.append(_more_units(answer.needed, base.window["units"]))
+    else:
+        found += answer.missing if len(answer.ways) < 3 else ()
     if answer.other:
         found.append(answer.other)
     found.append(

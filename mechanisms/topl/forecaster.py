@@ -24,6 +24,7 @@ from .fit import simulate
 from .rounds import found_range, found_threshold
 from .settings import ToPLParameters, build
 
+LONGEST = 8  # a window is at least so many times as long as its warm-up
 SHARES = ("0.05", "0.1", "0.2", "0.3", "0.4")
 _REPEATS = 8  # a threshold varies much, and to search for it costs little
 
@@ -46,22 +47,31 @@ class ToPLForecaster:
     stepwise = False
 
     def candidates(self, question: Question) -> Sequence[Any]:
-        """Numbers of rounds, and shares of users who find the threshold."""
+        """Numbers of rounds, and shares of users who find the threshold; longer warm-ups too."""
         given: ToPLParameters = question.parameters
         horizon, sample = question.setting.horizon, sample_of(question)
         expected = max(1, round(sample.records / max(sample.windows, 1) / horizon))
         known = replace(given, expected=expected)
         made = [given]
-        for rounds in (2, 1) if 2 * given.warmup < horizon and given.buckets % 16 == 0 else (1,):
-            made += [replace(known, rounds=rounds, share=share) for share in SHARES]
+        for warmup in dict.fromkeys((given.warmup, max(given.warmup, horizon // LONGEST))):
+            one = replace(known, warmup=warmup)
+            for rounds in (2, 1) if 2 * warmup < horizon and given.buckets % 16 == 0 else (1,):
+                made += [replace(one, rounds=rounds, share=share) for share in SHARES]
         return distinct(made)
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """The same for this number of records; one round where the window is short."""
+        """The same for this number of records, and with a warm-up as long as the window allows.
+
+        One round where the window is short.
+        """
         records, horizon = sample_of(question), question.setting.horizon
         expected = max(1, round(records.records / max(records.windows, 1) / horizon))
-        rounds = 1 if 2 * tuned.warmup >= horizon else tuned.rounds
-        return [replace(tuned, expected=expected, rounds=rounds)]
+        known = replace(tuned, expected=expected)
+        found = [replace(known, rounds=1 if 2 * tuned.warmup >= horizon else tuned.rounds)]
+        longer = max(1, horizon // LONGEST)
+        if longer > tuned.warmup:
+            found.append(replace(known, warmup=longer))
+        return found
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate."""
@@ -73,10 +83,11 @@ class ToPLForecaster:
         ]
         cut = bound_cut(question, parameters.reports)
         figures = _figures(looks, cut)
-        waits = parameters.warmup * made.survey.rounds
+        waits, horizon = parameters.warmup * made.survey.rounds, question.setting.horizon
         return Forecast(
             parameters, figures["score"], "simulation",
-            f"one mean after each of {question.setting.horizon - waits} triggers of a window",
+            f"one mean at {horizon - waits} of {horizon} triggers of a window; the first ones only "
+            "find the threshold",
             f"a window's mean of {rounded(figures['mean'])} is off by {rounded(figures['off'])} "
             f"({figures['score']:.1%}), of which {rounded(figures['bias'])} by the threshold",
             f"values above a threshold of about {rounded(figures['threshold'])} count as that "

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hushstream.agents.advice import records as records_module
-from hushstream.agents.advice.cut import Room, cut, sample
+from hushstream.agents.advice.cut import SampleRoom, cut, sample
 from hushstream.agents.advice.records import Records, read_records
-from hushstream.agents.advice.search import GOOD, Answer, Search, untried_settings, written
+from hushstream.agents.advice.search import GOOD, Answer, Search, no_way, untried_settings, written
 from hushstream.agents.advice.variants import coarser, given, shorter
-from hushstream.agents.advice.ways import body_of, show_ways
+from hushstream.agents.advice.ways import body_of, conclusions, show_ways
 from hushstream.agents.deployment.compile import compile_config, value_columns
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import Config, loads
@@ -102,7 +102,7 @@ def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path
     schedule = Schedule.of(made.pipeline[0])
     found = cut(late, schedule)
     assert len(found.numbers) == 23 and found.whole and found.left_out == 2
-    taken = sample(late, schedule, found, Room(500))
+    taken = sample(late, schedule, found, SampleRoom(500))
     assert taken.windows == 4 and 400 < taken.records < 600
     ((first,), *_, (last,)) = taken.epochs
     assert first.ends is not None and first.ends[-1] == len(first.unit)
@@ -115,17 +115,17 @@ def test_windows_of_many_triggers_leave_room_for_fewer_of_them(tmp_path: Path) -
     made, records = read(write(tmp_path / "visits.csv", rows=2_400, hours=24))
     schedule = Schedule.of(made.pipeline[0])
     found = cut(records, schedule)  # 24 windows of 100 records
-    assert sample(records, schedule, found, Room(10_000, 48_000, 1_000)).windows == 24
-    taken = sample(records, schedule, found, Room(10_000, 48_000, 4_000))
+    assert sample(records, schedule, found, SampleRoom(10_000, 48_000, 1_000)).windows == 24
+    taken = sample(records, schedule, found, SampleRoom(10_000, 48_000, 4_000))
     assert taken.windows == 11
     assert "judged on 1,100 of 2,400 records: 11 of 24 windows" in " ".join(taken.notes)
 
 
 def test_settings_that_the_work_does_not_reach_are_told(answer: Answer) -> None:
     assert not any("left out" in note for way in answer.ways for note in way.notes)
-    ((one,), none) = list(untried_settings(7, 112)), list(untried_settings(0, 112))
-    assert one.startswith("7 of the settings") and "112 triggers of each window" in one
-    assert none == [] and "one trigger of each" in next(untried_settings(1, 1))
+    ((one,), none) = list(untried_settings(7, 1, 112)), list(untried_settings(0, 1, 112))
+    assert one.startswith("the 7 least promising settings") and "one window of 112 triggers" in one
+    assert none == [] and "over 30 windows of one trigger" in next(untried_settings(1, 30, 1))
 
 
 def test_windows_of_nothing_are_counted(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_windows_of_nothing_are_counted(tmp_path: Path) -> None:
     early = records.time < START + 6 * HOUR
     gap = records._replace(time=records.time + np.where(early, 0, 8 * HOUR))
     schedule = Schedule.of(made.pipeline[0])
-    notes = sample(gap, schedule, cut(gap, schedule), Room(10_000)).notes
+    notes = sample(gap, schedule, cut(gap, schedule), SampleRoom(10_000)).notes
     assert any(one.startswith("8 of 20 windows hold no record") for one in notes)
-    whole = sample(records, schedule, cut(records, schedule), Room(10_000)).notes
+    whole = sample(records, schedule, cut(records, schedule), SampleRoom(10_000)).notes
     assert not any("hold no record" in one for one in whole)
 
 
@@ -145,7 +145,7 @@ def test_a_file_shorter_than_a_window_says_so(tmp_path: Path) -> None:
         INPUT.replace('"1h"', '"7d"').replace('"30m"', '"1d"'),
     )
     schedule = Schedule.of(made.pipeline[0])
-    notes = sample(records, schedule, cut(records, schedule), Room(1_000)).notes
+    notes = sample(records, schedule, cut(records, schedule), SampleRoom(1_000)).notes
     assert "no window of 7d is covered in full" in notes[0]
 
 
@@ -202,6 +202,41 @@ def test_a_way_can_be_pasted(answer: Answer) -> None:
     (p,) = config(text).pipeline
     assert p.window == way.variant.settings.window and p.key == way.variant.settings.key
     assert p.triggers == way.variant.settings.triggers
+
+
+def test_settings_beside_a_table_are_written_one_by_one(answer: Answer) -> None:
+    way = answer.ways[1]._replace(settings={"domain": {"depth": 3}, "k": 64, "noise": "gauss"})
+    lines = written("privhp", way)
+    assert lines[-2:] == ["mechanism.k = 64", 'mechanism.noise = "gauss"']
+    head = [*INPUT[: INPUT.index("key =")].splitlines(), "budget = { epsilon = 1, delta = 1e-6 }"]
+    window = 'window = { length = "1h", origin = "2019-03-01T00:00:00Z" }'
+    axes = '[{ name = "x", low = 0, high = 1 }, { name = "y", low = 0, high = 1 }]'
+    space = f'mechanism.domain = {{ depth = 3, split = "binary", axes = {axes} }}'
+    rest = ['mechanism.kind = "privhp"', space, 'triggers.every = "1h"', window]
+    (p,) = config("\n".join([*head, *lines[-2:], *rest])).pipeline
+    assert (p.mechanism.parameters.k, p.mechanism.parameters.noise) == (64, "gauss")
+
+
+def test_fewer_than_three_ways_come_with_the_reason(answer: Answer, tmp_path: Path) -> None:
+    text = INPUT.replace(', "age"', "").replace('"1h"', '"24h"').replace('"30m"', '"24h"')
+    made, records = read(
+        write(tmp_path / "visits.csv", rows=16), text.replace("epsilon = 1.0", "epsilon = 16.0")
+    )
+    (source,) = compile_config(made).inputs
+    found = Search(source.pipelines[0], made.pipeline[0], records).answer(tmp_path / "visits.csv")
+    none = "the configuration, or the file, leaves none to try."
+    assert found.missing == (
+        f"There is no way with the same ε, with less detail: {none}",
+        f"There is no way with the same detail, with a larger ε: {none}",
+    )
+    tried = no_way("x", [(answer.ways[1].variant, 0.3), (answer.ways[2].variant, 0.4)], 0.25)
+    words = ", ".join(way.variant.words for way in answer.ways[1:])
+    assert tried == (
+        f"There is no way with x: {words} would have an error of 30.0% at best, where it is 25.0% "
+        "as asked for."
+    )
+    good = answer._replace(ways=answer.ways[1:], missing=(tried,))
+    assert tried in conclusions(good) and tried not in conclusions(answer)
 
 
 def test_a_person_reads_it_in_80_columns(answer: Answer) -> None:
