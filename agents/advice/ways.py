@@ -33,8 +33,12 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         _show(console, place, way, answer.measure)
         if way.best.hopeless:
             continue  # nobody should write that
+        lines = written(kind, way)
+        if not lines:
+            console.print("   to write: nothing, it is best as it is", highlight=False)
+            continue
         console.print("   to write:", highlight=False)
-        for line in written(kind, way):
+        for line in lines:
             console.print(f"   {line}", soft_wrap=True, highlight=False, markup=False)
     console.print()
     for text in conclusions(answer):

@@ -39,7 +39,7 @@ class SlotForecaster:
     stepwise = True
 
     def candidates(self, question: Question) -> Sequence[Any]:
-        """Warm-ups with each of the rates, with the tail or without; then all else."""
+        """Warm-ups, each with the rates, with the tail or without, and with all else."""
         given: Any = question.parameters  # of `SlotParameters`, with ``excess``
         records, excess = foretell.rates(question, slots_of(given, question.setting))
         known = replace(given, expected=records, excess=round(excess, 3))
@@ -48,16 +48,14 @@ class SlotForecaster:
             for warmup in foretell.warmups(given.warmup, question.setting.horizon)
         ]
         made: list[Any] = [given]
-        for one in warmed:
+        for one in warmed:  # where work is short, all kinds of settings with the first warm-ups
             for rate in self.rates:
                 some = replace(one, expected=max(1, round(records * rate)))
                 made += [some, replace(some, excess=0.0)]
-        for more in self.further:
-            made += [replace(known, warmup=one, **more) for one in {1, given.warmup}]
-        for one in warmed:
             made += self._aimed(question, one)
-        for times in self.excesses:
-            made += [replace(one, excess=round(float(excess * times), 3)) for one in warmed]
+            if one.warmup in (1, given.warmup):
+                made += [replace(one, **more) for more in self.further]
+            made += [replace(one, excess=round(float(excess * t), 3)) for t in self.excesses]
         return distinct(made)
 
     def _aimed(self, question: Question, known: Any) -> list[Any]:

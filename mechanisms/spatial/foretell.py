@@ -58,7 +58,7 @@ def forecast(
         lost += "; a private number of all records gives the map the size that it should have"
     return Forecast(
         parameters, figures["score"], "simulation",
-        f"a map of about {figures['cells']:,.0f} cells at each trigger, finer where there is more",
+        seen(figures["cells"]),
         _off(figures), lost, cut, None, figures,
     )  # fmt: skip
 
@@ -118,6 +118,14 @@ def _figures(looks: Sequence[MapLook], cut: float) -> dict[str, float]:
         "cut": cut,
         "score": float(error[0] / max(truth[0], 1.0)),
     }
+
+
+def seen(cells: float) -> str:
+    """The words on a map of so many cells."""
+    number = f"{cells:,.0f}"
+    if number in ("0", "1"):
+        return "one cell at each trigger: the number of all records, and not where they are"
+    return f"a map of about {number} cells at each trigger, finer where there is more"
 
 
 def _off(figures: dict[str, float]) -> str:

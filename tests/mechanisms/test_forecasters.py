@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.pak.aims import aimed
 from hushstream.mechanisms.registry import FORECASTERS, build, find
 from hushstream.mechanisms.slots.aim import aim
+from hushstream.mechanisms.spatial.foretell import seen
 from hushstream.mechanisms.workload import Sample, Workload
 
 N, TOP, TRIGGERS = 4_000, 500, 8
@@ -182,3 +184,19 @@ def test_thresholds_of_tops_are_tried_in_steps_around_the_excess_of_the_sample()
     first = [one.excess for one in made if one.warmup == 1 and one.excess]
     ratios = sorted(one / first[0] for one in first)
     assert ratios == pytest.approx([1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16], rel=0.01)
+
+
+@pytest.mark.parametrize("kind", ["pak", "tops"])
+def test_where_work_is_short_all_kinds_of_settings_come_with_the_first_warm_ups(kind: str) -> None:
+    warmups = [one.warmup for one in FORECASTERS[kind].candidates(asked(kind, 2.0))]
+    assert len(set(warmups)) > 1
+    assert [one for one, _ in groupby(warmups)] == list(dict.fromkeys(warmups))
+
+
+@pytest.mark.parametrize("kind", sorted(SPACES))
+def test_a_map_of_one_cell_says_that_it_shows_no_places(kind: str) -> None:
+    question = asked(kind, 0.001)
+    few = FORECASTERS[kind].forecast(question, question.parameters, range(1))
+    words = "the number of all records, and not where they are"
+    assert (words in few.seen) == (round(few.figures["cells"]) <= 1)
+    assert words in seen(1.2) and "about 2 cells" in seen(1.6)

@@ -217,6 +217,15 @@ def test_settings_beside_a_table_are_written_one_by_one(answer: Answer) -> None:
     assert (p.mechanism.parameters.k, p.mechanism.parameters.noise) == (64, "gauss")
 
 
+def test_a_way_that_changes_nothing_says_so(answer: Answer) -> None:
+    way = answer.ways[1]._replace(settings={"domain": {"depth": 3}})
+    same = way._replace(variant=way.variant._replace(changes={}))
+    console = Console(width=80, record=True, file=io.StringIO())
+    show_ways(console, "map", "privhp", answer._replace(ways=(way, same)))
+    first, second = console.export_text().split("to write:")[1:]
+    assert "best as it is" not in first and second.startswith(" nothing, it is best as it is")
+
+
 def test_fewer_than_three_ways_come_with_the_reason(answer: Answer, tmp_path: Path) -> None:
     text = INPUT.replace(', "age"', "").replace('"1h"', '"24h"').replace('"30m"', '"24h"')
     made, records = read(
