@@ -96,7 +96,7 @@ class Api:
         headers = {"Content-Type": kind, "Authorization": f"Bearer {self._token}"}
         request = urllib.request.Request(url, body, headers, method=method)
         try:
-            return urllib.request.urlopen(request, timeout=60, context=self._context)
+            return urllib.request.urlopen(request, timeout=300, context=self._context)
         except urllib.error.HTTPError as error:
             with error:
                 raise Refused(error.code, error.read().decode()) from None

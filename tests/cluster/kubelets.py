@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,9 +53,13 @@ class Kubelets:
 
     def _serve(self) -> None:
         while not self._end.wait(LOOK):
-            for pod in self._api.items(PODS):
-                if pod["status"]["phase"] == "Pending" and self._go.is_set():
-                    self._answer(pod)
+            with contextlib.suppress(OSError, Refused):  # a busy server or machine: look again
+                self._look()
+
+    def _look(self) -> None:
+        for pod in self._api.items(PODS):
+            if pod["status"]["phase"] == "Pending" and self._go.is_set():
+                self._answer(pod)
 
     def _answer(self, pod: Resource) -> None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
