@@ -123,9 +123,10 @@ def repeatedly(
 
 
 class Deployment(NamedTuple):
-    """A published deployment in which a user has one record per key, δ = 1e-10."""
+    """A published deployment in which a user has one record per key."""
 
     epsilon: int
+    delta: Fraction
     triggers: int
     min_users: int
     published: int | None  # threshold, where it was published
@@ -136,16 +137,14 @@ class Deployment(NamedTuple):
             budget=1, adaptive_weight=0, min_users=self.min_users, factorization=factorization,
             last_share=last_share,
         )  # fmt: skip
-        made = build(
-            parameters, Setting(Fraction(self.epsilon), Fraction(1, 10**10), self.triggers)
-        )
+        made = build(parameters, Setting(Fraction(self.epsilon), self.delta, self.triggers))
         assert isinstance(made, Histogram)
         return [bar / STEPS for bar in made.threshold]
 
 
 DEPLOYMENTS = (
-    Deployment(1, 150, 1, 120),
-    Deployment(3, 150, 1, 43),
-    Deployment(10, 150, 1, 16),
-    Deployment(2, 150, 50, None),
+    Deployment(1, DELTA, 150, 1, 120),
+    Deployment(3, DELTA, 150, 1, 43),
+    Deployment(10, DELTA, 150, 1, 16),
+    Deployment(2, DELTA / 10, 150, 50, None),
 )

@@ -82,14 +82,15 @@ def table(results: Results, options: argparse.Namespace) -> Table:
 
 def thresholds() -> Table:
     """Users that a key needs, beside published deployments."""
-    shown = Table(title="least number of users, one record per user and key, δ = 1e-10, T = 150")
-    for column in ("ε", "min_users", "published", "ours, last", "ours, worst", "Toeplitz, all"):
+    shown = Table(title="least number of users, one record per user and key, T = 150")
+    ours = "ours, last", "ours, worst", "Toeplitz, all"
+    for column in ("ε", "δ", "min_users", "published", *ours):
         shown.add_column(column, justify="right")
     for one in DEPLOYMENTS:
         ours, flat = one.least(), one.least("toeplitz", 1 / 100)
         shown.add_row(
-            str(one.epsilon), str(one.min_users), str(one.published or "–"), f"{ours[-1]:.1f}",
-            f"{max(ours):.1f}", f"{max(flat):.1f}",
+            str(one.epsilon), f"{float(one.delta):.0e}", str(one.min_users),
+            str(one.published or "–"), f"{ours[-1]:.1f}", f"{max(ours):.1f}", f"{max(flat):.1f}",
         )  # fmt: skip
     return shown
 

@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +173,19 @@ def test_fewer_users_are_needed_than_where_it_was_published() -> None:
         assert bars[-1] == min(bars) > one.min_users
         if one.published is not None:
             assert max(bars) < one.published
-            assert bars[-1] < 0.6 * one.published
+            assert one.delta == Fraction(1, 10**9)  # the δ of the published thresholds
+            assert bars[-1] < 0.5 * one.published
             assert max(one.least("toeplitz", 0.006)) < one.published
+
+
+def test_documented_thresholds_are_those_of_the_product() -> None:
+    page = (ROOT / "docs" / "accuracy.md").read_text()
+    for one in designs.DEPLOYMENTS:
+        bars, flat = one.least(), one.least("toeplitz", 1 / 100)
+        figures = f"{bars[-1]:.1f} | {max(bars):.1f} | {max(flat):.1f}"
+        delta = f"{float(one.delta):.0e}".replace("e-0", "e-")
+        published = one.published or "–"
+        assert f"| {one.epsilon} | {delta} | {one.min_users} | {published} | {figures} |" in page
 
 
 def test_the_published_laws_have_the_published_moments() -> None:
