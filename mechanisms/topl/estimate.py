@@ -111,20 +111,25 @@ def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
     reports and worst variances.
 
     Returns:
-        The exact mean in the user's own units, None without reports; and its variance.
+        The exact mean in the user's own units, None without reports; and the variance of its noise.
     """
     precision, weighted = Fraction(0), Fraction(0)
     if survey.rounds > 1:
         seen = seen.where(seen.group != RANGE)
     for group, theta in sorted(set(zip(seen.group.tolist(), seen.theta.tolist(), strict=True))):
         one = seen.where((seen.group == group) & (seen.theta == theta))
-        top = survey.threshold(theta) if theta else survey.bound
+        top = told_top(survey, theta)
         variance = variances(survey)[group] * top**2 / 4
         precision += int(one.reports.sum()) / variance
         weighted += _said(survey, group, one) * top / variance
     if not precision:
         return None, 0.0
     return weighted / precision, float(1 / precision)
+
+
+def told_top(survey: Survey, theta: int) -> Fraction:
+    """Upper end of the values of a group that was told ``theta``, or nothing (0)."""
+    return survey.threshold(theta) if theta else survey.bound
 
 
 def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:

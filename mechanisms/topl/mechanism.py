@@ -67,6 +67,7 @@ from .estimate import (
 )
 from .groups import Groups
 from .rounds import found_range, found_threshold
+from .spread import difference, division
 from .units import accept
 
 U64 = NDArray[np.uint64]
@@ -251,6 +252,9 @@ class ToPL:
         if so_far is None:
             return no_releases(2, public)
         now, spread = mean(self.survey, batch)
+        differing = difference(self.survey, seen)
+        variance += division(self.survey, seen, differing)
+        spread += division(self.survey, batch, differing)
         reports = int(batch.reports.sum())
         values = [so_far, (now or Fraction(0)) * reports]
         square = float(self.grid) ** 2
