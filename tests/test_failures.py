@@ -59,6 +59,15 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "integration/test_gone.py::test_a_topic_that_is_deleted_stops_the_worker_within_seconds",
         "integration/test_gone.py::test_partitions_that_are_added_stop_it_with_what_to_do",
     ),
+    "a worker runs on, or wakes up, after added raw partitions": (
+        "integration/test_grown.py::test_added_partitions_count_from_the_next_trigger_on",
+        "integration/test_grown.py::"
+        "test_an_earlier_version_that_runs_at_the_growth_ends_and_is_refused",
+        "agents/stages/bound/test_stage.py::"
+        "test_a_shard_that_knows_fewer_partitions_stops_before_it_closes_without_them",
+        "agents/clock/test_known.py::"
+        "test_an_owner_that_counts_fewer_partitions_than_the_ledger_writes_nothing",
+    ),
     "the broker is unreachable": (
         "integration/test_outage.py::"
         "test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_up",

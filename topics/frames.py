@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..errors import EngineError
 from ..mechanisms.columns import I64, Part
 from ..mechanisms.keys import Keys
-from .records import Trigger, encode
+from .records import Trigger, WiderTrigger, encode
 
 VERSION = b"1"
 _MARK = b"hsh1"
@@ -168,7 +168,7 @@ def _decode(kind: bytes, meta: dict[bytes, bytes], batch: pa.RecordBatch) -> Any
     origin = _number(meta, b"origin")
     if kind == b"barrier":
         _expect(batch, ())
-        trigger = msgspec.json.decode(meta[b"trigger"], type=Trigger)
+        trigger = msgspec.json.decode(meta[b"trigger"], type=Trigger | WiderTrigger)
         return Barrier(origin, trigger, _totals(meta))
     window, number = _number(meta, b"window"), _number(meta, b"batch")
     if kind == b"events":

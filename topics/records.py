@@ -50,6 +50,14 @@ class Trigger(msgspec.Struct, tag="trigger", frozen=True):
     limit_delta: str = ""
 
 
+class WiderTrigger(Trigger, tag="wider-trigger", frozen=True):
+    """A trigger that covers raw partitions which were added after its pipeline was declared.
+
+    It has a tag of its own so that no process of a version that knows no growth can read it, in the
+    clock log or in a barrier: it would close the micro-batch without what these partitions hold.
+    """
+
+
 class Start(msgspec.Struct, tag="start", frozen=True):
     """The first window that a pipeline serves; earlier event times are late."""
 
@@ -133,7 +141,7 @@ class Snapshot(msgspec.Struct, tag="snapshot", frozen=True):
     units: dict[str, list[int]] = {}
 
 
-ClockRecord: TypeAlias = Beat | Trigger | Start | Skipped | Retired | Snapshot
+ClockRecord: TypeAlias = Beat | Trigger | WiderTrigger | Start | Skipped | Retired | Snapshot
 
 
 class TriggerRequest(msgspec.Struct, frozen=True):
@@ -182,7 +190,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first
 _SNAPSHOT = b'{"type":"snapshot",'
 _CLOCK: msgspec.json.Decoder[ClockRecord] = msgspec.json.Decoder(
-    Beat | Trigger | Start | Skipped | Retired | Snapshot
+    Beat | Trigger | WiderTrigger | Start | Skipped | Retired | Snapshot
 )
 _REQUEST = msgspec.json.Decoder(TriggerRequest)
 _SELECTED = msgspec.json.Decoder(Selected)

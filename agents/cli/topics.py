@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import click
 
@@ -14,6 +15,7 @@ from ...topics.names import Names
 from ...topics.schedule import Schedule
 from ..clock.genesis import begin, read_ledger, verify_begin
 from ..clock.ledger import Ledger
+from ..clock.start import last_triggers
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms, subjects, verify_pinned
 from ..deployment.grants import (
@@ -44,6 +46,8 @@ FORMATS = ("table", "kafka-acls", "strimzi")
               help="Print the rights of this role; repeatable; default: all.")  # fmt: skip
 @click.option("--user", "users", multiple=True, metavar="ROLE=NAME",
               help="Print this user's name in a role; default: hush-ROLE.")  # fmt: skip
+@click.option("--grow", is_flag=True,
+              help="Count the partitions that were added to raw topics, for ever.")  # fmt: skip
 @click.option("--genesis", metavar="ID", help="Print names with this genesis id.")
 @click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
               help="Strimzi's name of the cluster.")  # fmt: skip
@@ -56,6 +60,7 @@ def topics(
     form: str | None,
     roles: tuple[Role, ...],
     users: tuple[str, ...],
+    grow: bool,
     genesis: str | None,
     resource: str,
 ) -> None:
@@ -68,7 +73,7 @@ def topics(
         shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
         shown.say(form or "table", as_json, topics=not roles or only_print)
         return
-    _create(config, as_json)
+    _create(config, as_json, grow)
 
 
 def _named(users: tuple[str, ...]) -> dict[str, str]:
@@ -81,7 +86,7 @@ def _named(users: tuple[str, ...]) -> dict[str, str]:
     return named
 
 
-def _create(config: Config, as_json: bool) -> None:
+def _create(config: Config, as_json: bool, grow: bool) -> None:
     cluster = Cluster(config.kafka, role="administrator")
     cluster.wait()
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
@@ -89,12 +94,13 @@ def _create(config: Config, as_json: bool) -> None:
     replication = config.engine.replication_factor
     now, secret = int(time.time() * 1e6), noise_key(config)
     # A registry forgets nothing that it was told, so whatever could refuse is asked before.
-    ledger = verify_begin(cluster, deployment, now, secret)
+    ledger = verify_begin(cluster, deployment, now, secret, grow)
     deployment = _registered(config, deployment, ledger)
     if not as_json:
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
         click.echo(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
-    created = begin(cluster, deployment, replication, now, secret)
+    fired = partial(last_triggers, config.kafka) if grow else None
+    created = begin(cluster, deployment, replication, now, secret, fired)
     ledger = read_ledger(cluster, deployment.name)
     _announce(cluster, deployment, ledger)
     genesis = ledger.genesis["genesis"]

@@ -107,4 +107,5 @@ def begin_of(begins: Mapping[str, list[int]], ledger: Ledger, source: Input) -> 
     """
     declared = [p.name for p in source.pipelines if p.name in ledger.pipelines]
     first = min(declared, key=lambda name: ledger.pipelines[name]["number"], default="")
-    return begins.get(first) or [0] * source.partitions
+    known = begins.get(first, [])
+    return known + [0] * (source.partitions - len(known))  # added ones are used from 0 on

@@ -20,10 +20,12 @@ from ...topics.records import (
     Start,
     Trigger,
     TriggerRequest,
+    WiderTrigger,
 )
 from ...topics.schedule import Due
 from ..deployment.model import Deployment, Pipeline
-from .ledger import Ledger, Record, charge_body, limits
+from ..deployment.statement import charge_body, limits
+from .ledger import Ledger, Record
 from .timeline import Timeline, advance, fold, resumed
 
 MOST_TRIGGERS = 200  # of one transaction
@@ -214,7 +216,8 @@ class Clock:
         self._check(pipeline, charge)
         timeline = self.timelines[pipeline.name]
         final = due.index == pipeline.mechanism.horizon
-        trigger = Trigger(
+        made = WiderTrigger if self._ledger.joined(pipeline.name) else Trigger
+        trigger = made(
             now, self.offsets, pipeline.name, timeline.ordinal + 1, due.window, due.index, final,
             due.scheduled, epoch, charge.seq, charge.hash(), pipeline.config_hash,
             charge.body["code_version"], self._key(pipeline),

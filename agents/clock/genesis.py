@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -21,8 +21,8 @@ from ..deployment.topic_specs import internal_topics, layout, public_topics
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins
-from .ledger import FORMAT, Ledger, Record, following, retirement
-from .pinned import placement, verify_declared, verify_key
+from .ledger import FORMAT, GROWN, Ledger, Record, following, retirement
+from .pinned import growths, placement, verify_declared, verify_key
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
@@ -77,8 +77,19 @@ def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
     return ledger
 
 
+Fired = Callable[[Names, Collection[str]], Mapping[str, int]]
+"""Reads the number of the last trigger of each pipeline, by the end of the clock log."""
+Stated = tuple[str, dict[str, Any]]
+"""Kind and body of a record that the ledger will hold."""
+
+
 def begin(
-    cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
+    cluster: Cluster,
+    deployment: Deployment,
+    replication: int,
+    now: int,
+    secret: bytes,
+    grow: Fired | None = None,
 ) -> list[str]:
     """Create all topics, and write the genesis and the pipelines to the ledger.
 
@@ -91,6 +102,7 @@ def begin(
         replication: copies of each partition; -1 is the cluster's default.
         now: microseconds since 1970.
         secret: the noise key.
+        grow: count partitions that were added to raw topics; None: they are refused.
 
     Returns:
         Names of the topics created.
@@ -100,14 +112,16 @@ def begin(
         LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would be
             retired before what has begun.
     """
-    if not verify_begin(cluster, deployment, now, secret).records:
+    if not verify_begin(cluster, deployment, now, secret, grow is not None).records:
         created = cluster.create(public_topics(deployment), replication)
         claim(cluster, deployment)
         return created + _first(cluster, deployment, replication, now, secret)
-    return _again(cluster, deployment, replication, now, secret)
+    return _again(cluster, deployment, replication, now, secret, grow)
 
 
-def verify_begin(cluster: Cluster, deployment: Deployment, now: int, secret: bytes) -> Ledger:
+def verify_begin(
+    cluster: Cluster, deployment: Deployment, now: int, secret: bytes, grow: bool = False
+) -> Ledger:
     """Check all that `begin` needs, and write nothing.
 
     Args:
@@ -115,6 +129,7 @@ def verify_begin(cluster: Cluster, deployment: Deployment, now: int, secret: byt
         deployment: compiled pipelines.
         now: microseconds since 1970.
         secret: the noise key.
+        grow: whether partitions that were added to raw topics will be counted.
 
     Returns:
         The ledger; one without records where the deployment has not begun.
@@ -133,7 +148,9 @@ def verify_begin(cluster: Cluster, deployment: Deployment, now: int, secret: byt
     if _begun(cluster, deployment.name, raw):
         ledger = read_ledger(cluster, deployment.name)
         verify_key(ledger, secret)
-        verify_declared(cluster, deployment, ledger)
+        names = Names(deployment.name, ledger.genesis["genesis"])
+        growing = growths(deployment, ledger, names) if grow else []
+        verify_declared(cluster, deployment, ledger, growing)
     else:
         refuse_lost(cluster, deployment.name)
     _foresee(deployment, ledger, now)
@@ -190,21 +207,30 @@ def refuse_lost(cluster: Cluster, deployment: str) -> None:
 
 
 def _again(
-    cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
+    cluster: Cluster,
+    deployment: Deployment,
+    replication: int,
+    now: int,
+    secret: bytes,
+    grow: Fired | None = None,
 ) -> list[str]:
     """Create what is missing, declare what is new."""
-    ledger = verify_begin(cluster, deployment, now, secret)
+    ledger = verify_begin(cluster, deployment, now, secret, grow is not None)
     names = Names(deployment.name, ledger.genesis["genesis"])
+    growing = growths(deployment, ledger, names) if grow is not None else []
     ends = any(retirement(p, ledger, now) is not None for p in deployment.pipelines)
     created = cluster.create(public_topics(deployment), replication)
     claim(cluster, deployment)
     created += cluster.create(internal_topics(deployment, names), replication)
+    cluster.extend({one.changelog: one.after for one in growing})
     declared = set(ledger.pipelines) >= {p.name for p in deployment.pipelines}
-    if declared and not ends and ledger.format == FORMAT:
+    if declared and not ends and not growing and ledger.format >= FORMAT:
         return created
 
     def missing() -> list[Line]:
-        return _declarations(cluster, deployment, _read(cluster, names.ledger), names, now, secret)
+        ledger = _read(cluster, names.ledger)
+        grown = [] if grow is None else _grown(deployment, ledger, names, grow)
+        return _declarations(cluster, deployment, ledger, names, now, secret, grown)
 
     # Under the clock's id, because its owner may be writing a charge at the same moment. It is
     # fenced, and reads the ledger again before it goes on.
@@ -236,10 +262,31 @@ def _first(
     return created + ([] if created else _again(cluster, deployment, replication, now, secret))
 
 
+def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -> list[Stated]:
+    """Growths of raw topics, after the format that makes older versions stop.
+
+    Whoever owned the clock is fenced by now, and its next owner counts as the ledger says: so no
+    trigger comes between those that are named here and the record. An owner that comes before it is
+    written fences this process in turn, and nothing is.
+    """
+    found: list[Stated] = []
+    for one in growths(deployment, ledger, names):
+        readers = ledger.readers(one.topic)
+        last = fired(names, readers)
+        found.append(("grown", one.body({name: last[name] for name in readers})))
+    return [("format", {"format": GROWN}), *found] if found and ledger.format < GROWN else found
+
+
 def _declarations(
-    cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names, now: int, secret: bytes
+    cluster: Cluster,
+    deployment: Deployment,
+    ledger: Ledger,
+    names: Names,
+    now: int,
+    secret: bytes,
+    grown: Collection[Stated] = (),
 ) -> list[Line]:
-    """Genesis if there is none, this version's format, then pipelines that were not declared."""
+    """Genesis if there is none, this version's format, growths, and pipelines that are new."""
     lines: list[Line] = []
 
     def declare(kind: str, body: dict[str, Any]) -> None:
@@ -255,6 +302,8 @@ def _declarations(
         declare("genesis", _genesis(cluster, deployment, names, secret))
     if ledger.format < FORMAT:
         declare("format", {"format": FORMAT})
+    for kind, body in grown:
+        declare(kind, body)
     for p in deployment.pipelines:
         if p.name in ledger.pipelines:
             retire(p)

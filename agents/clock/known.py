@@ -33,6 +33,25 @@ from .witness import Witness
 log = logging.getLogger("hushstream.clock")
 
 
+def check_grown(deployment: Deployment, ledger: Ledger) -> None:
+    """Check that this process counts the partitions that the ledger does, or let nothing beat.
+
+    Args:
+        deployment: compiled pipelines.
+        ledger: read after the last owner of the clock was fenced.
+
+    Raises:
+        EngineError: partitions count that were added after this process has started.
+    """
+    for source in deployment.inputs:
+        for body in ledger.grown:
+            if body["topic"] == source.topic and int(body["to"]) > source.partitions:
+                raise EngineError(
+                    f"{body['to']} partitions of topic {source.topic} count by now, and this "
+                    f"worker was started with {source.partitions}: start it again"
+                )
+
+
 class KnownLogs:
     """Ledger and clock log, as far as the clock's owner has read or written them.
 
@@ -105,12 +124,14 @@ class KnownLogs:
 
         Raises:
             RewoundError: it lacks a record that this owner has read or written before.
+            EngineError: it counts other partitions of an input than this process does.
         """
         values, known = [], self.ledger.records
         async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
             values += [r.value for r in records]
             self._progress.moved()
         self.ledger = Ledger.read(values)
+        check_grown(self._deployment, self.ledger)
         if self.ledger.records[: len(known)] != known:
             raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")
 

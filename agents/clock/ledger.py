@@ -18,11 +18,12 @@ import msgspec
 
 from ...errors import EngineError, LedgerError
 from ...topics.config.values import format_instant
+from ..deployment.growth import extended, joined, keyed, refused
 from ..deployment.model import Pipeline
-from ..deployment.statement import definition, stated
 
 ZERO = "0" * 64
 FORMAT = 2  # raise it when older versions would read state wrongly, or release other bytes
+GROWN = 3  # the format of deployments with partitions that were added; the others keep theirs
 # `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
@@ -33,7 +34,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
     ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
     not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever),
-    ``format`` (the one that the deployment has reached since its genesis).
+    ``format`` (the one that the deployment has reached since its genesis), ``grown`` (partitions
+    were added to a raw topic, and count from the next trigger on).
 
     Attributes:
         seq: place in the ledger, from 0.
@@ -70,6 +72,7 @@ class Ledger:
         retired: body of the record that ends a pipeline, by its name: ``until``, microseconds since
             1970, and ``epoch``, the first one that is not served.
         format: the one that the deployment has reached, see `FORMAT`.
+        grown: bodies of the records that count more partitions of a raw topic, in order.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -79,6 +82,7 @@ class Ledger:
     refused: set[tuple[str, int]] = field(default_factory=set)
     retired: dict[str, dict[str, Any]] = field(default_factory=dict)
     format: int = 0
+    grown: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def read(cls, values: Iterable[bytes]) -> Ledger:
@@ -97,8 +101,9 @@ class Ledger:
 
         Raises:
             LedgerError: it is not a record, breaks the chain, charges an epoch twice or beyond
-                the end of its pipeline, ends a pipeline a second time, or declares one that follows
-                another from anywhere but its end; or a later version wrote it.
+                the end of its pipeline, ends a pipeline a second time, declares one that follows
+                another from anywhere but its end, or lets a topic grow that must not; or a later
+                version wrote it.
             EngineError: it says that the deployment has the format of a later version.
         """
         place = len(self.records)
@@ -147,6 +152,8 @@ class Ledger:
             self.refused.add((body["pipeline"], body["epoch"]))
         elif record.kind == "retired":
             self._retire(record)
+        elif record.kind == "grown":
+            self._grow(record)
         else:
             raise LedgerError(
                 f"ledger record {record.seq} is of a kind that this version does not know "
@@ -160,10 +167,10 @@ class Ledger:
             raise LedgerError(
                 f"ledger record {record.seq}: format {number!r} after {self.format}; it only rises"
             )
-        if number > FORMAT:
+        if number > (known := max(FORMAT, GROWN)):
             raise EngineError(
                 f"this deployment has reached format {number}, and this version of Hushstream "
-                f"knows formats up to {FORMAT}: go on with the one that raised it, or a later one"
+                f"knows formats up to {known}: go on with the one that raised it, or a later one"
             )
         self.format = number
 
@@ -180,6 +187,32 @@ class Ledger:
                 "that one or a later one was charged before"
             )
         self.retired[name] = record.body
+
+    def _grow(self, record: Record) -> None:
+        topic, number = record.body["topic"], record.seq
+        if self.format < GROWN:
+            raise LedgerError(
+                f"ledger record {number} lets {topic} grow in format {self.format}: versions that "
+                f"know no growth would go on; format {GROWN} must stand before it"
+            )
+        layouts = {name: self.layout(name) for name in self.readers(topic)}
+        fixed = [name for name in layouts if keyed(self.pipelines[name])]
+        if (wrong := refused(record.body, layouts, fixed)) is not None:
+            raise LedgerError(f"ledger record {number} lets {topic} grow, {wrong}")
+        self.grown.append(record.body)
+
+    def readers(self, topic: str) -> list[str]:
+        """List the declared pipelines that read a raw topic."""
+        declared = self.pipelines.items()
+        return [name for name, body in declared if topic in body.get("partitions", ())]
+
+    def layout(self, pipeline: str) -> dict[str, int]:
+        """Tell how many partitions each topic of a declared pipeline has, as it has grown."""
+        return extended(self.pipelines[pipeline]["partitions"], self.grown)
+
+    def joined(self, pipeline: str) -> tuple[int, ...]:
+        """Tell the last trigger of a pipeline before each partition of its input counted; or ()."""
+        return joined(pipeline, self.grown)
 
     def _follow(self, record: Record) -> None:
         other, begin = record.body["follows"]["pipeline"], record.body["follows"]["from"]
@@ -239,38 +272,6 @@ class Ledger:
         return (epsilon is None or pipeline.epsilon * epochs <= epsilon) and (
             delta is None or pipeline.delta * epochs <= delta
         )
-
-
-def charge_body(
-    pipeline: Pipeline, epoch: int, code_version: str, key_fingerprint: str
-) -> dict[str, Any]:
-    """Make the body of a charge: exact cost, configuration and code of one epoch.
-
-    Args:
-        pipeline: whose epoch.
-        epoch: its number.
-        code_version: of the code that will release it.
-        key_fingerprint: of the noise key.
-    """
-    cost = pipeline.mechanism.cost()
-    return {
-        "pipeline": pipeline.name,
-        "epoch": epoch,
-        "mechanism": pipeline.kind,
-        "unit": pipeline.unit_name,
-        "neighbouring": pipeline.mechanism.neighbouring,
-        "definition": definition(pipeline),
-        "mu2": text(cost.mu2),
-        "pure_epsilon": text(cost.epsilon),
-        "coupling_delta": text(cost.delta),
-        "epsilon": text(pipeline.epsilon),
-        "delta": text(pipeline.delta),
-        "config": pipeline.config,
-        "config_hash": pipeline.config_hash,
-        "code_version": code_version,
-        "key_fingerprint": key_fingerprint,
-        **{name: text(value) for name, value in stated(pipeline).items()},
-    }
 
 
 def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
@@ -346,24 +347,6 @@ def following(pipeline: Pipeline, ledger: Ledger, now: int) -> dict[str, Any]:
     if (second := ledger.follower(other)) is not None:
         raise LedgerError(f"pipeline {name!r}: {second!r} follows {other!r} already")
     return {"follows": {"pipeline": other, "from": end}}
-
-
-def limits(pipeline: Pipeline) -> tuple[str, str]:
-    """Write the limits on a pipeline's total ε and δ as texts; empty where there is none."""
-    found = pipeline.limit_epsilon, pipeline.limit_delta
-    epsilon, delta = ("" if limit is None else text(limit) for limit in found)
-    return epsilon, delta
-
-
-def text(value: Fraction) -> str:
-    """Write an exact rational as text.
-
-    >>> text(Fraction(3, 2)), text(Fraction(2))
-    ('3/2', '2')
-    """
-    return (
-        f"{value.numerator}/{value.denominator}" if value.denominator != 1 else str(value.numerator)
-    )
 
 
 def number(value: Any) -> Fraction:

@@ -66,6 +66,7 @@ class ClockLog:
         self._whole = 0  # records but beats are complete from here on
         self._base = 0  # beats are, too
         self._reached: Offsets = {}
+        self._covered: Offsets | None = {}  # last beat or cut below ``_base``; None: not known
         self.end = 0
         for place, record in entries:
             self.append(place, record)
@@ -78,6 +79,7 @@ class ClockLog:
             over.rebase(snapshot.pipelines.get(name, PipelineStanding()))
         self._whole = self._base = self.end = place
         self._reached = dict(snapshot.offsets)
+        self._covered = dict(snapshot.offsets)
 
     def append(self, place: int, record: ClockRecord) -> None:
         """Take the next record of the topic.
@@ -116,10 +118,19 @@ class ClockLog:
             advance(lines, record)
         return lines
 
-    def opening(self, place: int, pipelines: Iterable[str]) -> int:
+    def opening(
+        self, place: int, pipelines: Iterable[str], raw: tuple[str, int] | None = None
+    ) -> int:
         """Tell where a shard that stands at ``place`` goes on.
 
         One that has never committed anything has missed nothing while its pipelines had not begun.
+        One whose partition was added since begins at the first beat that covers it: nothing before
+        concerns it, and what it would wait for there may have been deleted.
+
+        Args:
+            place: in the clock log.
+            pipelines: those that the shard serves.
+            raw: topic and number of its raw partition.
 
         Raises:
             EngineError: entries above its place are not here, and the log must be read again; or
@@ -127,12 +138,26 @@ class ClockLog:
         """
         if place > self.end:
             raise EngineError("the clock log was not read up to this position yet")
+        if place == 0 and raw is not None and (first := self._covering(*raw)) is not None:
+            return first
         if place >= self._base:
             return place
         begun = self.timelines(self._base)
         if place == 0 and all(begun[name].first is None for name in pipelines):
             return self._base
         raise EngineError("the clock log was dropped below this position; it is read again")
+
+    def _covering(self, topic: str, partition: int) -> int | None:
+        """The first entry that covers a partition which was added; None where none shows that."""
+        if self._covered is None:
+            return None
+        added = partition >= len(self._covered.get(topic, [0] * (partition + 1)))
+        for place, record in self._entries:
+            if isinstance(record, Beat | Trigger) and topic in record.offsets:
+                if partition < len(record.offsets[topic]):
+                    return place if added else None
+                added = True
+        return self.end if added else None
 
     def prune(self, place: int) -> None:
         """Drop entries below ``place``."""
@@ -141,11 +166,15 @@ class ClockLog:
         cut = bisect_left(self._entries, place, key=lambda e: e[0])
         for _, record in self._entries[:cut]:
             advance(self._at_base, record)
+            if isinstance(record, Beat | Trigger) and self._covered is not None:
+                self._covered = self._covered | record.offsets
         del self._entries[:cut]
         self._whole = self._base = place
 
     def skip(self, place: int) -> None:
         """Note that beats below ``place`` were passed over."""
+        if place > self._base:
+            self._covered = None
         self._base = max(self._base, place)
 
     def restore(
@@ -171,6 +200,9 @@ class ClockLog:
         self._at_base = lines
         self._entries = kept + [e for e in self._entries if e[0] >= end]
         self._whole, self._base = start, max(start, place)
+        self._covered = {} if snapshot is None else dict(snapshot.offsets)
+        if self._base > start:
+            self._covered = None
         self.end = max(self.end, end)
 
     def over(self, pipeline: str) -> Over:
@@ -198,8 +230,8 @@ class ClockLog:
 
     def reached(self, topic: str, partition: int) -> int:
         """End of a raw partition, as the last beat or cut of it says; 0 before the first."""
-        ends = self._reached.get(topic)
-        return 0 if ends is None else ends[partition]
+        ends = self._reached.get(topic, [])
+        return ends[partition] if partition < len(ends) else 0
 
     @property
     def base(self) -> int:

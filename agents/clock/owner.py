@@ -135,7 +135,11 @@ class ClockOwner:
     def _covered(self) -> dict[TopicPartition, int]:
         """Offsets of raw topics that the clock log has covered: they can never end below these."""
         last = self._known.clock.offsets
-        return {tp: last[tp.topic][tp.partition] for tp in self._partitions if tp.topic in last}
+        return {
+            tp: last[tp.topic][tp.partition]
+            for tp in self._partitions
+            if tp.partition < len(last.get(tp.topic, []))
+        }
 
     async def run(self) -> None:
         """Beat until cancelled; an outage of the broker is waited out, anything else is raised."""
@@ -248,7 +252,8 @@ class ClockOwner:
         ends = await self._asker.end_offsets(self._partitions)
         out: Offsets = {}
         for source in self._deployment.inputs:
-            before = self._known.clock.offsets.get(source.topic, [0] * source.partitions)
+            before = self._known.clock.offsets.get(source.topic, [])
+            before = before + [0] * (source.partitions - len(before))
             out[source.topic] = [
                 max(ends[TopicPartition(source.topic, n)], before[n])
                 for n in range(source.partitions)

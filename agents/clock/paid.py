@@ -36,7 +36,7 @@ class Clocked:
         """Take the next record.
 
         Raises:
-            EngineError: a beat or cut lies below an earlier one.
+            EngineError: a beat or cut lies below an earlier one, or covers fewer partitions.
         """
         if isinstance(record, Trigger):
             self.triggers.append(record)
@@ -47,15 +47,16 @@ class Clocked:
 
     def end(self, topic: str, partition: int) -> int:
         """Look up the last cut or beat of a raw partition: no record above it may be used."""
-        ends = self.reached.get(topic)
-        return 0 if ends is None else ends[partition]
+        ends = self.reached.get(topic, [])
+        return ends[partition] if partition < len(ends) else 0
 
     def check_paid(self, ledger: Ledger) -> None:
         """Every trigger was paid for by the charge it names; those before a snapshot by its ledger.
 
         Raises:
-            LedgerError: a trigger without its charge, or that counts other charges than there were;
-                a snapshot of another ledger.
+            LedgerError: a trigger without its charge, or that counts other charges than there were,
+                or that covers partitions which the ledger does not count then, or fewer; a snapshot
+                of another ledger.
         """
         for snapshot in self.snapshots:
             _check_ledger(snapshot, ledger)
@@ -67,6 +68,7 @@ class Clocked:
         for record in self.triggers:
             epochs.setdefault(record.pipeline, set()).add(record.epoch)
             _check_paid(record, ledger, len(epochs[record.pipeline]))
+            _check_counted(record, ledger)
 
 
 def _check_ledger(snapshot: Snapshot, ledger: Ledger) -> None:
@@ -92,9 +94,22 @@ def _check_paid(trigger: Trigger, ledger: Ledger, epochs: int) -> None:
         raise LedgerError(f"{place} states {trigger.epochs} epochs, {epochs} were charged by then")
 
 
+def _check_counted(trigger: Trigger, ledger: Ledger) -> None:
+    """A trigger covers the partitions of each grown topic that the ledger counts by then."""
+    since = ledger.joined(trigger.pipeline)
+    for topic in {body["topic"] for body in ledger.grown if trigger.pipeline in body["triggers"]}:
+        counted = sum(last < trigger.ordinal for last in since)
+        if (covered := len(trigger.offsets.get(topic, []))) != counted:
+            raise LedgerError(
+                f"trigger {trigger.ordinal} of pipeline {trigger.pipeline!r} covers {covered} "
+                f"partitions of topic {topic}, and by the ledger {counted} count: {STALE}"
+            )
+
+
 def _check_forward(record: ClockRecord, reached: dict[str, list[int]]) -> None:
     for topic, offsets in record.offsets.items():  # type: ignore[union-attr]
-        before = reached.get(topic, [0] * len(offsets))
-        if any(now < then for now, then in zip(offsets, before, strict=True)):
+        before = reached.get(topic, [])
+        fewer = len(offsets) < len(before)  # partitions are added, and never taken away
+        if fewer or any(now < then for now, then in zip(offsets, before, strict=False)):
             raise EngineError(f"the clock log goes back on topic {topic}")
         reached[topic] = offsets

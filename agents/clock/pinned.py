@@ -8,7 +8,8 @@ charge.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...errors import EngineError, LedgerError
@@ -16,6 +17,7 @@ from ...mechanisms.noise import fingerprint
 from ...topics.config.values import format_instant
 from ...topics.names import Names
 from ..deployment.difference import Terms, proposal
+from ..deployment.growth import Growth, growth, keyed
 from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import layout
 from ..kafka.cluster import Cluster
@@ -58,8 +60,36 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
     return verify_declared(cluster, deployment, ledger)
 
 
-def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
+def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth]:
+    """List the raw topics that have more partitions than the ledger counts.
+
+    Args:
+        deployment: compiled, with the partitions that there are.
+        ledger: with the partitions that count.
+        names: of all topics.
+
+    Raises:
+        EngineError: one of them cannot grow.
+    """
+    found = []
+    for source in deployment.inputs:
+        # Also of pipelines that are not in the file now: they could come back to it.
+        layouts = {name: ledger.layout(name) for name in ledger.readers(source.topic)}
+        fixed = [name for name in layouts if keyed(ledger.pipelines[name])]
+        found.append(growth(source, names, layouts, fixed))
+    return [one for one in found if one is not None]
+
+
+def verify_declared(
+    cluster: Cluster, deployment: Deployment, ledger: Ledger, growing: Sequence[Growth] = ()
+) -> Names:
     """Do what `verify` does, for the pipelines that the ledger knows already.
+
+    Args:
+        cluster: it answers.
+        deployment: compiled.
+        ledger: what it shall fit.
+        growing: raw topics whose added partitions are to be counted.
 
     Returns:
         Names of all topics, with the genesis id of the ledger.
@@ -79,10 +109,17 @@ def verify_declared(cluster: Cluster, deployment: Deployment, ledger: Ledger) ->
         _verify_end(ledger, p)
         _verify_own_key(declared, p)
     _verify_ids(cluster, _of_clock(ledger, names), "the deployment")
+    if not growing:
+        _verify_inputs(cluster, deployment, ledger, names)
     for source, p, declared in known:
-        _verify_topics(cluster, declared, p.name)
+        pinned = ledger.layout(p.name)
+        for one in growing:
+            pinned |= {t: n for t, n in one.layout.items() if t in pinned}
+        half = {one.changelog: one.before for one in growing}  # `hush topics` ended half-way
+        _verify_topics(cluster, pinned, half, p.name)
+        _verify_ids(cluster, declared["topic_ids"], f"pipeline {p.name!r}")
         _verify_placement(declared, source, p)
-        _verify_layout(layout(source, p, names), declared, p.name)
+        _verify_layout(layout(source, p, names), pinned, p.name)
     return names
 
 
@@ -172,8 +209,7 @@ def _verify_placement(declared: Mapping[str, Any], source: Input, p: Pipeline) -
             )
 
 
-def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name: str) -> None:
-    pinned = declared["partitions"]
+def _verify_layout(wanted: Mapping[str, int], pinned: Mapping[str, int], name: str) -> None:
     for topic in sorted({*wanted, *pinned}):
         if (topic in wanted) != (topic in pinned):
             here, there = ("needs", "lacks") if topic in wanted else ("does not need", "pinned")
@@ -191,19 +227,28 @@ def _verify_layout(wanted: Mapping[str, int], declared: Mapping[str, Any], name:
             )
 
 
-def _verify_topics(cluster: Cluster, declared: Mapping[str, Any], pipeline: str) -> None:
-    existing = cluster.topics(declared["partitions"])
+def _verify_inputs(cluster: Cluster, deployment: Deployment, ledger: Ledger, names: Names) -> None:
+    """Refuse raw topics with more partitions than count; say what to do, where that helps."""
+    raw = cluster.topics(source.topic for source in deployment.inputs)
+    there = (replace(source, partitions=raw.get(source.topic, 0)) for source in deployment.inputs)
+    for one in growths(replace(deployment, inputs=tuple(there)), ledger, names):
+        raise EngineError(one.proposal())
+
+
+def _verify_topics(
+    cluster: Cluster, pinned: Mapping[str, int], half: Mapping[str, int], pipeline: str
+) -> None:
+    existing = cluster.topics(pinned)
     # Kafka lets anybody with the right add partitions at any time, and hashes of keys go by their
     # number: from then on a unit would be at home in two places.
-    for topic, partitions in declared["partitions"].items():
-        if existing.get(topic, partitions) != partitions:
+    for topic, partitions in pinned.items():
+        if not half.get(topic, partitions) <= existing.get(topic, partitions) <= partitions:
             raise EngineError(
                 f"pipeline {pipeline!r}: topic {topic} has {existing[topic]} partitions, the "
                 f"ledger pinned {partitions}; partitions cannot be added to a running deployment, "
                 "and Kafka takes none away again: begin a new one (another deployment.name), with "
                 "charges of its own; docs/operations.md, 'Growing partitions', says in which order"
             )
-    _verify_ids(cluster, declared["topic_ids"], f"pipeline {pipeline!r}")
 
 
 def _of_clock(ledger: Ledger, names: Names) -> dict[str, str]:

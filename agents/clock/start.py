@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -93,6 +93,21 @@ def read_standing(
             read.take(record)
     opening.end()
     return timelines
+
+
+def last_triggers(kafka: Kafka, names: Names, pipelines: Iterable[str]) -> dict[str, int]:
+    """Read the number of the last trigger of each pipeline; 0 before the first.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        pipelines: their names; they need not be configured.
+
+    Raises:
+        EngineError: the log has a gap, goes back, or the broker is silent.
+    """
+    found = read_standing(kafka, names, dict.fromkeys(pipelines, 0), Clocked())
+    return {name: line.ordinal for name, line in found.items()}
 
 
 def beginning_of(kafka: Kafka, topic: str) -> int:

@@ -60,6 +60,7 @@ class Pipeline:
     key_names: tuple[str, ...] = ()
     encoding: Encoding = "json"  # of released records, as configured
     form: Form = JSON  # of released records, as they are written: needs the ledger
+    joined: tuple[int, ...] = ()  # last trigger before each raw partition counted; (): all always
 
     @property
     def kind(self) -> str:

@@ -86,3 +86,53 @@ def _limit(text: str) -> float | None:
 def stated(pipeline: Pipeline) -> dict[str, Fraction]:
     """Collect further costs that a mechanism states; a local one states the price of a report."""
     return pipeline.mechanism.stated(pipeline.unit_name).values
+
+
+def charge_body(
+    pipeline: Pipeline, epoch: int, code_version: str, key_fingerprint: str
+) -> dict[str, Any]:
+    """Make the body of a charge: exact cost, configuration and code of one epoch.
+
+    Args:
+        pipeline: whose epoch.
+        epoch: its number.
+        code_version: of the code that will release it.
+        key_fingerprint: of the noise key.
+    """
+    cost = pipeline.mechanism.cost()
+    return {
+        "pipeline": pipeline.name,
+        "epoch": epoch,
+        "mechanism": pipeline.kind,
+        "unit": pipeline.unit_name,
+        "neighbouring": pipeline.mechanism.neighbouring,
+        "definition": definition(pipeline),
+        "mu2": text(cost.mu2),
+        "pure_epsilon": text(cost.epsilon),
+        "coupling_delta": text(cost.delta),
+        "epsilon": text(pipeline.epsilon),
+        "delta": text(pipeline.delta),
+        "config": pipeline.config,
+        "config_hash": pipeline.config_hash,
+        "code_version": code_version,
+        "key_fingerprint": key_fingerprint,
+        **{name: text(value) for name, value in stated(pipeline).items()},
+    }
+
+
+def limits(pipeline: Pipeline) -> tuple[str, str]:
+    """Write the limits on a pipeline's total ε and δ as texts; empty where there is none."""
+    found = pipeline.limit_epsilon, pipeline.limit_delta
+    epsilon, delta = ("" if limit is None else text(limit) for limit in found)
+    return epsilon, delta
+
+
+def text(value: Fraction) -> str:
+    """Write an exact rational as text.
+
+    >>> text(Fraction(3, 2)), text(Fraction(2))
+    ('3/2', '2')
+    """
+    return (
+        f"{value.numerator}/{value.denominator}" if value.denominator != 1 else str(value.numerator)
+    )

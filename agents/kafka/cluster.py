@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     ResourceType,
 )
@@ -212,6 +213,34 @@ class Cluster:
                 ) from None
         self._until_known([s.name for s in missing])
         return created
+
+    def extend(self, topics: Mapping[str, int]) -> None:
+        """Add partitions to topics, and wait until the cluster's metadata show them.
+
+        Args:
+            topics: the number that each shall have; those that have as many are left alone.
+
+        Raises:
+            RightError: this user may not alter one.
+            EngineError: the broker refuses it, or they do not appear in time.
+        """
+        short = {t: n for t, n in topics.items() if self.partitions(t) < n}
+        new = [NewPartitions(topic, number) for topic, number in short.items()]
+        for topic, future in (self._admin.create_partitions(new) if new else {}).items():
+            try:
+                future.result()
+            except KafkaException as error:
+                if self.partitions(topic) == topics[topic]:
+                    continue  # another process was faster
+                self.rights.refuse(error, "ALTER", topic)
+                raise EngineError(
+                    f"no partitions can be added to topic {topic}: {error.args[0].str()}"
+                ) from None
+        until = time.monotonic() + self._patience
+        while any(self.partitions(topic) < number for topic, number in short.items()):
+            if time.monotonic() > until:
+                raise EngineError("added partitions do not appear in the cluster's metadata")
+            time.sleep(0.1)
 
     def resize(self, specs: Iterable[TopicSpec]) -> tuple[list[str], list[str]]:
         """Give existing topics the settings of `SIZED` that their specifications have.

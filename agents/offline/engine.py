@@ -258,6 +258,6 @@ def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:
     ends = [
         record.offsets[topic][partition]
         for _, record in entries
-        if isinstance(record, Beat | Trigger) and topic in record.offsets
+        if isinstance(record, Beat | Trigger) and partition < len(record.offsets.get(topic, []))
     ]
     return max(ends, default=0)

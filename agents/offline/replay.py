@@ -135,8 +135,9 @@ def recompute(
     published = published_nonces(plan.config.kafka, deployment, logs.releases)
     with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
         engine = OfflineEngine(
-            deployment, plan.names, plan.secret, streams.raw, streams.clock, streams.units,
-            progress, streams.sent, trim=True, opening=published.opening, begun=reach.standing(),
+            reach.renumbered(deployment), plan.names, plan.secret, streams.raw, streams.clock,
+            streams.units, progress, streams.sent, trim=True, opening=published.opening,
+            begun=reach.standing(),
             schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=plan.own,
         )  # fmt: skip
         engine.run()

@@ -9,6 +9,7 @@ far the raw log may be used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -65,8 +66,8 @@ class Reach:
 
     def begin(self, topic: str, partition: int, whole: int) -> int:
         """The first raw offset that is used; ``whole`` is that of the whole log."""
-        ends = None if self._snapshot is None else self._snapshot.offsets.get(topic)
-        return whole if ends is None else ends[partition]
+        ends = [] if self._snapshot is None else self._snapshot.offsets.get(topic, [])
+        return ends[partition] if partition < len(ends) else whole
 
     def units_begin(self, pipeline: str, partition: int) -> int:
         """The offset of a units topic below which everything is of windows not recomputed."""
@@ -76,6 +77,17 @@ class Reach:
     def first(self, pipeline: str) -> int | None:
         """The first window that is recomputed; None: all of them."""
         return self._first[pipeline]
+
+    def renumbered(self, deployment: Deployment) -> Deployment:
+        """Say of each pipeline, in new numbers, after which trigger added partitions count."""
+
+        def one(p: Pipeline) -> Pipeline:
+            known = [old for name, old in self._number if name == p.name]
+            joined = (sum(old <= last for old in known) for last in p.joined)
+            return replace(p, joined=tuple(joined)) if self.partial else p
+
+        inputs = (replace(i, pipelines=tuple(map(one, i.pipelines))) for i in deployment.inputs)
+        return replace(deployment, inputs=tuple(inputs))
 
     def triggers(self, pipeline: str) -> list[Trigger]:
         """Triggers of the windows that are recomputed, numbered anew.

@@ -22,10 +22,11 @@ from ...topics.events.types import paths_of
 from ...topics.names import Names
 from ...topics.records import Beat, ClockRecord, Start, Trigger
 from ...topics.schedule import Due
-from ..clock.ledger import Ledger, charge_body, limits
+from ..clock.ledger import Ledger
 from ..clock.timeline import Timeline
 from ..deployment.compile import compile_config
 from ..deployment.model import Deployment, Input, Pipeline
+from ..deployment.statement import charge_body, limits
 from . import devices
 from .engine import OfflineEngine
 from .files import read_file

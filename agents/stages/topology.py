@@ -137,8 +137,9 @@ class StageFactory:
             return self.ingest(spec, partition)
         if spec.stage == BOUND:
             return BoundStage(
-                spec.pipeline, partition, self._names, spec.upstreams, self._clock, self.feedback
-            )
+                spec.pipeline, partition, self._names, spec.upstreams, self._clock, self.feedback,
+                spec.source.topic,
+            )  # fmt: skip
         return AggregateStage(
             spec.pipeline,
             partition,

@@ -23,6 +23,7 @@ from ..clock.start import check_clock_log
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms
+from ..deployment.growth import with_joined
 from ..deployment.lineage import with_lineage
 from ..deployment.model import Deployment
 from ..deployment.own_keys import with_keys
@@ -156,6 +157,9 @@ def admit(
     _check_rights(config.kafka, cluster, deployment, ledger, role)
     names = verify(cluster, deployment, ledger)
     deployment = with_lineage(pinned_forms(deployment, ledger.pipelines), ledger.pipelines)
+    deployment = with_joined(
+        deployment, {p.name: ledger.joined(p.name) for p in deployment.pipelines}
+    )
     verify_owned(cluster, deployment)
     _check_settings(cluster, deployment, names)
     told("topics: those that the ledger pinned, set and owned as they must be")

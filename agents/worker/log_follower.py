@@ -309,7 +309,9 @@ class LogFollower:
         """
         await self.check({})
 
-    async def reach_back(self, place: int, pipelines: Sequence[str]) -> None:
+    async def reach_back(
+        self, place: int, pipelines: Sequence[str], raw: tuple[str, int] | None = None
+    ) -> None:
         """Have the log as a shard of an input needs it: up to its place, and from there on.
 
         It is read again where some of it was dropped.
@@ -317,6 +319,7 @@ class LogFollower:
         Args:
             place: of the shard.
             pipelines: those of its input.
+            raw: topic and number of its partition.
 
         Raises:
             EngineError: the log was trimmed above that place.
@@ -326,7 +329,7 @@ class LogFollower:
         await self._until(place)
         async with self._reading:
             with suppress(EngineError):
-                self.clock.opening(place, pipelines)
+                self.clock.opening(place, pipelines, raw)
                 return
 
             async def read() -> None:
@@ -342,7 +345,7 @@ class LogFollower:
                 self.clock.restore(begin, first, place, entries)
 
             await self._through(read)
-            self.clock.opening(place, pipelines)
+            self.clock.opening(place, pipelines, raw)
 
     async def _until(self, place: int) -> None:
         """Wait until the log was read up to a place where a shard stands.

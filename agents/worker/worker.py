@@ -298,7 +298,7 @@ class Worker:
         stage = self._topology.of(tp.topic)
         if stage.pipeline is None:
             pipelines = [p.name for p in stage.source.pipelines]
-            await self._follower.reach_back(marker.clock, pipelines)
+            await self._follower.reach_back(marker.clock, pipelines, (tp.topic, tp.partition))
 
     def _wake(self) -> None:
         for shard in self.shards.values():

@@ -72,7 +72,7 @@ def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, uni
         client = admin(run)
         client.create_partitions([NewPartitions(f"{name}-raw", 3)])[f"{name}-raw"].result(120)
         line = ended(run, "has 3 partitions, the ledger pinned 1")
-        assert "begin a new one (another deployment.name)" in line
+        assert "run `hush topics --grow`" in line and "start the workers again" in line
 
 
 def test_a_full_disk_is_named(tmp_path):

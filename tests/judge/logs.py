@@ -248,7 +248,5 @@ def charges(ledger: Sequence[bytes], clock: Iterable[Clock]) -> Iterator[str]:
                 yield f"the ledger retires {record['body']['pipeline']} twice"
             ends[record["body"]["pipeline"]] = record["body"]["epoch"]
     for entry in clock:
-        if entry["type"] == "trigger" and entry["charge"] != paid.get(
-            (entry["pipeline"], entry["epoch"])
-        ):
+        if "ordinal" in entry and entry["charge"] != paid.get((entry["pipeline"], entry["epoch"])):
             yield f"trigger {entry['ordinal']} of {entry['pipeline']} was not paid for"

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import hushstream.topics.frames as frames
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -15,7 +16,7 @@ from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Part, merge
 from hushstream.mechanisms.keys import Keys, concat
 from hushstream.topics.frames import Barrier, CellsFrame, EventsFrame, EventSlice
-from hushstream.topics.records import Trigger
+from hushstream.topics.records import Trigger, WiderTrigger, decode_clock, encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -306,3 +307,15 @@ def test_frames_do_not_load_pandas_which_takes_longer_than_the_first_step():
         capture_output=True, text=True, check=True, cwd=Path(frames.__file__).parents[2],
     )  # fmt: skip
     assert done.stdout.strip() == "[]"
+
+
+def test_a_barrier_of_a_grown_deployment_cannot_be_read_by_a_version_that_knows_no_growth():
+    wide = WiderTrigger(
+        1, {"events": [5, 1]}, "p", 1, 0, 1, False, 1, 0, 1, "ab" * 32, "cd" * 32, "1.0"
+    )
+    sent = frames.encode_barrier(Barrier(0, wide, np.zeros(0, np.int64)))
+    taken = frames.decode(sent)
+    assert isinstance(taken, Barrier) and taken.trigger == wide
+    assert decode_clock(encode(wide)) == wide and isinstance(wide, Trigger)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(encode(wide), type=Trigger)  # as that version does

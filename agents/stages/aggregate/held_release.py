@@ -21,7 +21,7 @@ import numpy as np
 from ....errors import EngineError
 from ....mechanisms.columns import Releases
 from ....mechanisms.keys import Keys
-from ....topics.records import Trigger
+from ....topics.records import Trigger, WiderTrigger
 from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held
 from ...state.store import Changes, StateReader
 
@@ -60,7 +60,7 @@ class Pending(msgspec.Struct, frozen=True):
         rows: held so far while they are being computed.
     """
 
-    trigger: Trigger
+    trigger: Trigger | WiderTrigger
     computed: bool = False
     done: bytes | None = None
     rows: int = 0

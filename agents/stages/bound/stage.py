@@ -37,6 +37,8 @@ class BoundStage:
         upstreams: number of ingest shards that send events and barriers here.
         clock: the clock log, for windows that it has refused.
         feedback: by pipeline; frames wait until the feedback that they need has been read.
+        raw: the raw topic; a trigger that covers more of its partitions than there are upstreams
+            is not for this process.
 
     Attributes:
         position: the next frame to take.
@@ -50,10 +52,13 @@ class BoundStage:
         upstreams: int,
         clock: ClockLog,
         feedback: Mapping[str, Feedback],
+        raw: str = "",
     ) -> None:
         self._pipeline = pipeline
         self._partition = partition
-        self._upstreams = upstreams
+        # Upstreams that were added later send their first barrier after the trigger named here.
+        self._begun = list(pipeline.joined) or [0] * upstreams
+        self._raw = raw
         self._clock = clock
         self._feedback = feedback.get(pipeline.name)
         self._bounder = Bounder(pipeline, names, partition, lookup(feedback))
@@ -106,7 +111,8 @@ class BoundStage:
         self, reader: StateReader, marker: Marker, frames: Sequence[LogFrame], applied: int
     ) -> Step:
         name = self._pipeline.name
-        upstream = list(marker.upstream.get(name, [0] * self._upstreams))
+        upstream = list(marker.upstream.get(name, []))
+        upstream += self._begun[len(upstream) :]
         closed = marker.closed.get(name, 0)
         step, slices = Step(marker), list[EventSlice]()
         for frame in frames:
@@ -134,6 +140,12 @@ class BoundStage:
     ) -> int:
         """Note the barrier of one upstream; the last of all upstreams closes the micro-batch."""
         trigger = barrier.trigger
+        if len(trigger.offsets.get(self._raw, [])) > len(upstream):
+            # To close without them would release, and let their records come afterwards.
+            raise EngineError(
+                f"partitions of topic {self._raw} count that were added after this worker has "
+                "started: start it again"
+            )
         if trigger.ordinal != (due := upstream[barrier.origin] + 1):
             raise missing_barrier(self._pipeline.name, due, trigger.ordinal)
         upstream[barrier.origin] = trigger.ordinal

@@ -158,7 +158,9 @@ class Slicer:
         if isinstance(record, Start | Skipped | Retired):
             return applied  # no offsets of its own: it stands between two beats
         ends = record.offsets.get(self.source.topic)
-        return applied if ends is None else ends[self.partition]
+        if ends is None or self.partition >= len(ends):
+            return applied  # written before this partition was there
+        return ends[self.partition]
 
     def _handle(
         self, reader: StateReader, timelines: dict[str, Timeline], record: ClockRecord, step: Step
@@ -179,6 +181,8 @@ class Slicer:
                 f"pipeline {pipeline.name!r}: the clock charged another configuration; "
                 "run the configuration that the ledger holds"
             )
+        if self.partition >= len(record.offsets.get(self.source.topic, [0] * (self.partition + 1))):
+            return  # nobody waits for a partition that did not count then
         if pipeline.direct:
             self._bounds[pipeline.name].barrier(reader, record, step)
             return

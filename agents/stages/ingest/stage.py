@@ -58,6 +58,7 @@ class IngestStage:
         self._clock = clock
         self._feedback = feedback
         self._pipelines = [p.name for p in source.pipelines]
+        self._raw = source.topic, partition
         self._delays = {p.name: p.delay for p in source.pipelines if p.name in feedback}
         key = derive(secret, "hashing")
         asked = KnownSchemas(schemas or NoSchemas(), source.topic, partition)
@@ -73,7 +74,7 @@ class IngestStage:
         if self._schemas is not None:
             self._schemas.reopen()
         # Rebuilt from the log alone: what an uncommitted step made of them must not survive it.
-        self._skip = self._clock.opening(marker.clock, self._pipelines)
+        self._skip = self._clock.opening(marker.clock, self._pipelines, self._raw)
         self._timelines = self._clock.timelines(self._skip)
         self.position = marker.applied
 

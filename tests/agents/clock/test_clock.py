@@ -14,6 +14,7 @@ from hushstream.topics.records import (
     Start,
     Trigger,
     TriggerRequest,
+    WiderTrigger,
     decode_clock,
     encode,
 )
@@ -257,3 +258,11 @@ def test_a_follower_begins_where_the_other_ends_however_late_its_worker_is(now):
     assert first.window == 0  # the origin of its windows is the other one's end
     clock.apply(first)
     assert clock.timelines["p"].batch(-1) == 0 and clock.timelines["p"].batch(0) == 1
+
+
+def test_triggers_since_a_growth_have_a_tag_of_their_own():
+    clock, ledger = begun(with_pipeline(external=False))
+    ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
+    assert type(clock.fire(pipeline, due, ORIGIN + 6 * HOUR)[1]) is Trigger
+    ledger.grown.append({"topic": "events", "from": 1, "to": 2, "triggers": {P.name: 0}})
+    assert type(clock.fire(pipeline, due, ORIGIN + 6 * HOUR)[1]) is WiderTrigger

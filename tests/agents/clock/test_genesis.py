@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ from confluent_kafka.admin import (
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
-from hushstream.agents.clock.ledger import FORMAT, Ledger, charge_body
+from hushstream.agents.clock.ledger import FORMAT, GROWN, Ledger
 from hushstream.agents.deployment.own_keys import with_keys
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
@@ -224,7 +225,7 @@ def test_a_recreated_topic_is_refused(made, which):
     assert topic in said and "deleted and created again" in said and "new deployment" in said
 
 
-@pytest.mark.parametrize("which", ["raw", "cells", "units"])
+@pytest.mark.parametrize("which", ["cells", "units"])
 def test_added_partitions_are_refused(made, which):
     topic = topic_of(made, which)
     made.grow(topic, 3)
@@ -232,8 +233,51 @@ def test_added_partitions_are_refused(made, which):
     assert topic in said and "3 partitions, the ledger pinned 2" in said
     assert "Kafka takes none away again" in said and "'Growing partitions'" in said
     with pytest.raises(EngineError, match="3 partitions, the ledger pinned 2"):
-        made.raw = {topic: 3} if which == "raw" else made.raw
         made.begin()
+
+
+def counting(made: Deployed, last: int = 0) -> list[str]:
+    """Count added partitions, as `hush topics --grow` does."""
+
+    def fired(names: Names, pipelines: Collection[str]) -> dict[str, int]:
+        return dict.fromkeys(pipelines, last)
+
+    admin.begin(made.cluster, made.deployment, 1, 1, made.secret, fired)
+    return [r.kind for r in admin.read_ledger(made.cluster, made.name).records]
+
+
+def test_added_raw_partitions_are_proposed_and_counted_where_an_operator_says_so(made):
+    raw, changelog = f"{made.name}-raw", made.names.changelog("ingest", "events")
+    made.grow(raw, 3)
+    made.raw = {raw: 3}
+    assert "3 partitions, the ledger pinned 2: stop all workers" in made.refused()
+    with pytest.raises(EngineError, match="run `hush topics --grow`"):
+        made.begin()
+    assert made.cluster.partitions(changelog) == 2  # nothing was made
+    made.grow(changelog, 3)  # as a run that ended half-way has left it
+    assert "run `hush topics --grow`" in made.refused()
+    for _ in range(2):  # written once
+        assert counting(made, 7) == ["genesis", "pipeline", "format", "grown"]
+    plan = prepare(made.config())
+    assert plan.ledger.format == GROWN and plan.deployment.pipelines[0].joined == (0, 0, 7)
+    assert made.cluster.partitions(changelog) == 3
+    assert plan.begin_of(plan.deployment.inputs[0], 2) == 0
+    made.begin()  # nothing more to do
+    made.grow(raw, 4)
+    assert "4 partitions, the ledger pinned 3: stop all workers" in made.refused()
+
+
+def test_raw_partitions_that_keep_bounds_are_never_counted(broker, unique, tmp_path):
+    made = Deployed(unique("d"), tmp_path, broker.bootstrap)
+    made.edit('unit = "user"', 'unit = "user"\npartitioner = "murmur2"')
+    made.begin()
+    made.grow(f"{made.name}-raw", 3)
+    made.raw = {f"{made.name}-raw": 3}
+    said = made.refused()
+    assert "bound of a unit" in said and "Kafka takes none away again" in said
+    with pytest.raises(EngineError, match="another deployment"):
+        counting(made)
+    assert len(admin.read_ledger(made.cluster, made.name).records) == 2
 
 
 def test_a_topic_that_is_gone_is_refused(made):
@@ -391,7 +435,7 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
 
 
 def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, monkeypatch):
-    later = FORMAT + 1
+    later = GROWN + 1
     begun = admin.read_ledger(made.cluster, made.name)
     assert begun.format == FORMAT == begun.genesis["format"]
     with monkeypatch.context() as patch:

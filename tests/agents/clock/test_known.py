@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import hushstream.agents.clock.known as module
 import pytest
 from hushstream.agents.clock.clock import Clock
-from hushstream.agents.clock.known import KnownLogs
+from hushstream.agents.clock.known import KnownLogs, check_grown
 from hushstream.agents.clock.ledger import Ledger
-from hushstream.errors import LedgerError, RewoundError
+from hushstream.errors import EngineError, LedgerError, RewoundError
 from hushstream.topics.records import TriggerRequest, encode
 
-from ...support import DAY, HOUR, ORIGIN, beat, start
+from ...support import DAY, HOUR, ORIGIN, beat, deployment, start
 from .bench import P, asking, begun, known_logs, with_pipeline
 
 
@@ -112,3 +112,20 @@ def test_a_request_too_far_ahead_is_ignored_whoever_sent_it(caplog):
     assert asyncio.run(made.read())
     assert clock.requested == {"p": now + HOUR}
     assert caplog.text.count("more than a day ahead") == 2
+
+
+def test_an_owner_that_counts_fewer_partitions_than_the_ledger_writes_nothing(monkeypatch):
+    made = deployment(partitions=2)
+    check_grown(made, Ledger())
+    check_grown(made, Ledger(grown=[{"topic": "other", "to": 3}, {"topic": "events", "to": 2}]))
+    with pytest.raises(EngineError, match=r"3 partitions of topic events count by now.*start it"):
+        check_grown(made, Ledger(grown=[{"topic": "events", "to": 3}]))
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    known = reading(monkeypatch, logs)
+    monkeypatch.setattr(module, "check_grown", refuse_all)
+    with pytest.raises(EngineError, match="none may"):
+        asyncio.run(known.read())
+
+
+def refuse_all(*_: object) -> None:
+    raise EngineError("none may")

@@ -9,18 +9,17 @@ import msgspec
 import pytest
 from hushstream.agents.clock.ledger import (
     FORMAT,
+    GROWN,
     ZERO,
     Ledger,
     Record,
-    charge_body,
     earliest_end,
     following,
-    limits,
     number,
     retirement,
-    text,
     totals,
 )
+from hushstream.agents.deployment.statement import charge_body, limits, text
 from hushstream.agents.worker.admission import check_format
 from hushstream.errors import EngineError, LedgerError
 
@@ -66,17 +65,15 @@ def test_a_format_rises_and_one_of_a_later_version_is_refused(monkeypatch: pytes
     begun = ledger.format
     values.append(ledger.next("format", 4, {"format": FORMAT}).encode())
     assert begun < FORMAT and Ledger.read(values).format == FORMAT
-    later = Ledger.read(values).next("format", 5, {"format": FORMAT + 1}).encode()
-    both = (
-        f"reached format {FORMAT + 1}, and this version of Hushstream knows formats up to {FORMAT}"
-    )
+    later = Ledger.read(values).next("format", 5, {"format": GROWN + 1}).encode()
+    both = f"reached format {GROWN + 1}, and this version of Hushstream knows formats up to {GROWN}"
     with pytest.raises(EngineError, match=both):
         Ledger.read([*values, later])
-    first = Ledger().next("genesis", 1, {"format": FORMAT + 1}).encode()
+    first = Ledger().next("genesis", 1, {"format": GROWN + 1}).encode()
     with pytest.raises(EngineError, match=both):
         Ledger.read([first])
-    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", FORMAT + 1)
-    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == FORMAT + 1
+    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", GROWN + 1)
+    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == GROWN + 1
 
 
 def test_a_worker_writes_no_format_that_its_ledger_does_not_name():

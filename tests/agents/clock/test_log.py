@@ -208,3 +208,35 @@ def test_a_shard_that_has_committed_nothing_begins_where_its_pipelines_had_not_b
     for lacking, names in ((0, ["p"]), (0, ["p", "q"]), (1, ["q"])):
         with pytest.raises(EngineError, match="read again"):
             log.opening(lacking, names)
+
+
+def test_a_shard_of_an_added_partition_begins_where_its_partition_counts():
+    log = ClockLog({"p": 4})
+    for place, record in enumerate((start(P), beat([3]), trigger(P, 1, [4]))):
+        log.append(place, record)
+    assert log.opening(0, ["p"], ("events", 0)) == 0
+    assert log.opening(0, ["p"], ("other", 5)) == 0  # of an input that came later
+    assert log.opening(0, ["p"], ("events", 1)) == log.end == 3  # nothing covers it yet
+    log.append(3, beat([4, 2]))
+    log.append(4, beat([5, 2]))
+    assert log.opening(0, ["p"], ("events", 1)) == 3 and log.reached("events", 1) == 2
+    assert log.timelines(3)["p"].ordinal == 1
+    log.prune(2)
+    assert log.opening(0, ["p"], ("events", 1)) == 3
+    with pytest.raises(EngineError, match="dropped below this position"):
+        log.opening(0, ["p"], ("events", 0))
+    log.prune(4)  # what covered it first was dropped, so it may have missed something
+    with pytest.raises(EngineError, match="dropped below this position"):
+        log.opening(0, ["p"], ("events", 1))
+
+
+def test_without_old_beats_nobody_says_that_a_partition_was_added():
+    log = ClockLog({"p": 4})
+    log.append(0, start(P))
+    log.skip(1)
+    log.append(2, beat([3]))
+    log.append(3, beat([3, 1]))
+    with pytest.raises(EngineError, match="dropped below this position"):
+        log.opening(0, ["p"], ("events", 1))
+    log.restore(0, None, 0, [(0, start(P)), (2, beat([3])), (3, beat([3, 1]))])
+    assert log.opening(0, ["p"], ("events", 1)) == 3

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from hushstream.agents.clock import outlook as module
 from hushstream.agents.clock.clock import REQUEST_AHEAD
-from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.outlook import MOST, InForce, Standing, outlook
 from hushstream.agents.clock.timeline import fold
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names
 from hushstream.topics.records import PipelineStanding, Snapshot, TriggerRequest, encode

@@ -121,5 +121,5 @@ def test_rows_without_a_field_name_the_fields_that_there_are() -> None:
 def test_a_topic_that_one_side_lacks_is_not_called_a_topic_of_0_partitions() -> None:
     for wanted, pinned in (({}, {"units": 2}), ({"units": 2}, {})):
         with pytest.raises(EngineError, match=r"topic units.*partitioner") as caught:
-            _verify_layout(wanted, {"partitions": pinned}, "p")
+            _verify_layout(wanted, pinned, "p")
         assert "0 partitions" not in str(caught.value)

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.paid import Clocked
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.logs import PartitionLog
 from hushstream.agents.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
 from hushstream.agents.offline.compare_units import Comparison

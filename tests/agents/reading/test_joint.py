@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.reading.joint import joint
 from hushstream.errors import LedgerError
 from scipy.optimize import brentq

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from hushstream.agents.clock.ledger import Ledger, charge_body
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.offline.simulate import simulate
 from hushstream.agents.stages.step import Out
 from hushstream.topics.config.load import loads

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.bound import stage
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.memory import MemoryStore
+from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import (
     Barrier,
@@ -81,3 +83,14 @@ def test_a_step_takes_many_small_frames_and_few_large_ones():
     assert taken(9_000, 1_000) == stage.MOST_FRAMES
     assert stage.FRAMES < taken(9_000, 8_192) < stage.MOST_FRAMES
     assert taken(9_000, 8_192) * 8_192 == stage.FRAME_BYTES
+
+
+def test_a_shard_that_knows_fewer_partitions_stops_before_it_closes_without_them():
+    made = deployment().pipelines[0]
+    wide = encode_barrier(Barrier(0, trigger(made, 1, [600, 5]), np.zeros(0, np.int64)))
+    one = stage.BoundStage(made, 0, NAMES, 1, ClockLog({"p": 4}), {}, "events")
+    with pytest.raises(EngineError, match="after this worker has started: start it again"):
+        one.step(MemoryStore(), Marker("g", 0), [LogFrame(0, wide)], 1)
+    two = stage.BoundStage(made, 0, NAMES, 2, ClockLog({"p": 4}), {}, "events")
+    found = two.step(MemoryStore(), Marker("g", 0), [LogFrame(0, wide)], 1)
+    assert found is not None and found.marker.upstream == {"p": [1, 0]} and not found.out
