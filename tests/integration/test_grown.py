@@ -5,6 +5,7 @@ Covers: agents/deployment/growth.py, agents/clock/genesis.py, agents/stages/boun
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from ..judge.topics import deployment as judgement
 from .local import BROKER, Local, local
 from .test_growth import ORIGIN as FIRST_HOUR
 from .test_growth import TOML as TRIMMED
-from .test_growth import clock_of, hours, trimmed, typed
+from .test_growth import WALL, clock_of, hours, trimmed, typed
 from .test_upgrade import HOUR, ORIGIN, TOML, sources
 
 USERS = 300
@@ -245,3 +246,49 @@ def test_added_partitions_open_from_a_snapshot(broker: Broker, tmp_path: Path, n
         assert counts and abs(counts[-1] - USERS) < 100, counts
         assert typed("check", *common)[0] == 0
         assert typed("ledger", "verify", *common)[0] == 0
+
+
+def test_a_replay_that_begins_at_a_snapshot_goes_through_a_growth(
+    broker: Broker, tmp_path: Path, name: str
+) -> None:
+    topic = f"{name}-raw"
+    with local(tmp_path, broker.bootstrap, WALL.format(name=name), {topic: 1}) as run:
+        run.start("one")
+        run.wait_ready(["one"])
+        feed(run, topic, 1, lambda: clock_of(run)[0] > 0)
+        released = len(run.triggers())
+        feed(run, topic, 1, lambda: len(run.triggers()) >= released + 8)
+        assert run.stop("one") == 0
+        client = AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
+        client.create_partitions([NewPartitions(topic, 3)])[topic].result(120)
+        run.raw[topic] = 3
+        until = time.monotonic() + 60
+        while run.cluster.partitions(topic) < 3:
+            assert time.monotonic() < until
+        common = ("-c", str(run.toml), "--bootstrap", run.bootstrap)
+        code, said = typed("topics", *common, "--grow")
+        assert code == 0, said
+        last = read_ledger(run.cluster, name).joined(f"{name}-p")[-1]
+        run.settings["engine.keep_clock"] = "1h"  # nothing more is trimmed
+        run.start("one")
+        feed(run, topic, 3, lambda: len(run.triggers()) and run.triggers()[-1].ordinal >= last + 8)
+        run.wait_released(run.triggers())
+        assert run.stop("one") == 0
+        assert isinstance(clock_of(run)[1][0], Snapshot)
+        wide = {t.ordinal: len(t.offsets[topic]) for t in run.triggers()}
+        assert min(wide) <= last and all(n == (3 if o > last else 1) for o, n in wide.items())
+        outcome = replay(run.config())
+        assert outcome.agrees and outcome.compared > 10, outcome.problems
+
+
+def feed(run: Local, topic: str, partitions: int, enough: Callable[[], object]) -> None:
+    """Records of now on all partitions, until something has happened."""
+    producer, until = run.producer(), time.monotonic() + 600
+    while not enough():
+        assert time.monotonic() < until, run.errors("one")
+        for _ in range(5):
+            for n in range(50):
+                body = {"user": f"u{n}", "page": "ab"[n % 2], "t": int(time.time() * 1e6)}
+                producer.produce(topic, json.dumps(body), partition=n % partitions)
+            producer.flush(120)
+            time.sleep(0.1)
