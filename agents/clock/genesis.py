@@ -222,7 +222,8 @@ def _again(
     created = cluster.create(public_topics(deployment), replication)
     claim(cluster, deployment)
     created += cluster.create(internal_topics(deployment, names), replication)
-    cluster.extend({one.changelog: one.after for one in growing})
+    if growing:
+        cluster.extend({one.changelog: one.after for one in growing})
     declared = set(ledger.pipelines) >= {p.name for p in deployment.pipelines}
     if declared and not ends and not growing and ledger.format >= FORMAT:
         return created

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.forecast import Contest
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,7 +52,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             name=data.name, parameters="given", sample=data.sample
         ),
     )  # fmt: skip
-    monkeypatch.setattr(planning, "choose", lambda *_: [Told(0.1, "given")])
+    monkeypatch.setattr(planning, "choose", lambda *_: Contest([Told(0.1, "given")], []))
     grid = planning.Kind([], lambda start, quick: iter(["grid"]))
     monkeypatch.setattr(planning, "KINDS", {"pak": grid})
     return made

@@ -250,7 +250,7 @@ DENIED = [
     (("auditor", "trigger", "--at", "2019-03-03"), "WRITE", "topic 'shop.GENESIS.requests'",
      "administrator"),
     (("worker", "replay"), "READ", OUT, "auditor"),
-    (("worker-more", "topics"), "CREATE", "topic 'hush.more.releases.v1'", "administrator"),
+    (("worker-more", "topics"), "DESCRIBE", "topic 'hush.more.", "administrator"),
     (("administrator", "releases", "pages"), "READ", OUT, "reader"),
     (("administrator", "worker"), "DESCRIBE_CONFIGS", RAW, "worker"),
     (("nobody", "ledger", "show"), "READ", "topic 'shop.ledger.v1'", "auditor"),
