@@ -83,16 +83,16 @@ class Growing:
         """Run `hush topics`."""
         return typed("topics", "-c", str(self.run.toml), "--bootstrap", self.run.bootstrap, *words)
 
-    def refused(self, words: str) -> None:
+    def refused(self, words: str, code: int = 4) -> None:
         """A worker that starts now ends, and says why."""
-        self.ended(self.run.start("late"), "late", words)
+        self.ended(self.run.start("late"), "late", words, code)
 
-    def ended(self, child: Child, member: str, words: str) -> None:
+    def ended(self, child: Child, member: str, words: str, code: int = 4) -> None:
         """A worker ends by itself."""
         self.run.workers.pop(member)
         assert child.wait(180), self.run.tail(member)
         said = [x for x in self.run.tail(member).splitlines() if x.startswith("hush:")][-1:]
-        assert child.returncode == 4 and said and words in said[0], self.run.tail(member)
+        assert child.returncode == code and said and words in said[0], self.run.tail(member)
 
     def compare(self) -> None:
         """Every released byte is what is replayed, and what the judge would release."""
@@ -193,7 +193,7 @@ def test_an_earlier_version_that_runs_at_the_growth_ends_and_is_refused(
     growing.refused("")  # by the format, or by the partitions where it knows no format
     run.environ = lambda member: {}
     if len(run.triggers()) > 1:  # it took the clock again before it saw the growth
-        growing.refused("and by the ledger 3 count")
+        growing.refused("and by the ledger 3 count", code=3)
         return
     run.start("w")
     run.wait_released(run.wait_triggers(2))
