@@ -30,7 +30,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("agents/deployment", "agents/state"),
     ("agents", "deploy"),
     ("topics/config", "topics/schedule.py"),
-    ("topics/events", "topics/frames.py", "topics/sql"),
+    ("topics/events", "topics/frames.py", "topics/sql", "topics/unusable.py"),
     ("topics/schemas", "topics/releases.py"),
     ("topics/forms",),
     ("topics",),
@@ -52,8 +52,9 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("mechanisms/keys.py", "mechanisms/validate.py"),
     ("client", "errors.py"),
 )
-# One room in two places: the schedule is checked with the settings that it is made of.
-SAME_ROOM = {"topics/schedule.py": "topics/config"}
+# One room in two places: the schedule is checked with the settings that it is made of, and reasons
+# are told in words.
+SAME_ROOM = {"topics/schedule.py": "topics/config", "topics/unusable.py": "topics/events"}
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
 MOST_MODULES = 15  # of one folder

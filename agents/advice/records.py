@@ -24,8 +24,10 @@ from ...mechanisms.keys import Keys
 from ...topics.events.decode import Decoded, Decoder, RawRecord, View
 from ...topics.events.fields import NumericField, PipelineFields
 from ...topics.events.types import paths_of
+from ...topics.unusable import Unusable, in_words, unusable
 from ..deployment.model import Input, Pipeline
 from ..offline.files import stream_file
+from ..offline.simulate import check_columns
 
 CHUNK = 20_000
 
@@ -43,7 +45,7 @@ class Records(NamedTuple):
     sign: NDArray[np.int8]  # (n,)
     columns: Mapping[str, NDArray[Any]]  # (n,) each: what the mechanism itself reads
     read: int  # records of the file
-    faults: Counter[str]  # reasons for which some of them cannot be used
+    faults: Counter[Unusable]  # reasons for which some of them cannot be used
 
     @property
     def span(self) -> int:
@@ -88,21 +90,22 @@ def read_records(
     fields, reader = _reader(pipeline, columns)
     decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]
     made = _Columns(reader if isinstance(reader, Capture) else None)
-    wanted = {one.split(".")[0] for one in paths_of(source.fields, [fields])}
+    kinds = paths_of(source.fields, [fields])
+    wanted = {one.split(".")[0] for one in kinds}
     for chunk in _chunks(stream_file(path, wanted)):
         raw = [
             RawRecord(made.read + i, 0, None, json.dumps(row, default=str).encode())
             for i, row in enumerate(chunk)
         ]
-        made.take(decoder.decode(raw), len(chunk))
+        made.take(decoder.decode(raw), chunk, kinds)
         tick(len(chunk))
     if not made.read:
         raise ConfigError(f"{path}: the file holds no record")
     if not made.used:
-        most = ", ".join(f"{n} {r.replace('_', ' ')}" for r, n in made.faults.most_common(4))
-        raise ConfigError(
-            f"{path}: no record that pipeline {pipeline.name!r} can use ({most or 'no listed key'})"
-        )
+        alone = replace(source, pipelines=(replace(pipeline, fields=fields),))
+        check_columns(alone, list(islice(stream_file(path), CHUNK)))
+        most = in_words(made.faults, 4) or "no listed key"
+        raise ConfigError(f"{path}: no record that pipeline {pipeline.name!r} can use: {most}")
     return made.records(source.fields.time_format != "record")
 
 
@@ -129,17 +132,19 @@ class _Columns:
     capture: Capture | None
     read: int = 0
     used: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
+    faults: Counter[Unusable] = field(default_factory=Counter)
     units: dict[Any, int] = field(default_factory=dict)
     keys: dict[bytes, int] = field(default_factory=dict)
     parts: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def take(self, decoded: Decoded, count: int) -> None:
+    def take(
+        self, decoded: Decoded, rows: list[dict[str, Any]], kinds: Mapping[str, set[str]]
+    ) -> None:
         """Add one chunk."""
         (view,) = decoded.views
-        self.read += count
+        self.read += len(rows)
         self.used += len(view.rows)
-        self.faults.update(str(one) for one in [*decoded.bad.values(), *view.bad.values()])
+        self.faults += unusable(view.bad | decoded.bad, rows, kinds)
         number, units = self.units, decoded.unit
         unit = [number.setdefault(units[i], len(number)) for i in view.rows.tolist()]
         self.parts.append(

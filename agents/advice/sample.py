@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -19,7 +18,9 @@ from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample, Workload
 from ...topics.config.values import format_duration
 from ...topics.events.decode import Decoded, Decoder, RawRecord, View
+from ...topics.events.types import paths_of
 from ...topics.schedule import Schedule
+from ...topics.unusable import in_words, unusable
 from ..deployment.model import Input, Pipeline
 from ..offline.simulate import check_columns, read_file
 
@@ -56,7 +57,9 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     (view,) = decoded.views
     if not len(view.rows):
         check_columns(replace(source, pipelines=(pipeline,)), rows)
-        raise ConfigError(f"{path}: {_useless(pipeline, decoded, view)}")
+        kinds = paths_of(source.fields, [pipeline.fields])
+        most = in_words(unusable(view.bad | decoded.bad, rows, kinds), 4) or "no listed key"
+        raise ConfigError(f"{path}: no record that pipeline {pipeline.name!r} can use: {most}")
     timed = source.fields.time_format != "record"
     windows, notes = _windows(pipeline.windows, decoded.time[view.rows], timed)
     if len(view.rows) < len(rows):
@@ -85,12 +88,6 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
     windows = range(min(p.windows.per_epoch, WINDOWS))
     epoch = tuple(work._replace(window=i) for i in windows)
     return Sample((epoch,), shape.users, len(set(work.key.tolist())), shape.records * len(epoch))
-
-
-def _useless(pipeline: Pipeline, decoded: Decoded, view: View) -> str:
-    reasons = Counter([*decoded.bad.values(), *view.bad.values()])
-    most = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in reasons.most_common(4))
-    return f"no record that pipeline {pipeline.name!r} can use ({most or 'no listed key'})"
 
 
 def _windows(schedule: Schedule, time: I64, timed: bool) -> tuple[list[_Window], list[str]]:

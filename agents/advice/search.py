@@ -22,6 +22,7 @@ from ...mechanisms.workload import Sample
 from ...topics.config.pipeline import PipelineSettings
 from ...topics.config.values import format_duration
 from ...topics.schedule import Schedule
+from ...topics.unusable import in_words
 from ..deployment.compile import parameters_of, setting_of, value_columns
 from ..deployment.model import Pipeline
 from .cut import SampleRoom, cut, sample
@@ -294,10 +295,7 @@ class Search:
             f"whole: the file holds {records.units:,} of them"
         )
         if records.faults:
-            most = ", ".join(
-                f"{n:,} {reason.replace('_', ' ')}" for reason, n in records.faults.most_common(3)
-            )
-            yield f"records that cannot be used stay rare: {most}"
+            yield f"records that cannot be used stay rare: {in_words(records.faults)}"
         if not records.timed:
             yield "the file has no times, so it is one window with records spread evenly"
         if records.units == used:

@@ -32,6 +32,7 @@ class SimulationReport:
         note: text for people about the preparation of the records.
         cut: share of the records that the contribution bound cut off; None: not known.
         counted: what a count counts: records, or distinct units.
+        unusable: words on the records that could not be used; empty where all could.
     """
 
     pipeline: str
@@ -40,6 +41,7 @@ class SimulationReport:
     note: str = ""
     cut: float | None = None
     counted: str = "records"
+    unusable: str = ""
 
 
 def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:

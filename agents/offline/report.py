@@ -31,6 +31,8 @@ def show(report: SimulationReport) -> Iterator[Table | str]:
             table.add_row(dates(window) if not place else "", name, *_row(told))
     yield table
     yield from _sentences(report)
+    if report.unusable:
+        yield f"records that could not be used: {report.unusable}"
     if report.counts:
         yield ", ".join(f"{name} {number:,}" for name, number in report.counts.items())
     if report.note:

@@ -22,6 +22,7 @@ from ...topics.events.types import paths_of
 from ...topics.names import Names
 from ...topics.records import Beat, ClockRecord, Start, Trigger
 from ...topics.schedule import Due
+from ...topics.unusable import in_words, unusable
 from ..clock.ledger import Ledger
 from ..clock.timeline import Timeline
 from ..deployment.compile import compile_config
@@ -159,20 +160,27 @@ def _run(
     )
     engine.run()
     decoded = decoder.decode(records)
+    placed = [rows[i] for i in order.tolist()]
     reports = {
-        p.name: _report(p, v, decoded, engine)
+        p.name: _report(source, p, v, decoded, placed, engine)
         for p, v in zip(source.pipelines, decoded.views, strict=True)
     }
     return reports, engine
 
 
-def _report(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:
+def _report(
+    source: Input, p: Pipeline, view: View, decoded: Decoded, rows: list[dict[str, Any]],
+    engine: OfflineEngine,
+) -> SimulationReport:  # fmt: skip
     if p.mechanism.survey is None:
-        return judge(p, view, decoded, engine)
+        report = judge(p, view, decoded, engine)
+        kinds = paths_of(source.fields, [p.fields])
+        report.unusable = in_words(unusable(view.bad | decoded.bad, rows, kinds))
+        return report
     report = SimulationReport(p.name, counts=counts_of(p, engine), note=AS_THEY_ARE)
-    for window, rows in sorted(last_rows(p, engine).items()):
+    for window, released in sorted(last_rows(p, engine).items()):
         report.windows.append(
-            {"window": window, **dates(p, window), "released": len(rows)}
+            {"window": window, **dates(p, window), "released": len(released)}
         )  # reports do not say what the values were
     return report
 

@@ -254,6 +254,7 @@ def simulate(
 def _figures(report: SimulationReport) -> dict[str, Any]:
     body: dict[str, Any] = {"windows": report.windows, "counts": report.counts}
     body |= {"cut": report.cut, "counted": report.counted}
+    body |= {"unusable": report.unusable} if report.unusable else {}
     return body | ({"note": report.note} if report.note else {})
 
 

@@ -152,7 +152,15 @@ def test_a_file_shorter_than_a_window_says_so(tmp_path: Path) -> None:
 def test_nothing_of_use_is_refused_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     path.write_text("user,page,age,t\nu1,,20,1551398400000000\n")
-    with pytest.raises(ConfigError, match="1 missing key"):
+    with pytest.raises(ConfigError, match=r"can use: 1 missing key$"):
+        read(path)
+    path.write_text("user,page,age,t\nu1,p1,20,2019-03-01\nu3,,1,")
+    with pytest.raises(ConfigError, match=r"1 wrong type .field t holds text and must hold a numb"):
+        read(path)
+    path.write_text("visitor,page,age\nu1,p1,20\n")
+    with pytest.raises(
+        ConfigError, match=r"no record has the field 't', .* there is age, page, vi"
+    ):
         read(path)
     path.write_text("user,page,age,t\n")
     with pytest.raises(ConfigError, match="no record"):

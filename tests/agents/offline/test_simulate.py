@@ -16,6 +16,7 @@ import pytest
 from hushstream.agents.cli.group import hush
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.offline import devices
+from hushstream.agents.offline.report import show
 from hushstream.agents.offline.simulate import read_file, simulate
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE, VALUE
@@ -95,6 +96,23 @@ def test_bad_records_are_counted_and_the_rest_is_used():
     counts = simulate(config(names=("p", "q")), data, "events", SECRET)[0]["q"].counts
     assert counts["seen"] == 100
     assert sum(n for name, n in counts.items() if name.startswith("invalid:")) == 3
+
+
+def test_records_that_could_not_be_used_are_told_with_field_and_types():
+    data: list[dict[str, Any]] = [*rows(100), {"user": 1.5, "page": "p1", "t": ORIGIN}]
+    data.append({"user": "u", "page": [1], "t": ORIGIN})
+    reports = simulate(config(names=("p", "q")), data, "events", SECRET)[0]
+    for name in ("p", "q"):
+        assert set(reports[name].unusable.split(", ")) == {
+            "1 wrong type (field user holds a number with a fraction and must hold text or a whole "
+            "number)",
+            "1 wrong type (field page holds a list and must hold text or a whole number or true or "
+            "false)",
+        }
+        text = [part for part in show(reports[name]) if isinstance(part, str)]
+        assert f"records that could not be used: {reports[name].unusable}" in text
+    whole = simulate(config(), rows(100), "events", SECRET)[0]["p"]
+    assert whole.unusable == "" and not any("not be used" in str(part) for part in show(whole))
 
 
 def test_there_must_be_an_input_and_a_time():
