@@ -80,9 +80,9 @@ def row_of(one: Values, epsilon: Fraction, runs: int) -> Row:
     for name, rounds in (("topl", 0), ("one_round", 1)):
         survey = survey_of(one, epsilon, rounds)
         learnt = np.array([_learnt(one, survey, run) for run in range(runs)])
-        row[name] = float(_error(one, survey, learnt, USERS * float(1 - survey.share)).mean())
+        row[name] = float(squared(one, survey, learnt, USERS * float(1 - survey.share)).mean())
         row[f"{name}_threshold"] = float(np.median(learnt))
-    errors = _error(one, survey, PLACES * one.top, BEST)
+    errors = squared(one, survey, PLACES * one.top, BEST)
     best = float(PLACES[errors.argmin()] * one.top)
     return row | {"best": float(errors.min()), "best_threshold": best}
 
@@ -96,7 +96,7 @@ def survey_of(one: Values, epsilon: Fraction, rounds: int) -> Survey:
     return configured(ToPLParameters(salt="heldout", rounds=rounds), setting)
 
 
-def _error(one: Values, survey: Survey, theta: F64, reports: float) -> F64:
+def squared(one: Values, survey: Survey, theta: F64, reports: float) -> F64:
     """Squared error of the mean of so many value reports with each threshold."""
     noise = float(variances(survey)[VALUE]) / (4 * reports)
     made: F64 = theta**2 * noise + one.cut(theta) ** 2
@@ -107,16 +107,16 @@ def _learnt(one: Values, survey: Survey, run: int) -> float:
     """The threshold that a survey's reports choose."""
     draw = np.random.default_rng([5, run])
     users = int(USERS * survey.share) // survey.rounds
-    wide = _reports(one, survey, RANGE, survey.buckets, users, draw)
+    wide = reports(one, survey, RANGE, survey.buckets, users, draw)
     if survey.rounds == 1:
         return float(survey.threshold(threshold(survey, wide, density(survey, wide, True))))
     within = found_range(survey, wide, True)
-    near = _reports(one, survey, NARROW, within, users, draw)
+    near = reports(one, survey, NARROW, within, users, draw)
     exact = density(survey, near, True, NARROW)
     return float(survey.threshold(found_threshold(survey, near, exact, within)))
 
 
-def _reports(
+def reports(
     one: Values, survey: Survey, group: int, told: int, users: int, draw: np.random.Generator
 ) -> Buckets:
     """Reports of so many users of a group."""

@@ -22,8 +22,9 @@ Windows (`_heldout_windows`): the first triggers of a window after another one: 
 at trigger 1 of the map as it is released and divided by the last map of the window before, where
 the stream goes on as it was, and the worst of that over the smooth map alone where it has moved.
 
-Oracle (`_heldout_oracle`, with ``--oracle`` alone): how near to the best any rule could come that
-chooses ToPS's threshold before the stream goes on, told this or that without any noise.
+Oracles (`_heldout_oracle`, `_heldout_topl_oracle`, with ``--oracle`` alone): how near to the best
+any rule could come that chooses ToPS's threshold before the stream goes on, or ToPL's from its two
+groups, told this or that without any noise.
 
     python benchmarks/heldout.py [--quick] [--json] [--half tuned] [--oracle]
 
@@ -43,6 +44,7 @@ import _heldout_drift as drift
 import _heldout_maps as maps
 import _heldout_oracle as oracle
 import _heldout_topl as topl
+import _heldout_topl_oracle as topl_oracle
 import _heldout_units as units
 import _heldout_values as values
 import _heldout_windows as windows
@@ -85,13 +87,15 @@ def show_maps(found: dict[str, list[maps.Row]], console: Console) -> None:
         console.print(table)
 
 
-def show_oracle(rows: list[oracle.Row], console: Console) -> None:
-    table = Table(title="mean squared error of range sums over the best")
-    for column in ("stream", "ε", *oracle.RULES):
-        table.add_column(column, justify="left" if column == "stream" else "right")
+def show_oracle(
+    rows: list[oracle.Row], what: str, rules: tuple[str, ...], title: str, console: Console
+) -> None:
+    table = Table(title=f"{title} over the best")
+    for column in (what, "ε", *rules):
+        table.add_column(column, justify="left" if column == what else "right")
     for row in rows:
-        ratios = (f"{row[rule] / row['best']:.2f}" for rule in oracle.RULES)
-        table.add_row(row["stream"], f"{row['epsilon']:g}", *ratios)
+        ratios = (f"{row[rule] / row['best']:.2f}" for rule in rules)
+        table.add_row(row[what], f"{row['epsilon']:g}", *ratios)
     console.print(table)
 
 
@@ -100,11 +104,14 @@ def report_oracle(half: str, quick: bool, as_json: bool) -> None:
     console = Console(stderr=as_json, width=110)
     with Console(stderr=True).status("oracle") as status:
         rows = oracle.measure(half, quick, lambda row: status.update(row["stream"]))
-    show_oracle(rows, console)
+        local = topl_oracle.measure(half, quick, lambda row: status.update(row["set"]))
+    show_oracle(rows, "stream", oracle.RULES, "mean squared error of range sums", console)
+    show_oracle(local, "set", topl_oracle.RULES, "squared error of a mean", console)
+    totals = oracle.totals(rows) | topl_oracle.totals(local)
     if as_json:
-        print(json.dumps({**oracle.totals(rows), "oracle": rows}))
+        print(json.dumps({**totals, "oracle": rows, "oracle_topl": local}))
     else:
-        console.print(oracle.totals(rows))
+        console.print(totals)
 
 
 def main() -> None:
@@ -112,7 +119,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer runs and fewer ε")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
     parser.add_argument("--half", choices=("held", "tuned"), default="held")
-    parser.add_argument("--oracle", action="store_true", help="only what oracles of ToPS reach")
+    parser.add_argument("--oracle", action="store_true", help="only what oracles reach")
     options = parser.parse_args()
     if options.oracle:
         report_oracle(options.half, options.quick, options.json)

@@ -1,0 +1,74 @@
+"""What oracles of ToPL's threshold reach: ordered as told, and the rule's own figure among them."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+try:
+    import _heldout_topl as topl
+    import _heldout_topl_oracle as oracle
+finally:
+    sys.path.pop(0)
+
+HALF = Fraction(1, 2)
+
+
+def heavy() -> topl.Values:
+    """Values far below the end of their range, of a law that no set of the benchmark has."""
+    draw = np.random.default_rng(9)
+    return topl.Values("gamma", np.minimum(draw.gamma(3, 10, 20_000), 4000), 4000)
+
+
+def test_who_knows_more_errs_less() -> None:
+    row = oracle.row_of(heavy(), HALF, 4)
+    assert row["best"] < row["exact"] < row["told"] < 1.2 * row["topl"]
+    assert row["factor"] <= row["topl"]
+
+
+def test_exact_values_choose_the_threshold_of_least_error() -> None:
+    """By an own search: the values of all users, one threshold after the other."""
+    one, survey = heavy(), topl.survey_of(heavy(), HALF, 2)
+    users = topl.USERS * float(1 - survey.share)
+    noise = survey_noise(survey)
+    least = min(
+        theta**2 * noise / (4 * users) + np.maximum(one.value - theta, 0).mean() ** 2
+        for theta in np.linspace(1, 200, 800)
+    )
+    row = oracle.row_of(one, HALF, 2)
+    assert row["exact"] == pytest.approx(least, rel=0.05)
+    assert row["best"] == pytest.approx(least * users / topl.BEST, rel=0.1)
+
+
+def survey_noise(survey: topl.Survey) -> float:
+    """Worst variance of a value report in [-1, 1], summed over its outputs."""
+    hybrid = survey.hybrid
+    says = np.array([float(survey.estimate(j, survey.buckets)) for j in range(hybrid.outputs)])
+    says = 2 * says / float(survey.bound) - 1
+    worst = 0.0
+    for level in range(0, hybrid.inputs, 8):
+        p = np.array(hybrid.weights(level), float)
+        p /= p.sum()
+        worst = max(worst, float(p @ says**2 - (p @ says) ** 2))
+    return worst
+
+
+def test_the_rules_own_figure_is_that_of_the_benchmark() -> None:
+    row, same = oracle.row_of(heavy(), Fraction(2), 6), topl.row_of(heavy(), Fraction(2), 6)
+    assert row["best"] == same["best"]
+    assert row["topl"] == pytest.approx(same["topl"], rel=0.5)
+
+
+def test_totals_tell_median_worst_and_those_above_three() -> None:
+    rows = [{"best": 2.0, **dict.fromkeys(oracle.RULES, x)} for x in (2.0, 4.0, 20.0)]
+    found = oracle.totals(rows)
+    for rule in oracle.RULES:
+        name = f"oracle_topl_{rule}_over_best"
+        assert (found[name], found[f"{name}_worst"], found[f"{name}_over_3"]) == (2.0, 10.0, 1)
