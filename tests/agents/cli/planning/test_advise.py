@@ -208,7 +208,7 @@ WRONG = [
     (["--sample", "absent.csv"], "file not found"),
     (["--sample", "sample.txt"], ".csv"),
     (["--sample", "empty.csv"], "no record"),
-    (["--sample", "other.csv"], "missing time"),
+    (["--sample", "other.csv"], "no record has the field 'page'"),
     (
         ["--pipeline", "fares", "--tune", "--sample", "sample.csv"],
         "--sample does not apply to fares",
