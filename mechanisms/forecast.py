@@ -274,6 +274,26 @@ def rounded(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 1_000 else f"{number:.4g}"
 
 
+def counted(number: float) -> str:
+    """A number of records for people, which may be a mean: two digits of a small one.
+
+    >>> counted(4293.2), counted(7.62), counted(0.5), counted(5.0)
+    ('4,293', '7.6', '0.5', '5')
+    """
+    return f"{number:,.0f}" if abs(number) >= 10 else f"{number:.2g}"
+
+
+def percent(share: float) -> str:
+    """A share for people; far above the whole, the digits of an error mean nothing.
+
+    >>> percent(0.0312), percent(1.326), percent(2.7e12)
+    ('3.1%', '133%', 'over 1,000%')
+    """
+    if share > 10:
+        return "over 1,000%"
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
+
+
 def distinct(candidates: Sequence[Any]) -> list[Any]:
     """Candidates without repetitions, in order; settings need not be hashable."""
     found: list[Any] = []

@@ -71,6 +71,8 @@ def cut(records: Records, schedule: Schedule) -> Cut:
     found = list(pairwise(edges))
     spans = [int(records.time[b - 1] - records.time[a]) for a, b in found]
     whole = [one for one, s in zip(found, spans, strict=True) if s >= _WHOLE * schedule.length]
+    if not any(spans) and n > len(found):
+        whole = found  # one time for all records of a window: a day, or a slot
     kept = _between(found, whole) if whole else found
     numbers = tuple(int(number[a]) for a, _ in kept)
     return Cut(numbers, tuple(kept), bool(whole), len(found) - len(kept))
@@ -143,6 +145,32 @@ def _workloads(
             records.value[rows] if records.value.shape[1] else None, records.sign[rows], ends,
             schedule.ordinal(number), {n: column[rows] for n, column in records.columns.items()},
         )  # fmt: skip
+
+
+def reported(values: Sample) -> Sample:
+    """A sample of values as devices report them.
+
+    Their times tell of when values are, and devices report afterwards, as the lateness lets them.
+    Where all of a window's values lie before its first trigger, reports come evenly over all
+    triggers; else each comes at the time of its value.
+
+    Args:
+        values: of a survey's windows.
+    """
+    epochs = tuple(tuple(_spread_out(work) for work in epoch) for epoch in values.epochs)
+    if all(a is b for old, new in zip(values.epochs, epochs, strict=True)
+           for a, b in zip(old, new, strict=True)):  # fmt: skip
+        return values
+    note = (
+        "all values lie before the first trigger of their window: reports are taken to come evenly "
+        "over its triggers"
+    )
+    return values._replace(epochs=epochs, notes=(*values.notes, note))
+
+
+def _spread_out(work: Workload) -> Workload:
+    early = work.ends is not None and len(work.ends) > 1 and work.ends[0] == len(work.unit)
+    return work._replace(ends=None) if early else work
 
 
 def _notes(schedule: Schedule, found: Cut, played: int, records: int) -> Iterator[str]:

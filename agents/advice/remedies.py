@@ -92,20 +92,27 @@ def trials(
             yield Trial(group, len(mine), mine[-1][1], best, score)
 
 
-def untried(base: Variant, records: Records, found: Sequence[Trial]) -> Iterator[str]:
+def untried(
+    base: Variant, records: Records, found: Sequence[Trial], refused: Mapping[str, str]
+) -> Iterator[str]:
     """Reasons why a kind of change was not tried, with what it would do.
 
     Args:
         base: the pipeline as it is.
         records: of the file.
         found: what was tried.
+        refused: reasons for which a change is impossible, by its kind.
     """
     settings, groups = base.settings, {one.group for one in found}
+    for group in GROUPS:
+        if group in refused and group not in groups:
+            yield f"{group[0].upper()}{group[1:]} could not be tried: {refused[group]}."
+    groups |= set(refused)
     if settings.window.length is not None and GROUPS[1] not in groups:
         length, span = format_duration(settings.window_length), _duration(records.span)
         yield (
-            f"A window longer than {length} was not tried, as the file spans {span}. It holds more "
-            "units, so that more can be seen."
+            f"A window longer than {length} was not tried, as the file spans {span}. It would hold "
+            "more units, so that more could be seen."
         )
     if settings.key and settings.public_keys is None and GROUPS[2] not in groups:
         yield (

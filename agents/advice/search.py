@@ -7,7 +7,7 @@ the same way: once at the same ε, once with another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from itertools import islice
@@ -16,18 +16,26 @@ from typing import Any, NamedTuple
 
 from ...errors import ConfigError, ParameterError
 from ...mechanisms import registry
-from ...mechanisms.advice import Question, toml, unlike_default
-from ...mechanisms.forecast import Forecast, Forecaster, choose, cost_of, runs, window_cost
+from ...mechanisms.advice import Question, unlike_default
+from ...mechanisms.forecast import (
+    HOPELESS,
+    Forecast,
+    Forecaster,
+    choose,
+    cost_of,
+    runs,
+    window_cost,
+)
 from ...mechanisms.workload import Sample
 from ...topics.config.pipeline import PipelineSettings
 from ...topics.config.values import format_duration
 from ...topics.schedule import Schedule
-from ...topics.unusable import in_words
 from ..deployment.compile import parameters_of, setting_of, value_columns
 from ..deployment.model import Pipeline
-from .cut import SampleRoom, cut, sample
+from .cut import SampleRoom, cut, reported, sample
 from .records import Records
 from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried
+from .sentences import assumed, no_way, other_kind, refused, untried_settings
 from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
@@ -36,9 +44,12 @@ ONE = WORK // 12  # likewise of one run: whole windows are left out beyond that
 GOOD = 0.2  # the error that a person wants, as a share of the exact figures
 FINE = 0.05  # an error that leaves room for more detail
 MOST_VARIANTS = 16
+MOST_WORKED = 8  # variants of one kind whose settings are searched in full, until one is of use
 KEYS = 4  # most noise keys with which a variant or another mechanism is compared
 BOTH = GROUPS[3]  # worth a try where neither part of it is enough
 SIBLINGS = {"pak": "tops", "tops": "pak", "phdstream": "privhp", "privhp": "phdstream"}
+COARSER, FINER = "the same ε, with less detail", "the same ε, with more detail"
+DEARER = "the same detail, with a larger ε"
 _GIVEN_BY_PIPELINE = ("delay", "aggregate")
 
 
@@ -109,11 +120,13 @@ class Search:
         self._p, self._records, self._tick = pipeline, records, tick
         self._base = given(settings, records, pipeline.public_keys)
         self._tried: list[tuple[Variant, float]] = []
+        self._worked: dict[str, float] = {}  # errors of variants searched in full, by their words
+        self._refused: dict[str, str] = {}  # reasons for which a variant is impossible, by kind
 
     def ticks(self) -> int:
         """Most calls of ``tick``."""
         question = self._question(self._base)
-        return 3 * runs(self._forecaster, question, WORK) + 3 * MOST_VARIANTS + STEPS
+        return 4 * runs(self._forecaster, question, WORK) + 3 * MOST_VARIANTS + STEPS
 
     def answer(self, path: Path) -> Answer:
         """Find three ways.
@@ -124,47 +137,81 @@ class Search:
         Raises:
             ParameterError: the configuration contradicts itself.
         """
-        base = self._way("as it is asked for", self._base, None)
-        tuned, score = base.best, base.best.score
-        ways = [base]
-        if score > FINE:
-            target = GOOD if score > GOOD else score / 2
-            second = self._first(coarser(self._base, self._records), tuned, target)
-            third = self._first(dearer(self._base), tuned, target)
-            titles = "the same ε, with less detail", "the same detail, with a larger ε"
-        else:
-            second = self._first(shorter(self._base), tuned, GOOD)
-            third = self._first(cheaper(self._base), tuned, GOOD)
-            titles = "the same ε, with more detail", "the same detail, with a smaller ε"
-        missing = []
-        for title, (variant, found) in zip(titles, (second, third), strict=True):
-            if variant is not None:
-                ways.append(self._way(title, variant, tuned))
-            else:
-                missing.append(no_way(title, found, score))
-        if len(ways) < 3 and score <= FINE:
-            more, _ = self._first(dearer(self._base), tuned, score / 2)
-            if more is not None:
-                ways.append(self._way("the same detail, with a larger ε", more, tuned))
+        base = self._way("as it is asked for", self._base, self._tick)
+        tuned, ways = base.best, [base]
+        missing: list[str] = []
+        for title, variants, target in self._kinds(tuned.score):
+            way, found = self._useful(title, variants, tuned, target)
+            if way is not None:
+                ways.append(way)
+            elif len(ways) + len(missing) < 3:  # the third kind is a spare one
+                missing.append(no_way(title, found, tuned.score, self._why(title)))
+            if len(ways) == 3:
+                break
         answer = Answer(
-            self._forecaster.score, tuple(ways), tuple(self._assumed(path)), self._other(tuned),
-            missing=tuple(missing),
+            self._forecaster.score, tuple(ways), tuple(assumed(self._p, self._records, path)),
+            self._other(tuned), missing=tuple(missing),
         )  # fmt: skip
         if not tuned.hopeless:
             return answer
-        searched = {one.variant.words: one.best.score for one in ways[1:]}
-        tried = tuple(trials(self._tried, searched))
+        tried = tuple(trials(self._tried, self._worked))
         return answer._replace(
-            tried=tried, untried=tuple(untried(self._base, self._records, tried)),
+            tried=tried, untried=tuple(untried(self._base, self._records, tried, self._refused)),
             needed=self._needed(tuned),
         )  # fmt: skip
 
+    def _kinds(self, score: float) -> Iterator[tuple[str, Iterable[Variant], float]]:
+        """Kinds of ways beside the pipeline as it is: title, variants, and the error to reach."""
+        if score > FINE:
+            target = GOOD if score > GOOD else score / 2
+            yield COARSER, coarser(self._base, self._records), target
+            yield DEARER, dearer(self._base), target
+        else:
+            yield FINER, shorter(self._base), GOOD
+            yield "the same detail, with a smaller ε", cheaper(self._base), GOOD
+            yield DEARER, dearer(self._base), score / 2
+
+    def _why(self, title: str) -> list[str]:
+        """Reasons for which a kind of way has no variants."""
+        if title in (COARSER, DEARER):
+            why = untried(self._base, self._records, (), self._refused)
+            return [one for one in why if ("ε" in one) == (title == DEARER)]
+        if self._refused:
+            return [f"It could not be tried: {next(iter(self._refused.values()))}."]
+        return ["Of the windows that are tried (1m, 1h, 6h, 1d, 7d) none divides this one."]
+
+    def _useful(
+        self, title: str, variants: Iterable[Variant], tuned: Forecast, target: float
+    ) -> tuple[Alternative | None, list[tuple[Variant, float]]]:
+        """The first variant that is of use once its settings are searched in full, and all errors.
+
+        A few noise keys may promise what more of them do not keep, so the next one has its turn.
+        What was promised and neither kept nor looked at is not told. Where none is of use, the best
+        of those that are better than what is asked for is the answer, and it is called hopeless.
+        """
+        promising, found = self._first(variants, tuned, target)
+        spare: Alternative | None = None  # hopeless too, but better than what is asked for
+        for variant in promising[:MOST_WORKED]:
+            tick = self._tick if variant is promising[0] else lambda: None  # the bar's end is near
+            way = self._way(title, variant, tick)
+            self._worked[variant.words] = way.best.score
+            if not way.best.hopeless and (way.best.score < tuned.score or tuned.score <= FINE):
+                self._tried += found
+                return way, found
+            if way.best.score < min(tuned.score, spare.best.score if spare else tuned.score):
+                spare = way
+        checked = [(one, self._worked.get(one.words, score)) for one, score in found]
+        found = [one for one in checked if one[1] >= HOPELESS or one[0].words in self._worked]
+        self._tried += found
+        return spare, found
+
     def _first(
         self, variants: Iterable[Variant], tuned: Forecast, target: float
-    ) -> tuple[Variant | None, list[tuple[Variant, float]]]:
-        """The first variant that reaches the target, else the best, and all that were tried.
+    ) -> tuple[Sequence[Variant], list[tuple[Variant, float]]]:
+        """Variants that are worth a search in full, the first to be tried first, and all errors.
 
-        There is none where nothing is any better.
+        Those that reach the target come first, then the best one, then those that are of use at
+        least; there are none where nothing is any better.
 
         Where the pipeline is hopeless, people want to know what every kind of change would give, so
         the others are tried as well.
@@ -184,17 +231,19 @@ class Search:
                 reached[group] = variant
                 if not tuned.hopeless:
                     break
-        self._tried += found
-        if reached:
-            return next(iter(reached.values())), found
-        best = min(found, default=None, key=lambda one: one[1])
-        return best[0] if best is not None and best[1] < tuned.score else None, found
+        better = sorted((one for one in found if one[1] < tuned.score), key=lambda one: one[1])
+        order = list(reached.values())
+        for variant, score in better:
+            if variant not in order and (not order or score < HOPELESS):
+                order.append(variant)
+        return order, found
 
     def _quick(self, variant: Variant, tuned: Forecast) -> float | None:
         """The least error near the tuned settings, by formulas where there are any."""
         try:
             return self._least(self._question(variant), tuned)
-        except (ParameterError, ConfigError):
+        except (ParameterError, ConfigError) as error:
+            self._refused.setdefault(group_of(variant), refused(variant, error))
             return None
 
     def _least(self, question: Question, tuned: Forecast) -> float | None:
@@ -223,9 +272,9 @@ class Search:
 
         return needed(question.sample, tuned.score, GOOD, judge)
 
-    def _way(self, title: str, variant: Variant, tuned: Forecast | None) -> Alternative:
+    def _way(self, title: str, variant: Variant, tick: Callable[[], None]) -> Alternative:
         question = self._question(variant)
-        found, left_out = choose(self._forecaster, question, WORK, self._tick)
+        found, left_out = choose(self._forecaster, question, WORK, tick)
         kept = [one for one in found if one.parameters == question.parameters]
         shown = question.sample
         assert shown is not None  # a question of this search has one
@@ -256,9 +305,8 @@ class Search:
         )
         room = SampleRoom(MOST, ONE, window_cost(self._forecaster, asked))
         found = cut(self._records, schedule)
-        return asked._replace(
-            sample=sample(self._records, schedule, found, room, *variant.numbering)
-        )
+        taken = sample(self._records, schedule, found, room, *variant.numbering)
+        return asked._replace(sample=taken if mechanism.survey is None else reported(taken))
 
     def _settings(self, variant: Variant, framed: Any, best: Any) -> dict[str, Any]:
         """Settings to write: those that were given, and those that the search changed."""
@@ -280,26 +328,6 @@ class Search:
             f"ε = {float(Fraction(budget.epsilon)):g}{share} for each {self._p.unit_name}, anew "
             f"every {epoch}"
         )
-
-    def _assumed(self, path: Path) -> Iterable[str]:
-        records = self._records
-        used = len(records.time)
-        of = "all" if used == records.read else f"{used:,}"
-        unit = " and ".join(self._p.config["input"]["unit"])
-        name = "" if self._p.unit_name == "unit" else f", here a {self._p.unit_name},"
-        yield (
-            f"the stream is like {path.name}: {records.read:,} records, {of} of which can be used"
-        )
-        yield (
-            f"all records with the same {unit} are one privacy unit{name} which is protected as a "
-            f"whole: the file holds {records.units:,} of them"
-        )
-        if records.faults:
-            yield f"records that cannot be used stay rare: {in_words(records.faults)}"
-        if not records.timed:
-            yield "the file has no times, so it is one window with records spread evenly"
-        if records.units == used:
-            yield "every record is a unit of its own: if one can send more, a bound cuts the rest"
 
     def _other(self, tuned: Forecast) -> str:
         """The error of another mechanism that answers the same question."""
@@ -323,47 +351,7 @@ class Search:
             found = min(forecaster.forecast(question, one, keys).score for one in near)
         except ParameterError:
             return ""
-        compared = "a smaller" if found < tuned.score else "no smaller"
-        return (
-            f'kind = "{kind}" answers the same question, with {compared} error: about '
-            f"{found:.1%} before its settings are searched, where {self._p.kind} has "
-            f"{tuned.score:.1%} after that"
-        )
-
-
-def no_way(title: str, found: list[tuple[Variant, float]], score: float) -> str:
-    """A sentence on a kind of way that there is not.
-
-    Args:
-        title: of the way.
-        found: variants that were tried, with their errors.
-        score: error of the pipeline as it is.
-    """
-    if not found:
-        return f"There is no way with {title}: the configuration, or the file, leaves none to try."
-    words = ", ".join(variant.words for variant, _ in found)
-    least = min(error for _, error in found)
-    return (
-        f"There is no way with {title}: {words} would have an error of {least:.1%} at best, where "
-        f"it is {score:.1%} as asked for."
-    )
-
-
-def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
-    """A note on settings for which there was no work left, if there are any.
-
-    Args:
-        number: of them.
-        windows: of the sample.
-        triggers: of each, which make a run long.
-    """
-    if number:
-        whole = "one window" if windows == 1 else f"{windows:,} windows"
-        each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
-        yield (
-            f"the {number:,} least promising settings were not tried: to run the others over "
-            f"{whole} of {each} took all the work that is allowed"
-        )
+        return other_kind(kind, found, self._p.kind, tuned.score)
 
 
 def _adapted(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
@@ -374,24 +362,3 @@ def _adapted(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
         depth = domain.get("depth", 8) * (2 if kind == "privhp" else 1)
         kept = kept | {"domain": domain | {"split": split, "depth": depth}}
     return {name: value for name, value in kept.items() if name in ("domain", "bound", "warmup")}
-
-
-def written(kind: str, way: Alternative) -> list[str]:
-    """The lines of the pipeline that a way changes, ready to be pasted.
-
-    Args:
-        kind: of the mechanism.
-        way: one of the answer's.
-    """
-    lines = [f"{name} = {value}" for name, value in way.variant.changes.items()]
-    plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
-    if len(plain) == len(way.settings):
-        return [*lines, toml(kind, plain)]
-    # A space or another table stays as it is written.
-    return lines + [f"mechanism.{name} = {_value(value)}" for name, value in plain.items()]
-
-
-def _value(value: str | bool | int | float) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)

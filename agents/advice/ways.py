@@ -7,11 +7,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from ...mechanisms.advice import toml
 from ...mechanisms.forecast import HOPELESS as MOST_ERROR
+from ...mechanisms.forecast import percent
 from .remedies import Needed, Trial
-from .search import GOOD, Alternative, Answer, written
+from .search import GOOD, Alternative, Answer
 
-HOPELESS = f"HOPELESS: more than {MOST_ERROR:.0%} of the figures would be noise, or missing"
+HOPELESS = "HOPELESS: most of the figures would be noise, or missing"
 
 
 def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
@@ -24,8 +26,7 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         answer: of the search.
     """
     console.print()
-    number = f"{len(answer.ways)} ways" if len(answer.ways) > 1 else "one way"
-    console.print(f"{name}: {number} to go", style="bold", highlight=False)
+    console.print(f"{name}: {heading(answer)}", style="bold", highlight=False)
     for text in answer.assumed:
         console.print(_entry("assumed", text), highlight=False)
     for place, way in enumerate(answer.ways, 1):
@@ -37,12 +38,27 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         if not lines:
             console.print("   to write: nothing, it is best as it is", highlight=False)
             continue
-        console.print("   to write:", highlight=False)
+        console.print("   to write, in place of what the pipeline has:", highlight=False)
         for line in lines:
             console.print(f"   {line}", soft_wrap=True, highlight=False, markup=False)
     console.print()
     for text in conclusions(answer):
         console.print(text, highlight=False, markup=False)
+
+
+def heading(answer: Answer) -> str:
+    """The number of ways, and how many of them are of use.
+
+    Args:
+        answer: of the search.
+    """
+    number, hopeless = len(answer.ways), sum(way.best.hopeless for way in answer.ways)
+    ways = "one way to go" if number == 1 else f"{number} ways to go"
+    if not hopeless:
+        return ways
+    if hopeless == number:
+        return "no way to go: hopeless as it is asked for, and so is all that was tried"
+    return f"{ways}, of which {hopeless} {'is' if hopeless == 1 else 'are'} hopeless"
 
 
 def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
@@ -58,10 +74,10 @@ def _show(console: Console, place: int, way: Alternative, measure: str) -> None:
         ("off", way.best.off),
         ("lost", way.best.lost),
         ("cost", way.cost),
-        ("error", f"{_percent(way.best.score)}: {measure}"),
+        ("error", f"{percent(way.best.score)}: {measure}"),
     ]
     if way.as_given is not None and way.as_given.score > way.best.score * 1.02:
-        entries.append(("", f"with the settings as given it is {_percent(way.as_given.score)}"))
+        entries.append(("", f"with the settings as given it is {percent(way.as_given.score)}"))
     for name, text in entries:
         console.print(_entry(name, text), highlight=False)
     for note in way.notes:
@@ -76,10 +92,6 @@ def _entry(name: str, text: str) -> Table:
     return table
 
 
-def _percent(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
-
-
 def conclusions(answer: Answer) -> list[str]:
     """Conclusions from an answer.
 
@@ -91,7 +103,10 @@ def conclusions(answer: Answer) -> list[str]:
     if base.best.hopeless:
         helps = [place for place, way in enumerate(others, 2) if not way.best.hopeless]
         what = f"What helps: {_listed(helps)}." if helps else "Nothing that was tried is enough."
-        found.append(f"As it is asked for, this pipeline cannot work. {what}")
+        found.append(
+            f"As it is asked for, this pipeline cannot work: its error is "
+            f"{percent(base.best.score)}, and enough is less than {MOST_ERROR:.0%}. {what}"
+        )
         found += [*map(_tried, answer.tried), *answer.untried]
         if answer.needed is not None:
             found.append(_more_units(answer.needed, base.window["units"]))
@@ -107,10 +122,12 @@ def conclusions(answer: Answer) -> list[str]:
 
 
 def _tried(one: Trial) -> str:
+    judged = ", not enough" if one.score >= MOST_ERROR else ""
     if one.variants == 1:
-        return f"Tried {one.group} ({one.best}): error {_percent(one.score)}."
+        return f"Tried {one.group} ({one.best}): error {percent(one.score)}{judged}."
     best = "" if one.best == one.last else f", with {one.best}"
-    return f"Tried {one.group} (up to {one.last}): error {_percent(one.score)} at best{best}."
+    up = f"Tried {one.group} (up to {one.last})"
+    return f"{up}: error {percent(one.score)} at best{best}{judged}."
 
 
 def _more_units(one: Needed, units: float) -> str:
@@ -118,7 +135,7 @@ def _more_units(one: Needed, units: float) -> str:
     if one.useful is None:
         return (
             f"More units in a window: {one.most:,} times as many, like those of the file, would "
-            f"still have an error of {_percent(one.score)}."
+            f"still have an error of {percent(one.score)}."
         )
     words = (
         f"More units in a window, like those of the file: about {one.useful:,} times as many "
@@ -126,9 +143,9 @@ def _more_units(one: Needed, units: float) -> str:
         f"the error below {MOST_ERROR:.0%}"
     )
     if one.good is None:
-        return f"{words}; {one.most:,} times as many still have {_percent(one.score)}."
+        return f"{words}; {one.most:,} times as many still have {percent(one.score)}."
     if one.good == one.useful:
-        return f"{words}, to {_percent(one.score)}."
+        return f"{words}, to {percent(one.score)}."
     return f"{words}, {one.good:,} times as many below {GOOD:.0%}."
 
 
@@ -190,3 +207,24 @@ def _way(kind: str, way: Alternative) -> dict[str, Any]:
         "window": way.window,
         "notes": list(way.notes),
     }
+
+
+def written(kind: str, way: Alternative) -> list[str]:
+    """The lines of the pipeline that a way changes, ready to be pasted.
+
+    Args:
+        kind: of the mechanism.
+        way: one of the answer's.
+    """
+    lines = [f"{name} = {value}" for name, value in way.variant.changes.items()]
+    plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
+    if len(plain) == len(way.settings):
+        return [*lines, toml(kind, plain)]
+    # A space or another table stays as it is written.
+    return lines + [f"mechanism.{name} = {_value(value)}" for name, value in plain.items()]
+
+
+def _value(value: str | bool | int | float) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -49,6 +49,8 @@ def stream_file(path: Path, wanted: Collection[str] | None = None) -> Iterator[d
         )
     if not path.exists():
         raise ConfigError(f"{path}: file not found")
+    if path.is_dir():
+        raise ConfigError(f"{path}: a folder; expected a file of records")
     return _guarded(path, readers[path.suffix](path, wanted))
 
 

@@ -13,7 +13,7 @@ from ...errors import ParameterError
 from ..advice import Question
 from ..columns import F64
 from ..contract import Setting
-from ..forecast import Forecast, distinct, sample_of
+from ..forecast import Forecast, counted, distinct, percent, sample_of
 from ..noise.trial import noise_of
 from .advise import BUDGETS, resolved
 from .foresee import Foreseen, foresee
@@ -206,8 +206,8 @@ def _off(figures: dict[str, float]) -> str:
         return "nothing is shown"
     share = figures["off"] / max(figures["typical"], 1)
     return (
-        f"a shown count is typically off by {figures['off']:,.0f} where it is "
-        f"{figures['typical']:,.0f} ({share:.0%})"
+        f"a shown count is typically off by {counted(figures['off'])} where it is "
+        f"{counted(figures['typical'])} ({percent(share)})"
     )
 
 

@@ -52,7 +52,8 @@ class PakAdvisor:
     def table(self, name: str, body: dict[str, Any]) -> AdviceTable:
         """Errors of running totals, and the rank of the threshold."""
         rank = body["rank"]
-        details = [("threshold from the warm-up's", f"{rank}-th largest value")] if rank else []
+        place = "largest value" if rank == 1 else f"{rank}-th largest value"
+        details = [("threshold from the warm-up's", place)] if rank else []
         return value_table(name, body, "running total", details)
 
 

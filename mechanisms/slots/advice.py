@@ -24,10 +24,12 @@ def value_table(
     name: str, body: dict[str, Any], what: str, details: Sequence[tuple[str, str]]
 ) -> AdviceTable:
     """Errors of ``what`` with each choice, then more."""
-    title = (
-        f"{name}: expected for {body['records']:,} records per window, large values "
-        f"e times rarer every {body['scale']:g}"
+    intro = (
+        f"{name}: no records were read. Assumed are {body['records']:,} records per window, and "
+        f"large values that get e times rarer every {body['scale']:g}. --records N and "
+        "--tail-scale S state your own guess, and --sample FILE reads public or synthetic records."
     )
+    title = f"{name}: expected errors"
     names = {
         "proposed": "as proposed",
         "configured": "as configured",
@@ -38,7 +40,7 @@ def value_table(
         (f"error of a {what}, {names[one]}", _error(error))
         for one, error in body["expected_error"].items()
     ]
-    return AdviceTable("", title, (), (*rows, *details))
+    return AdviceTable(intro, title, (), (*rows, *details))
 
 
 def _error(error: float | None) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..advice import Question
 from ..columns import F64
-from ..forecast import Forecast, bound_cut, rounded, sample_of
+from ..forecast import Forecast, bound_cut, percent, rounded, sample_of
 from ..in_memory import releases
 from ..noise.trial import noise_of
 from ..workload import Workload
@@ -54,7 +54,8 @@ def forecast(
     wait = mechanism.horizon - slots.warmup
     return Forecast(
         parameters, figures["score"], "simulation",
-        f"running totals at {wait} of {mechanism.horizon} triggers of a window, for any slots",
+        f"running totals at {wait} of {mechanism.horizon} triggers of a window, and sums between "
+        "any two of them",
         _off(figures), "; ".join(_lost(figures, slots)), cut, None, figures,
     )  # fmt: skip
 
@@ -112,17 +113,21 @@ def _figures(looks: Sequence[StreamLook], cut: float) -> dict[str, float]:
 
 def _off(figures: dict[str, float]) -> str:
     share = figures["total_off"] / max(figures["total"], 1e-9)
+    if figures["range"]:
+        truth = f"it is {rounded(figures['range'])} ({percent(figures['score'])})"
+    else:
+        truth = "there is nothing to add up: all records come early in their window"
     return (
-        f"the sum between two triggers is off by {rounded(figures['off'])} where it is "
-        f"{rounded(figures['range'])} ({figures['score']:.1%}); a window's total of "
-        f"{rounded(figures['total'])} by {rounded(figures['total_off'])} ({share:.1%})"
+        f"the sum between two triggers is off by {rounded(figures['off'])} where {truth}; a "
+        f"window's total of {rounded(figures['total'])} by {rounded(figures['total_off'])} "
+        f"({percent(share)})"
     )
 
 
 def _lost(figures: dict[str, float], slots: Slots) -> Iterator[str]:
     yield (
-        f"values above a threshold of about {rounded(figures['threshold'])} count as that much: "
-        f"{figures['clipped']:.1%} of the sum"
+        f"values above a threshold of about {rounded(figures['threshold'])} count as that much, "
+        f"which takes {figures['clipped']:.1%} off the sum"
     )
     if figures["cut"]:
         yield f"the bound cuts off {figures['cut']:.1%} of the records"

@@ -11,7 +11,7 @@ import numpy as np
 from ..advice import Question
 from ..columns import F64, Releases
 from ..contract import Mechanism, Noise
-from ..forecast import Forecast, bound_cut, sample_of
+from ..forecast import Forecast, bound_cut, counted, percent, sample_of
 from ..noise.trial import noise_of
 from ..workload import Workload
 from .domain import Domain
@@ -133,8 +133,8 @@ def _off(figures: dict[str, float]) -> str:
     for name, size in (("large", "a tenth"), ("small", "a hundredth")):
         off, truth = figures[f"{name}_off"], figures[name]
         parts.append(
-            f"the count of a region of {size} of the space is off by {off:,.0f} where it is "
-            f"{truth:,.0f} ({off / max(truth, 1):.0%})"
+            f"the count of a region of {size} of the space is off by {counted(off)} where it is "
+            f"{counted(truth)} ({percent(off / max(truth, 1))})"
         )
     return "; ".join(parts)
 

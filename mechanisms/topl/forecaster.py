@@ -15,7 +15,7 @@ import numpy as np
 from ...client.survey import NARROW, RANGE, VALUE, Survey
 from ..advice import Question
 from ..columns import F64, I64
-from ..forecast import Forecast, bound_cut, distinct, rounded, sample_of
+from ..forecast import Forecast, bound_cut, distinct, percent, rounded, sample_of
 from ..keys import Keys
 from ..noise.trial import noise_of
 from ..workload import Workload
@@ -89,7 +89,7 @@ class ToPLForecaster:
             f"one mean at {horizon - waits} of {horizon} triggers of a window; the first ones only "
             "find the threshold",
             f"a window's mean of {rounded(figures['mean'])} is off by {rounded(figures['off'])} "
-            f"({figures['score']:.1%}), of which {rounded(figures['bias'])} by the threshold",
+            f"({percent(figures['score'])}), of which {rounded(figures['bias'])} by the threshold",
             f"values above a threshold of about {rounded(figures['threshold'])} count as that "
             f"much; {figures['reports']:,.0f} reports of a window make its mean",
             cut, None, figures,

@@ -152,6 +152,18 @@ def test_the_threshold_that_a_sample_asks_for_weighs_noise_against_what_is_cut()
     assert found[0] >= values.max() > found[1] > found[2] == slots.thresholds[0]
 
 
+def test_an_error_of_sums_of_nothing_has_no_share_of_many_digits() -> None:
+    question = asked("pak", counter="tree")
+    assert question.sample is not None
+    (work,) = question.sample.epochs[0]
+    assert work.columns is not None
+    early = work._replace(columns={**work.columns, "time": np.zeros(N, np.int64)})
+    question = question._replace(sample=question.sample._replace(epochs=((early,),)))
+    found = FORECASTERS["pak"].forecast(question, question.parameters, range(1))
+    assert found.hopeless and "%" not in found.off.split(";")[0]
+    assert "where there is nothing to add up: all records come early in their window" in found.off
+
+
 def test_ranks_of_pak_are_raised_to_the_threshold_that_the_sample_asks_for() -> None:
     question = asked("pak", counter="tree")
     known = replace(question.parameters, expected=N // TRIGGERS, excess=20.0)

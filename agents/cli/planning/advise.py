@@ -145,12 +145,19 @@ def request(
         tune: whether a histogram's settings are tried one by one on the sample.
 
     Raises:
-        UsageError: they exclude each other, or a number is not finite.
+        UsageError: they exclude each other, one lacks another, or a number is not finite.
     """
     if scale is not None and not math.isfinite(scale):
         raise click.UsageError("--tail-scale must be finite")
     if sample is not None and shape is not None:
         raise click.UsageError("give --sample or --shape, not both")
+    if tune and sample is None:
+        raise click.UsageError("--tune needs a --sample to try settings on")
+    if goal != "last" and shape is None and not tune:
+        raise click.UsageError("--goal is for --shape, and for --sample with --tune")
+    if sample is not None and not tune and (records, scale) != (None, None):
+        given = "--records" if scale is None else "--tail-scale"
+        raise click.UsageError(f"{given} is a guess, and --sample tells it: give one of them")
     return Request(sample, shape, only, goal, records, scale, tune)
 
 

@@ -28,6 +28,7 @@ from ...deployment.cautions import cautions
 from ...deployment.compile import compile_config
 from ...deployment.model import Pipeline
 from ...offline.engine import OfflineEngine
+from ...offline.files import stream_file
 from ...offline.judged import SimulationReport
 from ...offline.report import PRIVATE
 from ...offline.report import show as show_simulated
@@ -41,6 +42,13 @@ from ...seeing.views import MOST_ROWS, Wish, view
 from ..options import config_options, emit, json_option, read_config, readable
 from .advise import advice, advice_options, check, request, ways
 from .diff import show_difference
+
+UNKNOWN = (
+    "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
+    "What will be seen, how far off and what is lost depends on the records. --sample FILE "
+    "foretells it from public or synthetic ones, with three ways to go; for histograms, --shape "
+    "users=N,records=N,keys=N does from your guess of a window."
+)
 
 
 def describe(p: Pipeline) -> dict[str, Any]:
@@ -97,6 +105,8 @@ def plan(
         return
     deployment, asked = compile_config(config), request(**options)
     check(config, deployment, asked)
+    if asked.sample is not None:
+        stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read
     bodies = [describe(p) for p in deployment.pipelines]
     console = Console()
     if not as_json:
@@ -116,6 +126,8 @@ def plan(
             show(console, p, advised[p.name])
         if p.name in found:
             show_ways(console, p.name, *found[p.name])
+    if asked.sample is None and asked.shape is None:
+        console.print(f"\n{UNKNOWN}", highlight=False, markup=False)
 
 
 def _with_advice(

@@ -11,7 +11,7 @@ import pytest
 from hushstream.agents.advice import remedies
 from hushstream.agents.advice.remedies import needed, times_over, trials, untried
 from hushstream.agents.advice.variants import Variant, dearer, given
-from hushstream.agents.advice.ways import HOPELESS, conclusions
+from hushstream.agents.advice.ways import conclusions
 from hushstream.mechanisms.workload import Sample, Workload
 from hushstream.topics.config.pipeline import PipelineSettings
 
@@ -96,11 +96,14 @@ def test_trials_are_told_by_the_kind_of_change() -> None:
 def test_what_could_not_be_tried_is_told_with_the_reason(tmp_path: Any) -> None:
     made, records = read(write(tmp_path / "visits.csv", rows=600))
     base = given(made.pipeline[0], records, None)
-    text = " ".join(untried(base, records, ()))
+    text = " ".join(untried(base, records, (), {}))
     assert "longer than 1h was not tried, as the file spans" in text
     assert "values of page" in text and "No larger ε was tried: 20 is the most" in text
     tried = tuple(trials([(changed(**{"budget.epsilon": "2"}), 1.0), (changed(key="b"), 1.0)], {}))
-    assert [one.split()[:3] for one in untried(base, records, tried)] == [["A", "window", "longer"]]
+    left = [one.split()[:3] for one in untried(base, records, tried, {})]
+    assert left == [["A", "window", "longer"]]
+    refused = untried(base, records, tried, {"a longer window": "of 7d", "a larger ε": "of 8"})
+    assert list(refused) == ["A longer window could not be tried: of 7d."]  # ε was, as well
 
 
 @pytest.mark.parametrize(
@@ -123,5 +126,6 @@ def test_a_hopeless_plan_says_what_would_help(tmp_path: Any) -> None:
     assert "Tried a larger ε" in text and "Tried a longer window" in text
     times = answer.needed.useful
     assert times is not None and times > 1 and f"about {times:,} times as many" in text
-    assert HOPELESS.startswith("HOPELESS: more than 50%")
+    error = f"its error is {answer.ways[0].best.score:.0%}, and enough is less than 50%"
+    assert text.count("enough is") == 1 and error in text
     assert "was not tried" not in text and "were not tried" not in text

@@ -1,7 +1,7 @@
 """Three ways to go: what is hopeless is called so, what helps is found, and it can be pasted.
 
 Covers: agents/advice/records.py, agents/advice/cut.py, agents/advice/variants.py
-Covers: agents/advice/ways.py
+Covers: agents/advice/ways.py, agents/advice/sentences.py
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hushstream.agents.advice import records as records_module
-from hushstream.agents.advice.cut import SampleRoom, cut, sample
+from hushstream.agents.advice.cut import SampleRoom, cut, reported, sample
 from hushstream.agents.advice.records import Records, read_records
-from hushstream.agents.advice.search import GOOD, Answer, Search, no_way, untried_settings, written
-from hushstream.agents.advice.variants import coarser, given, shorter
-from hushstream.agents.advice.ways import body_of, conclusions, show_ways
+from hushstream.agents.advice.search import GOOD, Alternative, Answer, Search
+from hushstream.agents.advice.sentences import no_way, other_kind, untried_settings
+from hushstream.agents.advice.variants import Variant, coarser, dearer, given, shorter
+from hushstream.agents.advice.ways import body_of, conclusions, heading, show_ways, written
 from hushstream.agents.deployment.compile import compile_config, value_columns
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import Config, loads
@@ -128,6 +129,31 @@ def test_settings_that_the_work_does_not_reach_are_told(answer: Answer) -> None:
     assert none == [] and "over 30 windows of one trigger" in next(untried_settings(1, 30, 1))
 
 
+def test_windows_whose_records_bear_one_time_are_whole(tmp_path: Path) -> None:
+    made, records = read(write(tmp_path / "visits.csv", rows=600, hours=4))
+    schedule = Schedule.of(made.pipeline[0])
+    dated = records._replace(time=records.time // HOUR * HOUR)
+    assert cut(dated, schedule).whole and len(cut(dated, schedule).numbers) == 4
+    alone = dated._replace(time=START + np.arange(600) * HOUR)  # a record for each window
+    assert not cut(alone, schedule).whole
+
+
+def test_values_before_the_first_trigger_are_reported_evenly(tmp_path: Path) -> None:
+    made, records = read(write(tmp_path / "visits.csv", rows=600, hours=2))
+    schedule = Schedule.of(made.pipeline[0])
+    late = sample(records, schedule, cut(records, schedule), SampleRoom(10_000))
+    assert reported(late) is late  # each window has records after its first trigger
+    dated = records._replace(time=records.time // HOUR * HOUR)
+    early = sample(dated, schedule, cut(dated, schedule), SampleRoom(10_000))
+    ((first,), _) = early.epochs
+    assert first.ends == (300, 300)
+    found = reported(early)
+    ((spread,), _) = found.epochs
+    assert [rows.stop - rows.start for rows in spread.micro_batches(2)] == [150, 150]
+    assert found.notes[: len(early.notes)] == early.notes
+    assert "reports are taken to come evenly over its triggers" in found.notes[-1]
+
+
 def test_windows_of_nothing_are_counted(tmp_path: Path) -> None:
     made, records = read(write(tmp_path / "visits.csv", rows=3_000, hours=12))
     early = records.time < START + 6 * HOUR
@@ -185,15 +211,16 @@ def test_variants_are_longer_rarer_and_coarser(tmp_path: Path) -> None:
 
 
 def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -> None:
-    base, less, dearer = answer.ways
+    base, less = answer.ways
     assert base.best.hopeless and base.best.hidden == 1
     assert not less.best.hopeless and less.best.score <= GOOD
     assert less.variant.settings.budget == base.variant.settings.budget
-    assert dearer.variant.settings.window == base.variant.settings.window
-    assert dearer.variant.settings.budget.epsilon > 1
+    assert any(text.startswith("There is no way with the same detail") for text in answer.missing)
+    (dearer,) = [one for one in answer.tried if one.group == "a larger ε"]
+    assert dearer.score >= 0.5 and dearer.last == "ε = 8"
     body = body_of("histogram", answer)
     assert body["ways"][0]["hopeless"] and not body["ways"][1]["hopeless"]
-    assert "cannot work. What helps: 2" in body["conclusions"][0]
+    assert "and enough is less than 50%. What helps: 2." in body["conclusions"][0]
     assert json.dumps(body)
     assert any("6,000 records" in text for text in answer.assumed)
     assert any("a unit of its own" in text for text in answer.assumed)
@@ -230,8 +257,9 @@ def test_a_way_that_changes_nothing_says_so(answer: Answer) -> None:
     same = way._replace(variant=way.variant._replace(changes={}))
     console = Console(width=80, record=True, file=io.StringIO())
     show_ways(console, "map", "privhp", answer._replace(ways=(way, same)))
-    first, second = console.export_text().split("to write:")[1:]
-    assert "best as it is" not in first and second.startswith(" nothing, it is best as it is")
+    first, second = console.export_text().split("to write")[1:]
+    assert first.startswith(", in place of what the pipeline has:")
+    assert "best as it is" not in first and second.startswith(": nothing, it is best as it is")
 
 
 def test_fewer_than_three_ways_come_with_the_reason(answer: Answer, tmp_path: Path) -> None:
@@ -241,16 +269,19 @@ def test_fewer_than_three_ways_come_with_the_reason(answer: Answer, tmp_path: Pa
     )
     (source,) = compile_config(made).inputs
     found = Search(source.pipelines[0], made.pipeline[0], records).answer(tmp_path / "visits.csv")
-    none = "the configuration, or the file, leaves none to try."
     assert found.missing == (
-        f"There is no way with the same ε, with less detail: {none}",
-        f"There is no way with the same detail, with a larger ε: {none}",
+        "There is no way with the same ε, with less detail. A window longer than 1d was not tried, "
+        "as the file spans 22h30m. It would hold more units, so that more could be seen. Coarser "
+        "keys were not tried, as nothing tells how to join values of page. A column of fewer "
+        "values (regions instead of places) needs fewer units.",
+        "There is no way with the same detail, with a larger ε. No larger ε was tried: 20 is the "
+        "most.",
     )
-    tried = no_way("x", [(answer.ways[1].variant, 0.3), (answer.ways[2].variant, 0.4)], 0.25)
-    words = ", ".join(way.variant.words for way in answer.ways[1:])
+    tried = no_way("x", [(way.variant, 0.3 + i / 10) for i, way in enumerate(answer.ways)], 0.25)
+    words = ", ".join(way.variant.words for way in answer.ways)
     assert tried == (
-        f"There is no way with x: {words} would have an error of 30.0% at best, where it is 25.0% "
-        "as asked for."
+        f"There is no way with x: {words} would have an error of 30% at best, where it is 25% as "
+        "asked for."
     )
     good = answer._replace(ways=answer.ways[1:], missing=(tried,))
     assert tried in conclusions(good) and tried not in conclusions(answer)
@@ -263,9 +294,103 @@ def test_a_person_reads_it_in_80_columns(answer: Answer) -> None:
     pasted = [line for line in lines if "mechanism = {" in line]
     assert all(len(line) <= 80 for line in lines if line not in pasted)
     text = " ".join(" ".join(lines).split())
-    for part in ("3 ways to go", "1. as it is asked for", "HOPELESS", "seen", "off", "lost",
-                 "cost ε = 1, δ = 1e-06 for each unit, anew every 1h", "be public"):  # fmt: skip
+    parts = ("1. as it is asked for", "HOPELESS", "seen", "off", "lost", "be public")
+    for part in (heading(answer), "cost ε = 1, δ = 1e-06 for each unit, anew every 1h", *parts):
         assert part in text, part
+
+
+class Judged(Search):
+    """A search for which errors are given: of a quick look, and with settings searched in full."""
+
+    def __init__(self, folder: Path, quick: dict[str, float], full: dict[str, float]) -> None:
+        made, records = read(write(folder / "visits.csv", rows=300, hours=1))
+        (source,) = compile_config(made).inputs
+        super().__init__(source.pipelines[0], made.pipeline[0], records)
+        self.folder, self.quick, self.full = folder, quick, full
+        self.looked: list[str] = []
+
+    def found(self) -> Answer:
+        return self.answer(self.folder / "visits.csv")
+
+    def _quick(self, variant: Variant, tuned: object) -> float | None:
+        return self.quick.get(variant.words)
+
+    def _way(self, title: str, variant: Variant, tick: object) -> Alternative:
+        self.looked.append(variant.words)
+        way = super()._way(title, self._base, lambda: None)
+        best = way.best._replace(score=self.full[variant.words])
+        return way._replace(variant=variant, best=best)
+
+
+def test_what_more_noise_keys_do_not_keep_is_not_a_way(tmp_path: Path) -> None:
+    promised = {"keys without age": 0.6, "ε = 2": 0.9, "ε = 4": 0.45, "ε = 8": 0.42}
+    kept = {"": 1.5, "keys without age": 0.7, "ε = 4": 0.8, "ε = 8": 2.29}
+    search = Judged(tmp_path, promised, kept)
+    answer = search.found()
+    assert search.looked == ["", "keys without age", "ε = 8", "ε = 4"]
+    assert [way.variant.words for way in answer.ways] == ["", "keys without age", "ε = 4"]
+    assert all(way.best.hopeless for way in answer.ways)
+    assert heading(answer).startswith("no way to go: hopeless")
+    assert {one.group: one.score for one in answer.tried} == {
+        "coarser keys": 0.7,
+        "a larger ε": 0.8,
+    }
+    text = " ".join(conclusions(answer))
+    assert (
+        "its error is 150%, and enough is less than 50%. Nothing that was tried is enough." in text
+    )
+    assert "Tried a larger ε (up to ε = 8): error 80% at best, with ε = 4, not enough." in text
+    assert "42%" not in text and "45%" not in text and "229%" not in text
+
+
+def test_the_next_best_is_the_way_where_the_best_does_not_keep_its_promise(tmp_path: Path) -> None:
+    promised = {"ε = 2": 0.9, "ε = 4": 0.45, "ε = 8": 0.42}
+    answer = Judged(tmp_path, promised, {"": 1.5, "ε = 4": 0.44, "ε = 8": 2.29}).found()
+    base, other = answer.ways
+    assert heading(answer) == "2 ways to go, of which 1 is hopeless"
+    assert other.variant.settings.budget.epsilon == 4
+    assert other.variant.settings.window == base.variant.settings.window
+    text = " ".join(conclusions(answer))
+    assert "What helps: 2." in text and "error 44% at best, with ε = 4." in text
+
+
+def test_a_way_is_never_worse_than_what_is_asked_for(tmp_path: Path) -> None:
+    search = Judged(tmp_path, {"ε = 2": 0.1}, {"": 0.3, "ε = 2": 0.35})
+    answer = search.found()
+    assert len(answer.ways) == 1 and heading(answer) == "one way to go"
+    assert any("ε = 2 would have an error of 35% at best, where it is 30%" in text
+               for text in conclusions(answer))  # fmt: skip
+
+
+def test_another_mechanism_is_judged_by_the_same_measure() -> None:
+    assert other_kind("tops", 0.88, "pak", 1.33).endswith(
+        "133% after that. That is not enough either."
+    )
+    assert other_kind("tops", 0.3, "pak", 1.33).endswith("after that. That is enough.")
+    assert other_kind("tops", 0.3, "pak", 0.4).endswith("pak has 40% after that.")
+    assert "no smaller error: over 1,000% before" in other_kind("tops", 1e9, "pak", 2.0)
+
+
+def test_an_impossible_change_is_told_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    lines = [f"u{i},p,20,{START + i * 60_000_000},{i % 7}" for i in range(60)]
+    path.write_text("\n".join(["user,page,age,t,spare", *lines]))
+    text = INPUT.replace('key = ["page", "age"]', 'aggregate = [{ kind = "sum", field = "spare", '
+                         'low = 0, high = 10 }]')  # fmt: skip
+    text = (
+        text[: text.index("mechanism =")].replace('"30m"', '"10m"') + 'mechanism = { kind = "pak" }'
+    )
+    made, records = read(path, text)
+    (source,) = compile_config(made).inputs
+    search = Search(source.pipelines[0], made.pipeline[0], records)
+    base = given(made.pipeline[0], records, None)
+    tuned = search._way("x", base, lambda: None).best
+    assert search._quick(next(coarser(base, records)), tuned) is None
+    assert search._why("the same ε, with less detail")[0] == (
+        "Fewer releases could not be tried: one release of each window of 1h (triggers of a window "
+        "= 1: must be an integer of at least 2)."
+    )
+    assert search._quick(next(dearer(base)), tuned) is not None
 
 
 def test_a_pipeline_that_is_exact_is_offered_less_epsilon_and_more_detail(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_body_is_whole_and_the_table_shows_it() -> None:
     assert any("mostly chance" in note for note in body["notes"])
     assert any("before trigger" in note for note in body["notes"])
     table = advisor.table("trips", body)
-    assert "3,000 records" in table.title and len(table.rows) == 6
+    assert "3,000 records" in table.intro and len(table.rows) == 6
 
 
 def test_arguments_out_of_range_are_named() -> None:

@@ -182,8 +182,21 @@ def test_a_forecast_from_a_sample_is_the_only_proposal(
     code, out, err = typed("plan", "--pipeline", "fares", "--sample", "fares.csv")
     plain = " ".join(out.split())
     assert code == 0, err
-    assert "1. as it is asked for" in plain and "fares: expected for" not in plain
+    assert "1. as it is asked for" in plain and "no records were read" not in plain
     assert advised("--pipeline", "fares", "--sample", "fares.csv")["fares"] is not None
+
+
+def test_without_records_it_is_told_that_none_were_read_and_what_is_assumed(folder: Path) -> None:
+    code, out, _ = typed("plan")
+    plain = " ".join(out.split())
+    assert code == 0 and "No record was read: bounds, cost, noise and thresholds follow" in plain
+    assert "fares: no records were read. Assumed are 12,000 records per window" in plain
+    _, shaped, _ = typed("plan", "--shape", "users=30,records=40,keys=3", "--pipeline", "pages")
+    assert "No record was read" not in " ".join(shaped.split())
+
+
+def test_a_sample_that_is_not_there_is_refused_before_anything_is_printed(folder: Path) -> None:
+    assert typed("plan", "--sample", "absent.csv")[:2] == (2, "")
 
 
 def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
@@ -209,6 +222,11 @@ WRONG = [
     (["--sample", "sample.txt"], ".csv"),
     (["--sample", "empty.csv"], "no record"),
     (["--sample", "other.csv"], "no record has the field 'page'"),
+    (["--sample", "folder.csv"], "a folder"),
+    (["--tune"], "--tune needs a --sample"),
+    (["--goal", "mean", "--sample", "sample.csv"], "--goal is for --shape"),
+    (["--records", "9", "--sample", "sample.csv"], "--records is a guess, and --sample tells it"),
+    (["--tail-scale", "9", "--sample", "sample.csv"], "--tail-scale is a guess"),
     (
         ["--pipeline", "fares", "--tune", "--sample", "sample.csv"],
         "--sample does not apply to fares",
@@ -226,6 +244,7 @@ WRONG = [
 @pytest.mark.parametrize("words,hint", WRONG, ids=[" ".join(w) for w, _ in WRONG])
 def test_what_is_wrong_is_refused_and_says_why(folder: Path, words: list[str], hint: str) -> None:
     (folder / "empty.csv").write_text("user,page,t\n")
+    (folder / "folder.csv").mkdir()
     (folder / "other.csv").write_text("a,b\n1,2\n")
     code, _, err = typed("plan", *words)
     assert code == 2 and hint in err and "Traceback" not in err
