@@ -66,6 +66,18 @@ def test_the_rules_own_figure_is_that_of_the_benchmark() -> None:
     assert row["topl"] == pytest.approx(same["topl"], rel=0.5)
 
 
+def test_the_factor_in_hindsight_is_the_best_of_those_that_are_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = {}
+    for factors in ((1.0,), (0.02,), (1.0, 0.02)):
+        monkeypatch.setattr(oracle, "FACTORS", np.array(factors))
+        found[factors] = oracle.row_of(heavy(), Fraction(1), 2)
+    assert all(row["topl"] == found[1.0,]["factor"] for row in found.values())
+    assert found[0.02,]["factor"] > 5 * found[1.0,]["factor"]
+    assert found[1.0, 0.02]["factor"] == found[1.0,]["factor"]
+
+
 def test_totals_tell_median_worst_and_those_above_three() -> None:
     rows = [{"best": 2.0, **dict.fromkeys(oracle.RULES, x)} for x in (2.0, 4.0, 20.0)]
     found = oracle.totals(rows)
