@@ -181,10 +181,9 @@ OPERATOR = (
     Panel(
         "Memory of processes",
         "bytes",
-        {
-            f"{PROCESS} resident": "process_resident_memory_bytes",
-            f"{PROCESS} virtual": "process_virtual_memory_bytes",
-        },
+        {PROCESS: "process_resident_memory_bytes"},
+        "timeseries",
+        "Resident; of the virtual memory much is address space alone.",
     ),
     Panel("Processor", "percentunit", {PROCESS: "rate(process_cpu_seconds_total[5m])"}),
     Panel(
