@@ -1,8 +1,9 @@
-"""etcd, an API server and the controllers on loopback ports: a cluster that runs no pod."""
+"""etcd, an API server and the controllers on loopback ports: a cluster that runs no pod yet."""
 
 from __future__ import annotations
 
 import secrets
+import shutil
 import signal
 import time
 import urllib.error
@@ -21,6 +22,7 @@ from .programs import program
 CONTROLLERS = (
     "statefulset", "job", "disruption", "garbage-collector", "namespace", "serviceaccount",
     "root-ca-certificate-publisher", "persistentvolumeclaim-protection",
+    "persistentvolume-binder", "node-lifecycle",
 )  # fmt: skip
 PATIENCE = 240.0
 
@@ -44,6 +46,10 @@ class ControlPlane:
     def __init__(self, api: Api, kubeconfig: Path) -> None:
         self.api = api
         self.kubeconfig = kubeconfig
+
+    def run(self, name: str, flags: dict[str, object], folder: Path) -> Child:
+        """Start one more program of the cluster; its log lies in the folder."""
+        return start([program(name) or name, *_flags(flags)], folder, name)
 
 
 @contextmanager
@@ -95,13 +101,23 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
 
 
 def _start(stack: ExitStack, folder: Path, name: str, flags: dict[str, object]) -> Child:
-    words = [f"--{flag}={value}" for flag, value in flags.items()]
-    child = Child([program(name) or name, *words], folder / f"{name}.log")
-    stack.callback(_end, child)
+    child = start([program(name) or name, *_flags(flags)], folder, name)
+    stack.callback(end, child)
     return child
 
 
-def _end(child: Child) -> None:
+def _flags(flags: dict[str, object]) -> list[str]:
+    return [f"--{flag}={value}" for flag, value in flags.items()]
+
+
+def start(command: list[str], folder: Path, name: str = "") -> Child:
+    """Start a program whose log lies in the folder, under its name."""
+    path = shutil.which(command[0]) or command[0]
+    return Child([path, *command[1:]], folder / f"{name or command[0]}.log")
+
+
+def end(child: Child) -> None:
+    """End a program, by force if it must be."""
     child.send(signal.SIGTERM)
     if not child.wait(10):
         child.send(signal.SIGKILL)

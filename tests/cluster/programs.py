@@ -26,6 +26,8 @@ PROGRAMS = {
     "helm": "helm.sh/helm/v3/cmd/helm",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubelet": "k8s.io/kubernetes/cmd/kubelet",
 }
 LONG = 3 * 3600  # seconds: on two busy cores the first build takes half an hour
 

@@ -1,15 +1,14 @@
 """The manifests and the chart on a real API server, with its admission and its controllers.
 
-No machine runs a pod: a stand-in for the kubelets says that they are ready. All else is real: what
-the server refuses or warns of, hooks of the chart, and the order in which pods are replaced.
+No machine runs a pod here: a stand-in for the kubelets says that they are ready. All else is real:
+what the server refuses or warns of, hooks of the chart, and the order in which pods are replaced.
+Pods run in `test_pods.py`.
 """
 
 from __future__ import annotations
 
 import doctest
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,14 +23,11 @@ from . import programs
 from .api import Api, Refused, Resource, documents
 from .control_plane import ControlPlane, control_plane, until
 from .kubelets import Kubelets, ready
+from .place import WORKERS, Place
 
 pytestmark = pytest.mark.slow
 MISSING = programs.missing()
 needs_server = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-RESTRICTED = {
-    f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")
-}
-WORKERS = "app.kubernetes.io/component=worker"
 TEXT = '[deployment]\nname = "shop"\n'
 CASES: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -62,85 +58,6 @@ NEWER: dict[str, Any] = {  # what an operator changes
     "config": {"toml": TEXT + "# another text\n"},
     "resources": {"limits": {"memory": "3Gi", "ephemeral-storage": "1Gi"}},
 }
-
-
-class Place:
-    """A namespace of its own, where every pod must be confined.
-
-    Args:
-        plane: the cluster.
-        name: of the namespace.
-        folder: for values.
-    """
-
-    def __init__(self, plane: ControlPlane, name: str, folder: Path) -> None:
-        self.name, self.api = name, plane.api
-        self._plane, self._folder = plane, folder
-        labelled = {"name": name, "labels": RESTRICTED}
-        self.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}))
-
-    def apply(self, text: str, **query: str) -> list[str]:
-        """Apply one resource; return what the server warns of."""
-        return self.api.apply(text, self.name, **query).warnings
-
-    def items(self, kind: str, group: str = "api/v1", **query: str) -> list[Resource]:
-        """All resources of a kind."""
-        return self.api.items(f"/{group}/namespaces/{self.name}/{kind}", **query)
-
-    def one(self, kind: str, name: str, group: str = "api/v1") -> Resource:
-        """One resource."""
-        return self.api.get(f"/{group}/namespaces/{self.name}/{kind}/{name}")
-
-    def workers(self, name: str = "hush") -> Resource:
-        """The StatefulSet."""
-        return self.one("statefulsets", name, "apis/apps/v1")
-
-    def settled(self, name: str = "hush") -> bool:
-        """Tell whether all workers run as they were last told to."""
-        found = self.workers(name)
-        told, status = found["spec"], found["status"]
-        return bool(
-            status.get("observedGeneration") == found["metadata"]["generation"]
-            and status.get("updatedReplicas", 0) == told["replicas"]
-            and status.get("readyReplicas", 0) == told["replicas"]
-            and status["currentRevision"] == status["updateRevision"]
-        )
-
-    def pods(self) -> dict[str, str]:
-        """Pods of workers: name and identity."""
-        found = self.items("pods", labelSelector=WORKERS)
-        return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found}
-
-    def volumes(self) -> dict[str, str]:
-        """Claims of volumes: name and identity."""
-        found = self.items("persistentvolumeclaims")
-        return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found}
-
-    def helm(self, *words: str, values: dict[str, Any] | None = None) -> str:
-        """Run helm; return what it printed. It must have nothing to complain of."""
-        done = self.try_helm(*words, values=values)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""  # warnings of the server stand here
-        return done.stdout
-
-    def try_helm(
-        self, *words: str, values: dict[str, Any] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        """Run helm with values in a file."""
-        if values is not None:
-            path = self._folder / "values.yaml"
-            path.write_text(yaml.safe_dump(values))
-            words = (*words, "-f", str(path))
-        environ = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig)}
-        environ |= {f"HELM_{one}_HOME": str(self._folder) for one in ("CACHE", "CONFIG", "DATA")}
-        return subprocess.run(
-            [programs.program("helm") or "helm", "-n", self.name, *words],
-            env=environ, capture_output=True, text=True, timeout=600,
-        )  # fmt: skip
-
-    def put(self, word: str, values: dict[str, Any]) -> str:
-        """Install or upgrade, and wait until all workers are ready."""
-        return self.helm(word, "hush", str(CHART), "--wait", "--timeout", "8m", values=values)
 
 
 @pytest.fixture(scope="module")

@@ -45,15 +45,17 @@ def produce(count: int, tag: str) -> None:
         raise EngineError(f"{left} of {count} events did not reach {BOOTSTRAP} within 60 s")
 
 
-def releases(isolation: str = "read_committed") -> list[Row]:
+def releases(
+    isolation: str = "read_committed", bootstrap: str = BOOTSTRAP, name: str = RELEASES
+) -> list[Row]:
     """Return all records of the topic of releases."""
     consumer = Consumer(
-        {"bootstrap.servers": BOOTSTRAP, "group.id": "e2e", "enable.auto.commit": False,
+        {"bootstrap.servers": bootstrap, "group.id": "e2e", "enable.auto.commit": False,
          "isolation.level": isolation}
     )  # fmt: skip
     try:
-        topic = consumer.list_topics(RELEASES, timeout=20).topics[RELEASES]
-        consumer.assign([TopicPartition(RELEASES, number, 0) for number in topic.partitions])
+        topic = consumer.list_topics(name, timeout=20).topics[name]
+        consumer.assign([TopicPartition(name, number, 0) for number in topic.partitions])
         found = []
         last = time.monotonic()
         while time.monotonic() < last + SILENCE:
