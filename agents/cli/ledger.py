@@ -198,8 +198,9 @@ def _explanation(
         f"  {epochs} epochs were charged once each, whatever was retried: a {unit} present "
         f"in all of them pays ε={epsilon:g}"
         + (f" of the limit {float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
-        + f"  exact cost of one epoch: μ²={_short(body['mu2'])} (Gaussian part), pure "
-        f"ε={_short(body['pure_epsilon'])}, δ of thresholds {_short(body['coupling_delta'])}."
+        + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "
+        f"ε={_short(body['pure_epsilon'])} of other noise and rounding, "
+        f"δ={_short(body['coupling_delta'])} of rare events, as where a key of one {unit} appears."
     )
 
 

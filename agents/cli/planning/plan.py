@@ -6,6 +6,7 @@ import hashlib
 import math
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ UNKNOWN = (
     "foretells it from public or synthetic ones, with three ways to go; for histograms, --shape "
     "users=N,records=N,keys=N does from your guess of a window."
 )
+SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
+SAMPLER = 2.0**-60  # the distance of a draw from the exact distribution costs far less
 
 
 def describe(p: Pipeline) -> dict[str, Any]:
@@ -154,8 +157,8 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     )
     table.add_row("privacy unit", _unit(p, body))
     table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
-    parts = f"μ²={body['mu2']:.6g}, pure ε={body['pure_epsilon']:.3g}"
-    table.add_row("  of which", f"{parts}, couplings δ={body['coupling_delta']:.3g}")
+    for part in cost_parts(p, body):
+        table.add_row("  of which", part)
     if words := p.mechanism.stated(p.unit_name).in_words:
         table.add_row("  of which", words)
     table.add_row("over many epochs", _many(p))
@@ -164,6 +167,32 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
     return table
+
+
+def cost_parts(p: Pipeline, body: dict[str, Any]) -> Iterator[str]:
+    """Say of what the cost is made, where that is more than one thing.
+
+    Args:
+        p: the pipeline.
+        body: as `describe` gives it.
+    """
+    mu2, pure, delta = body["mu2"], body["pure_epsilon"], body["coupling_delta"]
+    if mu2:
+        yield (
+            f"μ²={mu2:.6g}: Gaussian noise; all releases with one {p.unit_name} and without it are "
+            "at least as hard to tell apart as N(μ, 1) and N(0, 1)"
+        )
+    if pure and mu2:
+        source = "noise is drawn on a grid" if pure < SLIGHT * body["epsilon"] else "other noise"
+        yield f"ε={pure:.3g}: {source}"
+    if delta < SAMPLER:
+        source = "drawn noise is not quite exact"
+    elif p.kind == "histogram" and p.public_keys is None:
+        source = f"the chance that a key which one {p.unit_name} alone has appears"
+    else:
+        source = "noise that has a δ of its own"
+    if delta:
+        yield f"δ={delta:.3g}: {source}"
 
 
 def _unit(p: Pipeline, body: dict[str, Any]) -> str:

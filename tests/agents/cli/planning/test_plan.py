@@ -8,7 +8,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from hushstream.agents.cli.planning.plan import cost_parts, describe
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.topics.config.load import loads
 
+from ....recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
 from ..bench import ROWS, typed, write
 
 
@@ -21,6 +25,31 @@ def test_plan_says_what_will_be_paid(folder):
     (body,) = json.loads(out)["pipelines"]
     assert (body["pipeline"], body["epsilon"], body["triggers"]) == ("pages", 8.0, 4)
     assert body["noise"]["count"] > 0 and body["mu2"] > 0 and "histogram" in body
+
+
+def parts(case: str) -> list[str]:
+    text = HEAD.format(partitioner="none") + COMMON.format(name=case, window=WINDOW)
+    (p,) = compile_config(loads(text + SETTINGS[case], environ={})).pipelines
+    return list(cost_parts(p, describe(p)))
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("histogram-plain", ["μ²=0.665635: Gaussian noise; all releases with one user and",
+                             "ε=5.11e-07: noise is drawn on a grid",
+                             "δ=5e-07: the chance that a key which one user alone has appears"]),
+        ("histogram-public", ["μ²=0.702007: Gaussian", "ε=1.52e-07: noise is drawn on a grid",
+                              "δ=2.02e-30: drawn noise is not quite exact"]),
+        ("phdstream", []),
+        ("pak-matrix", ["δ=1e-06: noise that has a δ of its own"]),
+        ("tops", ["δ=4.11e-30: drawn noise is not quite exact"]),
+    ],
+)  # fmt: skip
+def test_each_part_of_the_cost_is_said_in_words(case: str, said: list[str]) -> None:
+    found = parts(case)
+    assert len(found) == len(said)
+    assert all(one.startswith(begin) for one, begin in zip(found, said, strict=True)), found
 
 
 def test_settings_of_flags_and_environment_reach_the_plan(folder, monkeypatch):
