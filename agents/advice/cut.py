@@ -15,6 +15,7 @@ from ...topics.config.values import format_duration
 from ...topics.schedule import Schedule
 from .records import Records
 
+MINUTE = 60_000_000  # microseconds
 _WHOLE = 0.8  # of a window's length that its records must span
 
 
@@ -115,7 +116,7 @@ def sample(
     met = np.concatenate([number[one] for one in rows])
     return Sample(
         epochs, len(np.unique(used)), len(np.unique(met)), len(used),
-        tuple(_notes(schedule, found, len(rows), len(used))),
+        tuple(_notes(records, schedule, found, len(rows), len(used))),
     )  # fmt: skip
 
 
@@ -173,11 +174,15 @@ def _spread_out(work: Workload) -> Workload:
     return work._replace(ends=None) if early else work
 
 
-def _notes(schedule: Schedule, found: Cut, played: int, records: int) -> Iterator[str]:
+def _notes(
+    records: Records, schedule: Schedule, found: Cut, played: int, used: int
+) -> Iterator[str]:
     if not found.whole:
+        span = max(int(records.time[b - 1] - records.time[a]) for a, b in found.rows)
         yield (
-            f"no window of {format_duration(schedule.length)} is covered in full: a whole one "
-            "holds more records, and noise does not grow with them, so that figures will be better"
+            f"no window of {format_duration(schedule.length)} is covered in full, at most "
+            f"{format_duration(span // MINUTE * MINUTE)} of one: a whole one holds more records, "
+            "and noise does not grow with them, so that figures will be better"
         )
     elif found.left_out:
         yield f"windows that are not covered in full are left out: {found.left_out}"
@@ -189,6 +194,6 @@ def _notes(schedule: Schedule, found: Cut, played: int, records: int) -> Iterato
         )
     if played < len(found.numbers):
         yield (
-            f"judged on {records:,} of {found.records:,} records: {played} of "
+            f"judged on {used:,} of {found.records:,} records: {played} of "
             f"{len(found.numbers)} windows, spread evenly over the file"
         )
