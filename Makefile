@@ -60,7 +60,7 @@ lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@printf 'setuptools>=77\nwheel\n' > $(VENV)/build.in
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra dev $(LOCK_FLAGS) -o requirements-dev.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra local --extra plot -c requirements-dev.lock $(LOCK_FLAGS) -o requirements-demo.lock
-	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra fast -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
 
 release: test ## version, changelog, archives and signed tag: VERSION=1.2.3 [DRY=1]
 	@$(BIN)/python .ci/release.py "$(VERSION)" $(if $(DRY),--dry-run)

@@ -183,7 +183,14 @@ OPERATOR = (
         "bytes",
         {PROCESS: "process_resident_memory_bytes"},
         "timeseries",
-        "Resident; of the virtual memory much is address space alone.",
+        "Resident.",
+    ),
+    Panel(
+        "Address space of processes",
+        "bytes",
+        {PROCESS: "process_virtual_memory_bytes"},
+        "timeseries",
+        "Virtual memory: most of it is never touched, and takes no room.",
     ),
     Panel("Processor", "percentunit", {PROCESS: "rate(process_cpu_seconds_total[5m])"}),
     Panel(

@@ -248,7 +248,7 @@ class Run:
         self._note(f"down: {time.monotonic() - begin:.1f} s")
 
     def _image_id(self) -> str:
-        return docker("image", "ls", "-q", "--no-trunc", image.IMAGE).strip()
+        return docker("image", "ls", "-q", "--no-trunc", f"{image.IMAGE}:latest").strip()
 
     def _forget(self, before: int) -> None:
         """Give the image's name back to the one that had it, or to none."""
