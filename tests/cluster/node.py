@@ -1,8 +1,8 @@
 """One machine that runs pods: a scheduler, a kubelet and a containerd of its own, as root.
 
 Pods have a network of their own, a bridge whose first address is this machine; no name is resolved
-for them, and nothing enforces a NetworkPolicy. Images come from the Docker engine, which also keeps
-them. Nothing of it touches the containers of that engine.
+for them, and a NetworkPolicy is enforced by `policies.enforcer` alone. Images come from the Docker
+engine, which also keeps them. Nothing of it touches the containers of that engine.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def missing() -> str | None:
     """Say what this machine lacks to run pods; None: nothing."""
     if os.geteuid() != 0:
         return "only root can run a kubelet"
-    for command, package in (("containerd", "containerd"), ("ip", "iproute2"), ("runc", "runc")):
+    for command, package in (("containerd", "containerd"), ("ip", "iproute2"), ("runc", "runc"),
+                             ("iptables", "iptables"), ("ipset", "ipset")):  # fmt: skip
         if shutil.which(command) is None:
             return f"no `{command}`: Debian has a package {package}"
     if not any((folder / "bridge").is_file() for folder in PLUGINS):
@@ -75,6 +76,12 @@ class Node:
         docker("save", "-o", str(path), image, timeout=LONG)
         self.ctr("images", "import", str(path))
         path.unlink()
+
+    def process(self, pod: Resource) -> int:
+        """Process of a pod's first container, on this machine."""
+        name = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+        lines = self.ctr("tasks", "list").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
     def log(self, name: str) -> str:
         """The last lines of what a program has said."""

@@ -27,12 +27,15 @@ class Place:
         plane: the cluster.
         name: of the namespace.
         folder: for values.
+        labels: more labels of the namespace.
     """
 
-    def __init__(self, plane: ControlPlane, name: str, folder: Path) -> None:
+    def __init__(
+        self, plane: ControlPlane, name: str, folder: Path, labels: dict[str, str] | None = None
+    ) -> None:
         self.name, self.api = name, plane.api
         self._plane, self._folder = plane, folder
-        labelled = {"name": name, "labels": RESTRICTED}
+        labelled = {"name": name, "labels": RESTRICTED | (labels or {})}
         self.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}))
 
     def apply(self, text: str, **query: str) -> list[str]:

@@ -20,6 +20,9 @@ from hushstream.deploy.places import cache_dir
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "programs"
+ENFORCER = (
+    HERE / "enforcer"
+)  # built with a client of an older Kubernetes, so from a lock of its own
 TYPES = HERE / "types.lock"
 PROGRAMS = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -28,6 +31,7 @@ PROGRAMS = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+    "kube-router": "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
 }
 LONG = 3 * 3600  # seconds: on two busy cores the first build takes half an hour
 
@@ -68,15 +72,20 @@ def server_version() -> str:
     return found[1]
 
 
-def folder() -> Path:
+def sources(name: str) -> Path:
+    """Folder with the locks of a program."""
+    return ENFORCER if name == "kube-router" else SOURCES
+
+
+def folder(sources: Path = SOURCES) -> Path:
     """Where they are kept: another place for each state of the locks."""
-    locks = b"".join(p.read_bytes() for p in (SOURCES / "go.mod", SOURCES / "go.sum", TYPES))
+    locks = b"".join(p.read_bytes() for p in (sources / "go.mod", sources / "go.sum", TYPES))
     return cache_dir() / "cluster" / hashlib.sha256(locks).hexdigest()[:16]
 
 
 def program(name: str) -> str | None:
     """Path of a program that was built; None: it was not."""
-    path = folder() / name
+    path = folder(sources(name)) / name
     return str(path) if path.is_file() else None
 
 
@@ -103,11 +112,11 @@ def build(say: Callable[[str], None] = print) -> None:
     if shutil.which("go") is None:
         needed = re.search(r"^go (\S+)$", (SOURCES / "go.mod").read_text("utf-8"), re.MULTILINE)
         raise BuildError(f"no `go` command: install Go {needed[1] if needed else ''} or later")
-    folder().mkdir(parents=True, exist_ok=True)
     for name, package in PROGRAMS.items():
         if program(name) is None:
             say(f"building {name}, once")
             _build(name, package)
+    folder().mkdir(parents=True, exist_ok=True)
     for one in read_types(TYPES.read_text("utf-8")):
         _fetch(one)
 
@@ -118,24 +127,26 @@ def _build(name: str, package: str) -> None:
     numbers = version.removeprefix("v").split(".")
     told = {"gitVersion": version, "gitMajor": numbers[0], "gitMinor": numbers[1]}
     flags = " ".join(["-s -w", *(f"-X {place}.{key}={value}" for key, value in told.items())])
-    part = folder() / f"{name}.part"
+    made = folder(sources(name))
+    made.mkdir(parents=True, exist_ok=True)
+    part = made / f"{name}.part"
     words = ["build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", str(part), package]
-    _go(*words)
-    part.replace(folder() / name)
+    _go(sources(name), *words)
+    part.replace(made / name)
 
 
 def _fetch(one: Type) -> None:
-    told = json.loads(_go("mod", "download", "-json", f"{one.module}@{one.version}"))
+    told = json.loads(_go(SOURCES, "mod", "download", "-json", f"{one.module}@{one.version}"))
     if told["Sum"] != one.digest:
         raise BuildError(f"{one.module} {one.version} is {told['Sum']}, and {one.digest} is locked")
     shutil.copyfile(Path(told["Dir"]) / one.path, folder() / one.filename)
 
 
-def _go(*words: str) -> str:
+def _go(sources: Path, *words: str) -> str:
     environ: dict[str, Any] = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
     done = subprocess.run(
         ["nice", "go", *words],
-        cwd=SOURCES, env=environ, capture_output=True, text=True, timeout=LONG,
+        cwd=sources, env=environ, capture_output=True, text=True, timeout=LONG,
     )  # fmt: skip
     if done.returncode:
         raise BuildError(f"`go {words[0]}` ended with {done.returncode}:\n{done.stderr[-2000:]}")

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import secrets
 import signal
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import HOST, free_port
 
 from ..e2e.engine import docker
-from ..e2e.judge import Row, forms_of_key, newest, releases, second_releases
+from ..e2e.judge import forms_of_key, second_releases
 from ..e2e.standins import lent
 from ..tree import ROOT
 from . import node as machine
 from . import programs
-from .api import Resource
 from .control_plane import ControlPlane, control_plane, until
 from .kubelets import ready
-from .node import GATEWAY, NAME, Node, node
+from .node import GATEWAY, Node, node
 from .place import Place
+from .policies import Outsider, enforcer, reaches
+from .shop import IMAGE, RAW, TAG, Shop
 
 pytestmark = pytest.mark.slow
 MISSING = programs.missing() or machine.missing()
 needs_node = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-IMAGE, TAG = "hush-e2e/pods", "1"
-RAW, RELEASES = "trips", "hush.zones.releases.v1"
-TEXT = """
-[deployment]
-name = "shop"
-[[input]]
-name = "trips"
-topic = "trips"
-unit = "trip"
-time = { field = "at", format = "iso" }
-[[pipeline]]
-name = "zones"
-input = "trips"
-key = ["zone"]
-unit_name = "trip"
-window = { length = "10m" }
-triggers = { every = "10s" }
-lateness = "2s"
-budget = { epsilon = 1.0, delta = 1e-6 }
-"""
+PUBLIC, EXACT = 9464, 9465  # ports of a worker's metrics
 
 
 @pytest.fixture(scope="module")
@@ -96,99 +74,10 @@ def kafka(running: Node, pods_port: int) -> Iterator[Broker]:
         yield found
 
 
-class Shop:
-    """One deployment by the chart, and what it releases.
-
-    Args:
-        place: its namespace.
-        running: the machine.
-        kafka: the broker.
-        port: its port for pods.
-    """
-
-    def __init__(self, place: Place, running: Node, kafka: Broker, port: int) -> None:
-        self.place, self.running, self.kafka, self._port = place, running, kafka, port
-        self.key = secrets.token_hex(32)
-        told = {"noise_key": base64.b64encode(self.key.encode()).decode()}
-        self._make("v1", "Secret", "hush-noise-key", data=told)
-        for number in range(2):
-            path = running.folder / f"volume-{number}"
-            path.mkdir(mode=0o755)
-            self._make("v1", "PersistentVolume", f"local-{number}", spec=_volume(path))
-
-    def _make(self, version: str, kind: str, name: str, **rest: Any) -> None:
-        head = {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
-        self.place.apply(json.dumps(head | rest))
-
-    def values(self, **more: Any) -> dict[str, Any]:
-        """Values of the chart; what it says by default stays where nothing stands against it."""
-        small = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
-        return {
-            "image": {"repository": f"docker.io/{IMAGE}", "tag": TAG, "pullPolicy": "Never"},
-            "kafka": {"bootstrap": f"{GATEWAY}:{self._port}"},
-            "config": {"toml": TEXT},
-            "storage": {"size": "1Gi"},
-            "resources": {"requests": small},
-            **more,
-        }
-
-    def send(self, count: int, tag: str) -> None:
-        """Write events of now, each of a trip of its own."""
-        producer = Producer({"bootstrap.servers": self.kafka.bootstrap})
-        now = datetime.now(UTC).isoformat()
-        for n in range(count):
-            event = {"trip": f"{tag}-{n}", "at": now, "zone": f"zone {n % 4}"}
-            producer.produce(RAW, json.dumps(event))
-        assert producer.flush(60) == 0
-
-    def released(self, isolation: str = "read_committed") -> list[Row]:
-        """All records of releases."""
-        return releases(isolation, self.kafka.bootstrap, RELEASES)
-
-    def goes_on(self) -> None:
-        """Wait for a release of events that are sent now."""
-        before = newest(self.released())
-        self.send(4000, str(time.monotonic_ns()))
-        until(lambda: newest(self.released()) > before, "the next release")
-
-    def pod(self, number: int) -> Resource:
-        """One worker."""
-        return self.place.one("pods", f"hush-{number}")
-
-    def status(self, number: int) -> Resource:
-        """What the kubelet says of a worker's container."""
-        (found,) = self.pod(number)["status"]["containerStatuses"]
-        return dict(found)
-
-    def process(self, number: int) -> int:
-        """Process of a worker on this machine."""
-        name = self.status(number)["containerID"].removeprefix("containerd://")
-        lines = self.running.ctr("tasks", "list").splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(name))
-
-    def logs(self, number: int) -> str:
-        """What a worker has said so far."""
-        folders = (self.running.folder / "logs").glob(f"{self.place.name}_hush-{number}_*/worker")
-        return "".join(one.read_text("utf-8") for folder in folders for one in folder.iterdir())
-
-    def both_ready(self) -> bool:
-        """Tell whether both workers serve."""
-        return all(ready(self.pod(n)) for n in range(2))
-
-
-def _volume(path: Path) -> Resource:
-    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NAME]}
-    return {
-        "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Retain", "local": {"path": str(path)},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-    }  # fmt: skip
-
-
 @pytest.fixture
 def shop(plane: ControlPlane, running: Node, kafka: Broker, pods_port: int, tmp_path: Path) -> Shop:
-    place = Place(plane, "shop", tmp_path)
-    accounts = "/api/v1/namespaces/shop/serviceaccounts"
+    place = Place(plane, f"shop-{pods_port}", tmp_path)
+    accounts = f"/api/v1/namespaces/{place.name}/serviceaccounts"
     until(lambda: plane.api.items(accounts), "the namespace has its account")
     return Shop(place, running, kafka, pods_port)
 
@@ -259,7 +148,7 @@ def _confined(shop: Shop) -> None:
         options = {line.split()[1]: line.split()[3].split(",") for line in mounts}
         assert options["/"][0] == options["/etc/hush"][0] == "ro" and options["/data"][0] == "rw"
         assert "/var/run/secrets/kubernetes.io/serviceaccount" not in options
-        assert (shop.running.folder / f"volume-{number}").stat().st_gid == 10001
+        assert shop.volume(number).stat().st_gid == 10001
         told += shop.logs(number)
     assert "hush-0" in told and not any(form in told for form in forms_of_key(shop.key))
 
@@ -289,3 +178,45 @@ def _without_a_broker(shop: Shop) -> None:
     with timed("broker back: both are ready"):
         until(shop.both_ready, "both are ready")
     assert [shop.status(number)["restartCount"] for number in range(2)] == restarts
+
+
+@needs_node
+def test_the_network_policy_lets_through_what_it_names_and_nothing_else(
+    shop: Shop, plane: ControlPlane, tmp_path: Path
+) -> None:
+    image = f"docker.io/{IMAGE}:{TAG}"
+    strangers, operators = (
+        Outsider(Place(plane, name, tmp_path, labels), shop.running, image, shop.port)
+        for name, labels in (("strangers", {}), ("operators", {"hushstream/operators": "true"}))
+    )
+    policy = {"kafkaPorts": [shop.port], "kafkaTo": [{"ipBlock": {"cidr": f"{GATEWAY}/32"}}]}
+    with enforcer(plane, shop.running), closing(socket.create_server((GATEWAY, 0))) as other:
+
+        def refused() -> set[str]:
+            own, second = shop.process(0), shop.pod(1)["status"]["podIP"]
+            tries = {
+                "strangers to public metrics": (strangers.process(), second, PUBLIC),
+                "strangers to exact metrics": (strangers.process(), second, EXACT),
+                "operators to public metrics": (operators.process(), second, PUBLIC),
+                "operators to exact metrics": (operators.process(), second, EXACT),
+                "a worker to another's exact metrics": (own, second, EXACT),
+                "a worker to Kafka": (own, GATEWAY, shop.port),
+                "a worker to another port there": (own, GATEWAY, other.getsockname()[1]),
+                "a worker to Kafka's port elsewhere": (own, strangers.address(), shop.port),
+            }
+            return {name for name, (who, address, port) in tries.items()
+                    if not reaches(who, address, port)}  # fmt: skip
+
+        shop.place.put("install", shop.values(networkPolicy=policy))
+        shop.goes_on()
+        wanted = {
+            "strangers to exact metrics", "a worker to another's exact metrics",
+            "a worker to another port there", "a worker to Kafka's port elsewhere",
+        }  # fmt: skip
+        until(lambda: refused() == wanted, "the policy is in force", 60)
+        shop.goes_on()
+
+        # Without it the same attempts succeed, so it is the policy that refuses them.
+        shop.place.put("upgrade", shop.values(networkPolicy={"enabled": False}))
+        until(lambda: not refused(), "nothing is refused", 60)
+        shop.goes_on()

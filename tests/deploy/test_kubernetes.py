@@ -195,6 +195,10 @@ def test_a_secured_deployment(tmp_path: Path) -> None:
         ({"image": {"tag": "latest"}}, "tag"),
         ({"terminationGracePeriodSeconds": 30}, "terminationGracePeriodSeconds"),
         ({"replica": 3}, "replica"),
+        (
+            {"kafka": {"bootstrap": "a:9092, b:9093"}},
+            "kafkaPorts are 9092, and kafka.bootstrap names b:9093",
+        ),
     ],
 )
 def test_values_that_would_not_do(values: dict[str, Any], told: str, tmp_path: Path) -> None:
