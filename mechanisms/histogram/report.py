@@ -15,6 +15,14 @@ from ..parts.bounding import Bound
 from .quantities import Quantity
 
 _Z95 = 1.6448536269514722
+_BY_TRIGGER = {  # name of a factorisation: the setting that asks for it, and how noise goes on
+    "terminal": ("terminal", "grows slowly, and is less at the last trigger"),
+    "final": ("final", "more than usual until the last trigger, which has less than usual"),
+    "sqrt-toeplitz": ("toeplitz", "grows slowly until the last trigger"),
+    "blt": ("blt", "grows slowly until the last trigger"),
+    "tree": ("tree", "that of a binary tree: up and down, and more than usual"),
+    "honaker": ("honaker", "that of a binary tree, all of it used: up and down"),
+}
 
 
 class Planned(Protocol):
@@ -103,7 +111,7 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     if first:
         spread = f"±{_listed(first)} at the first trigger … ±{_listed(last)}"
         rows.append(("noise over time", spread))
-    rows.append(("factorization", body["factorization"]))
+    rows.append(_by_trigger(body))
     if "adaptive_weight" in body["bound"]:
         rows.append(("feedback", f"a public key is known {_triggers(body['delay'])} later"))
     return rows + _key_rows(body, unit) if "threshold" in body else rows
@@ -129,12 +137,17 @@ def round_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
         ("contribution bound", _bound_words(body["bound"], unit)),
         ("rounds", new),
         ("noise over releases", spread),
-        ("factorization", body["factorization"]),
+        _by_trigger(body),
         ("threshold of new units", threshold),
         *least,
         ("feedback", f"a round is known to be over {_triggers(body['delay'])} later"),
         _chance_row(body, unit),
     ]
+
+
+def _by_trigger(body: dict[str, Any]) -> tuple[str, str]:
+    setting, words = _BY_TRIGGER[body["factorization"]]
+    return "noise by trigger", f'{words} (factorization = "{setting}")'
 
 
 def _key_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:

@@ -1,0 +1,49 @@
+"""A plan says in words how noise goes from trigger to trigger, and the figures agree."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hushstream.mechanisms.columns import F64
+from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.registry import build
+
+SETTING = Setting(Fraction(1), Fraction(1, 10**6), 32)
+
+
+def planned(factorization: str) -> tuple[str, F64]:
+    """The words of a plan, and the noise of its count at each trigger."""
+    made = build("histogram", HistogramParameters(factorization=factorization), SETTING)
+    noise = np.array([made.error(t)[0] for t in range(1, SETTING.horizon + 1)])
+    return dict(made.plan_rows("user"))["noise by trigger"], noise
+
+
+@pytest.mark.parametrize(
+    ("setting", "words", "falls", "ends_lower"),
+    [
+        ("terminal", "less at the last trigger", False, True),
+        ("final", "less than usual", False, True),
+        ("toeplitz", "grows slowly until the last", False, False),
+        ("blt", "grows slowly until the last", False, False),
+        ("tree", "up and down", True, True),
+        ("honaker", "up and down", True, True),
+    ],
+)
+def test_words_on_noise_agree_with_the_noise(
+    setting: str, words: str, falls: bool, ends_lower: bool
+) -> None:
+    said, noise = planned(setting)
+    assert words in said and f'(factorization = "{setting}")' in said
+    middle = noise[: 3 * len(noise) // 4]
+    assert bool(np.any(np.diff(middle) < -0.1 * middle[1:])) == falls
+    assert (noise[-1] < 0.95 * noise[-2]) == ends_lower
+
+
+def test_the_usual_noise_is_that_of_the_default() -> None:
+    usual = planned("auto")[1]
+    final, tree = planned("final")[1], planned("tree")[1]
+    assert np.all(final[: len(final) // 2] > usual[: len(usual) // 2]) and final[-1] < usual[-1]
+    assert np.median(tree) > np.median(usual)
