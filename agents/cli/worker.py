@@ -49,7 +49,8 @@ def worker(
     config = read_config(path, bootstrap, settings)
     if not quoting():  # -v logs more than any configured level
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
-    for chatty in ("faust", "mode", "aiokafka"):
+    # The last one is of Faust's own services, as far as classes here extend them.
+    for chatty in ("faust", "mode", "aiokafka", "hushstream.agents"):
         logging.getLogger(chatty).setLevel(logging.ERROR)
     name_lines(member)
     if processes > 1:

@@ -206,12 +206,14 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
         servers.append(serve(engine.operator_host, engine.operator_port, page))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
-    log.info("worker %s of deployment %s (%d)", member or "-", plan.names.base, os.getpid())
+    name = f"worker {member}".rstrip()
+    log.info("%s of deployment %s, process %d", name, plan.names.base, os.getpid())
     try:
         await warmed(plan.deployment, plan.data_dir)
         for number in SIGNALS:
             loop.add_signal_handler(number, worker.stopped.set)
         await worker.run(stopping.start)
+        log.info("stopped")
     finally:
         for server in servers:
             server.shutdown()

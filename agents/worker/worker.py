@@ -339,6 +339,8 @@ class Worker:
             self.fail(error)
         upkeep = self._tasks.start("upkeep", self._upkeep.run(self._look, self.fail))
         await ended
+        if self.error is None:
+            log.info("stopping")
         stopping()
         await self._tasks.stop(upkeep)
         await self._stop_app()

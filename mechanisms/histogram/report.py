@@ -108,12 +108,13 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     """Format the result of `plan` as rows of text."""
     rows = [("contribution bound", _bound_words(body["bound"], unit))]
     first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
-    if first:
-        spread = f"±{_listed(first)} at the first trigger … ±{_listed(last)}"
-        rows.append(("noise over time", spread))
-    rows.append(_by_trigger(body))
-    if "adaptive_weight" in body["bound"]:
-        rows.append(("feedback", f"a public key is known {_triggers(body['delay'])} later"))
+    if len(body["noise_stddev"]) > 1:  # one trigger has no course, and its noise stands elsewhere
+        if first:
+            spread = f"±{_listed(first)} at the first trigger … ±{_listed(last)}"
+            rows.append(("noise over time", spread))
+        rows.append(_by_trigger(body))
+        if "adaptive_weight" in body["bound"]:
+            rows.append(("feedback", f"a public key is known {_triggers(body['delay'])} later"))
     return rows + _key_rows(body, unit) if "threshold" in body else rows
 
 
@@ -152,7 +153,8 @@ def _by_trigger(body: dict[str, Any]) -> tuple[str, str]:
 
 def _key_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     bars = body["threshold"]
-    rows = [("threshold of a key", f"{bars[0]:.4g} at the first trigger … {bars[-1]:.4g}")]
+    course = f"{bars[0]:.4g} at the first trigger … " if len(bars) > 1 else ""
+    rows = [("threshold of a key", f"{course}{bars[-1]:.4g}")]
     if body["min_users"] > 1:
         rows.append(("  and at least", f"{body['min_users']:,} records"))
     return [*rows, _chance_row(body, unit)]

@@ -150,3 +150,6 @@ def test_a_second_worker_on_a_folder_stops_before_it_touches_the_first(tmp_path)
         run.wait_released(run.wait_triggers(1))
         assert "Fenced" not in run.log("w").read_text()
         assert run.stop("w") == 0
+        said = [line.partition("[w] ")[2] for line in run.log("w").read_text().splitlines()]
+        assert said[-2:] == ["stopping", "stopped"]
+        assert not any(line.startswith("[^") for line in said)  # names of classes

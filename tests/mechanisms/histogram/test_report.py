@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -47,3 +48,10 @@ def test_the_usual_noise_is_that_of_the_default() -> None:
     final, tree = planned("final")[1], planned("tree")[1]
     assert np.all(final[: len(final) // 2] > usual[: len(usual) // 2]) and final[-1] < usual[-1]
     assert np.median(tree) > np.median(usual)
+
+
+def test_a_plan_of_one_trigger_tells_no_course() -> None:
+    made = build("histogram", HistogramParameters(), replace(SETTING, horizon=1))
+    rows = dict(made.plan_rows("user"))
+    assert not rows.keys() & {"noise over time", "noise by trigger", "feedback"}
+    assert float(rows["threshold of a key"]) > 0
