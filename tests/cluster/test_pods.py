@@ -190,7 +190,11 @@ def test_the_network_policy_lets_through_what_it_names_and_nothing_else(
         for name, labels in (("strangers", {}), ("operators", {"hushstream/operators": "true"}))
     )
     policy = {"kafkaPorts": [shop.port], "kafkaTo": [{"ipBlock": {"cidr": f"{GATEWAY}/32"}}]}
-    with enforcer(plane, shop.running), closing(socket.create_server((GATEWAY, 0))) as other:
+    with (
+        enforcer(plane, shop.running),
+        closing(socket.create_server((GATEWAY, 53))),
+        closing(socket.create_server((GATEWAY, 0))) as other,
+    ):
 
         def refused() -> set[str]:
             own, second = shop.process(0), shop.pod(1)["status"]["podIP"]
@@ -201,6 +205,7 @@ def test_the_network_policy_lets_through_what_it_names_and_nothing_else(
                 "operators to exact metrics": (operators.process(), second, EXACT),
                 "a worker to another's exact metrics": (own, second, EXACT),
                 "a worker to Kafka": (own, GATEWAY, shop.port),
+                "a worker to a server of names": (own, GATEWAY, 53),
                 "a worker to another port there": (own, GATEWAY, other.getsockname()[1]),
                 "a worker to Kafka's port elsewhere": (own, strangers.address(), shop.port),
             }
