@@ -24,6 +24,11 @@ COUNT = "count"
 COLUMN_LIMIT = 2**31  # grid steps; with larger clipping intervals exact sums would overflow
 
 
+GRIDS = Fraction(1, 10**100), Fraction(10**100)
+"""The finest and the coarsest grid. Values are divided by it as doubles: beyond their range all
+would be rounded to wrong steps, unseen."""
+
+
 class Estimate(NamedTuple):
     """A released number and the standard deviation of its noise.
 
@@ -229,11 +234,17 @@ def label_of(kind: str, field: str) -> str:
 
 def clip_objections(column: NumericField) -> Iterator[Objection]:
     """Objections to the clipping interval of a column."""
+    if not GRIDS[0] <= column.grid <= GRIDS[1]:
+        yield "grid", f"must lie between {float(GRIDS[0]):g} and {float(GRIDS[1]):g}"
+        return
+    most = COLUMN_LIMIT * column.grid
+    far = [name for name in ("low", "high") if abs(getattr(column, name)) > most]
+    for setting in far:
+        yield setting, f"is more than {COLUMN_LIMIT} grid steps from 0: choose a coarser grid"
+    if far:
+        return
     if column.low >= column.high:
         yield "high", f"{float(column.high):g} must exceed low = {float(column.low):g}"
     for setting, end in (("low", column.low), ("high", column.high)):
-        steps: Fraction = end / column.grid
-        if steps.denominator != 1:
+        if (end / column.grid).denominator != 1:
             yield setting, f"{float(end):g} is not a multiple of grid = {float(column.grid):g}"
-        elif abs(steps) > COLUMN_LIMIT:
-            yield setting, f"is more than {COLUMN_LIMIT} grid steps from 0: choose a coarser grid"

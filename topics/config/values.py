@@ -133,6 +133,21 @@ def parse_fraction(value: object) -> Fraction:
         raise ValueError("must be a finite number") from error
 
 
+def beyond_doubles(value: object) -> bool:
+    """Whether a value is a number that no double-precision float comes near.
+
+    >>> beyond_doubles(Fraction(10) ** 308), beyond_doubles(-(10**309)), beyond_doubles("1e309")
+    (False, True, False)
+    """
+    if not isinstance(value, int | Fraction):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return True
+    return False
+
+
 def above(least: float) -> Check:
     """Check that a value exceeds ``least``."""
     return lambda value: None if value > least else f"must be greater than {least}"

@@ -211,3 +211,31 @@ def test_an_unknown_kind_lists_what_there_is() -> None:
         ConfigError, match=r'no kind = "distinct"; distinct units per key are .*COUNT'
     ):
         deployment(more='aggregate = [{ kind = "distinct" }]')
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "grid", "message"),
+    [
+        ("0", "1", "1e400", "grid: must lie between 1e-100 and 1e+100"),
+        ("0", "7e-322", "7e-324", "grid: must lie between 1e-100 and 1e+100"),
+        ("0", "1e-330", "1e-331", "grid: must lie between 1e-100 and 1e+100"),
+        ("1e900", "1", "1", "low: is more than 2147483648 grid steps from 0"),
+        ("0", "1e900", "1", "high: is more than 2147483648 grid steps from 0"),
+        ("2", "1", "1", "high: 1 must exceed low = 2"),
+        ("0", "1.5", "1", "high: 1.5 is not a multiple of grid = 1"),
+    ],
+)
+def test_a_clipping_interval_that_doubles_cannot_count_is_refused(
+    low: str, high: str, grid: str, message: str
+) -> None:
+    column = Sum("sum", "a", Fraction(low), Fraction(high), Fraction(grid))
+    assert message in [": ".join(one)[: len(message)] for one in column.objections()]
+
+
+@pytest.mark.parametrize("grid", ["1e-100", "0.01", "1e100"])
+def test_values_on_the_finest_and_the_coarsest_grid_are_counted_in_its_steps(grid: str) -> None:
+    step = Fraction(grid)
+    column = Sum("sum", "a", Fraction(0), 2**31 * step, step)
+    assert list(column.objections()) == []
+    values = [float(step * n) for n in (0, 1, 7, 2**31 - 1, 2**31)]
+    assert np.rint(np.array(values) / float(step)).tolist() == [0, 1, 7, 2**31 - 1, 2**31]

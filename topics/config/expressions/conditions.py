@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
 from ...events.expressions import conditions as means
 from ..lines import Path
 from ..read import Convert, Reader
-from ..values import FieldPath
+from ..values import FieldPath, beyond_doubles
 
 Literal = str | bool | int | Fraction
 
@@ -97,6 +98,10 @@ class Condition:
             yield given[-1], f"and {given[-2]} are both the same end of an interval"
         elif len(ends) == 2 and _end(self, ends[0]) > _end(self, ends[1]):
             yield given[-1], f"is below {ends[0]}: no record can fulfil both"
+        for name in given:
+            # Records are compared as doubles: such a number would stop the stream at the first one.
+            for value in filter(beyond_doubles, _listed(getattr(self, name))):
+                yield name, f"{Decimal(int(value)):.3g} must be a number up to 1e308 in size"
         for name in ("one_of", "none_of"):
             values = getattr(self, name)
             if values is not None and len({_type(value) for value in values}) != 1:
@@ -114,8 +119,7 @@ class Condition:
         for name, denied in (("equals", False), ("one_of", False), ("none_of", True)):
             value = getattr(self, name)
             if value is not None:
-                listed = value if isinstance(value, tuple) else (value,)
-                return _among(path, listed, denied)
+                return _among(path, _listed(value), denied)
         low = self.above if self.at_least is None else self.at_least
         high = self.below if self.at_most is None else self.at_most
         open_low, open_high = self.above is not None, self.below is not None
@@ -167,6 +171,10 @@ def _told(condition: means.Condition) -> dict[str, Any]:
             value = [_told(part) for part in value]
         plain[one.name] = value
     return plain
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _end(condition: Condition, name: str) -> Fraction:

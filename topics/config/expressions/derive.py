@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from ...events.expressions.derived import PARTS, Band, Derived, TimePart, decimals_of
-from ..values import FieldPath, above
+from ..values import FieldPath, above, within
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Derive:
     time: str | None = None
     zone: str | None = None
     field: FieldPath | None = None
-    bucket: Annotated[Fraction, above(0)] | None = None
+    bucket: Annotated[Fraction, above(0), within(0, 10**15)] | None = None
     round: int | None = None
 
     def objections(self) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,7 @@ def test_a_width_is_charged_by_its_meaning() -> None:
         ('field = "a"', "needs either bucket or round"),
         ('field = "a", bucket = 1, round = 1', "needs either bucket or round"),
         ('field = "a", bucket = 0', "must be greater than 0"),
+        ('field = "a", bucket = 1e400', "must lie between 0 and 1000000000000000"),
         ('field = "a", bucket = "1/3"', "derive.d.bucket: 1/3 must be a decimal number"),
         ('field = "a", round = 10', "must lie between -9 and 9"),
         ('time = "hours"', '"hours" must be one of year, quarter, month'),
