@@ -180,7 +180,10 @@ def _written(
 
 
 def _json(row: dict[str, Any]) -> bytes:
-    return json.dumps(row, default=str, ensure_ascii=False).encode()
+    try:
+        return json.dumps(row, default=str, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a pair, which UTF-8 cannot hold: as the file escapes it
+        return json.dumps(row, default=str).encode()
 
 
 COMMANDS: list[click.Command] = [produce]

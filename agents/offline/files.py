@@ -94,7 +94,7 @@ def _lines(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any
 def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # no JSON, a number of 5,000 digits, or lists without end
         row = None
     if not isinstance(row, dict):
         raise ConfigError(f"{path}, line {number}: each line must be a JSON object")

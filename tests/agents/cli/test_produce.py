@@ -101,3 +101,16 @@ def test_a_missing_and_an_empty_file_are_refused(place: tuple[Cluster, str]) -> 
     Path("empty.csv").write_text("trip,zone,t\n")
     assert "holds no record" in typed("produce", "empty.csv", topic)[2]
     assert not cluster.partitions(topic)
+
+
+def test_a_row_that_utf8_cannot_hold_does_not_end_the_work_half_way(
+    place: tuple[Cluster, str],
+) -> None:
+    cluster, topic = place
+    rows = [{"trip": f"u{n}", "zone": "Ost", "t": "2019-03-01T00:00:01"} for n in range(3)]
+    rows[1]["zone"] = "half \ud800 of a pair"
+    Path("odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, err = typed("produce", "odd.jsonl", topic, "--partitions", "1")
+    assert code == 0, err
+    assert "3 records written" in out
+    assert [json.loads(m.value()) for m in cluster.read(topic, 0)] == rows

@@ -134,7 +134,10 @@ def test_csv_cells_are_typed(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "name,content,hint",
-    [("a.jsonl", b'{"a": 1}\n{"a"\n', "line 2"), ("a.json", b"[1]\n", "line 1"),
+    [("a.jsonl", b'{"a": 1}\n{"a"\n', "line 2"),
+     ("a.jsonl", b'{"a": 1}\n{"a": ' + b"9" * 5000 + b"}\n", "line 2"),
+     ("a.jsonl", b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}\n", "line 1"),
+     ("a.json", b"[1]\n", "line 1"),
      ("a.csv", b"a\n\xff\xfe\n", "UTF-8"), ("a.arrow", b"nothing of the kind", "arrow"),
      ("a.feather", b"", "feather"), ("a.xlsx", b"", ".csv")],
 )  # fmt: skip
