@@ -19,15 +19,33 @@ from ..errors import ParameterError
 from .advice import Question
 from .workload import Sample
 
-ROUNDS = (8, 4, 2)  # candidates of each round; each round may run as much as the one before
-FIRST, MORE = 3, 64  # most noise keys for each candidate, and for each of the last round
-ENOUGH = 64  # windows, run with so many noise keys that there are no more than that
-RUN = 20_000  # records, as long as a window's own work: a run costs that whatever is in it
-STEP = 2_000  # likewise of a trigger, where a run goes from one to the next
-STEPS = 8  # triggers of a window that `RUN` holds already
+STEPS = 8  # triggers of a window that the cost of its run holds already
 HOPELESS = 0.5  # of the exact figures: who sees no more than that is better off with other settings
 SAME = 0.005  # by which figures of one mechanism differ at most
 _LEAST = 6  # candidates that are tried however large the sample is
+
+
+class Effort(NamedTuple):
+    """Division of a search's work on a family of mechanisms.
+
+    Attributes:
+        run: records, as long as a window's own work: a run costs that whatever is in it.
+        step: likewise of a trigger, where a run goes from one to the next.
+        first: most noise keys for each candidate.
+        finalists: candidates of each round; each round may run as much as the one before.
+        most: most noise keys for each of the last round, and windows times noise keys for any.
+    """
+
+    run: int
+    step: int
+    first: int
+    finalists: tuple[int, ...]
+    most: int
+
+
+USUAL = Effort(20_000, 2_000, 3, (8, 4, 2), 64)
+# Of what runs in a tenth of the time: more keys, where one key's squared error tells little.
+LIGHT = Effort(2_000, 1_000, 6, (12, 6, 3), 256)
 
 
 class Forecast(NamedTuple):
@@ -77,6 +95,11 @@ class Forecaster(Protocol):
     @property
     def stepwise(self) -> bool:
         """Whether a run goes from trigger to trigger, and so takes longer the more there are."""
+        ...
+
+    @property
+    def effort(self) -> Effort:
+        """Division of a search's work."""
         ...
 
     def candidates(self, question: Question) -> Sequence[Any]:
@@ -141,8 +164,9 @@ def choose(
         ParameterError: the first candidate contradicts itself or the setting.
     """
     made, cost = forecaster.candidates(question), cost_of(forecaster, question)
-    enough = max(1, ENOUGH // max(sample_of(question).windows, 1))
-    keys = max(1, min(FIRST, enough, work // (2 * cost * len(made))))
+    effort = forecaster.effort
+    enough = max(1, effort.most // max(sample_of(question).windows, 1))
+    keys = max(1, min(effort.first, enough, work // (2 * cost * len(made))))
     tried, most = [], _most(work, cost)
     for place, parameters in enumerate(made[:most]):
         try:
@@ -154,11 +178,11 @@ def choose(
         tick()
     tried.sort(key=lambda one: one.error)
     left = work - keys * cost * len(tried)
-    for place, count in enumerate(ROUNDS):
+    for place, count in enumerate(effort.finalists):
         groups = _alike(tried)
         finalists = groups[:count]
-        each = left // ((len(ROUNDS) - place) * cost * len(finalists))
-        plays = range(keys, min(keys + each, MORE, enough))
+        each = left // ((len(effort.finalists) - place) * cost * len(finalists))
+        plays = range(keys, min(keys + each, effort.most, enough))
         if not plays or len(groups) == 1:
             continue
         keys, again = plays.stop, []
@@ -230,7 +254,7 @@ def _close(mine: Mapping[str, float], other: Mapping[str, float]) -> bool:
 
 def runs(forecaster: Forecaster, question: Question, work: int) -> int:
     """Most calls of ``tick`` by `choose`, whatever the candidates."""
-    return _most(work, cost_of(forecaster, question)) + sum(ROUNDS)
+    return _most(work, cost_of(forecaster, question)) + sum(forecaster.effort.finalists)
 
 
 def cost_of(forecaster: Forecaster, question: Question) -> int:
@@ -242,7 +266,7 @@ def cost_of(forecaster: Forecaster, question: Question) -> int:
 def window_cost(forecaster: Forecaster, question: Question) -> int:
     """Cost of running a window, in records, beside its own."""
     more = max(0, question.setting.horizon - STEPS) if forecaster.stepwise else 0
-    return RUN + STEP * more
+    return forecaster.effort.run + forecaster.effort.step * more
 
 
 def records_of(question: Question) -> int:

@@ -13,7 +13,7 @@ from ...errors import ParameterError
 from ..advice import Question
 from ..columns import F64
 from ..contract import Setting
-from ..forecast import Forecast, counted, distinct, percent, sample_of
+from ..forecast import USUAL, Forecast, counted, distinct, percent, sample_of
 from ..noise.trial import noise_of
 from .advise import BUDGETS, resolved
 from .foresee import Foreseen, foresee
@@ -31,6 +31,7 @@ class HistogramForecaster:
     score = "error of all counts together, hidden ones included, as a share of their total"
     squared = False
     stepwise = True
+    effort = USUAL
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Bounds, weights, factorisations and splits of δ; first what is given.

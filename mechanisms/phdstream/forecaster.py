@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ..advice import Question
 from ..columns import Releases
 from ..contract import Mechanism, Noise
-from ..forecast import Forecast, distinct
+from ..forecast import USUAL, Forecast, distinct
 from ..in_memory import releases
 from ..parts.bound_advisor import bounded
 from ..spatial import foretell
@@ -25,6 +25,7 @@ class PHDStreamForecaster:
     score = foretell.SCORE
     squared = False
     stepwise = True
+    effort = USUAL
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Counters and resolutions, with the number of records that the first trigger counts."""

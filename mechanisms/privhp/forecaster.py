@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ..advice import Question
-from ..forecast import Forecast, distinct
+from ..forecast import USUAL, Forecast, distinct
 from ..in_memory import last_release
 from ..parts.bound_advisor import bounded
 from ..spatial import foretell
@@ -22,6 +22,7 @@ class PrivHPForecaster:
     score = foretell.SCORE
     squared = False
     stepwise = False
+    effort = USUAL
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Numbers of nodes and kinds of noise, with the sample's own number of records."""

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import ParameterError
 from ..advice import Question
 from ..entry import Entry
-from ..forecast import Forecast, distinct
+from ..forecast import LIGHT, Forecast, distinct
 from . import foretell
 from .settings import slots_of
 
@@ -37,6 +37,7 @@ class SlotForecaster:
     score = foretell.SCORE
     squared = True
     stepwise = True
+    effort = LIGHT
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Warm-ups, each with the rates, with the tail or without, and with all else."""

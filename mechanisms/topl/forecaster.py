@@ -15,7 +15,7 @@ import numpy as np
 from ...client.survey import NARROW, RANGE, VALUE, Survey
 from ..advice import Question
 from ..columns import F64, I64
-from ..forecast import Forecast, bound_cut, distinct, percent, rounded, sample_of
+from ..forecast import USUAL, Forecast, bound_cut, distinct, percent, rounded, sample_of
 from ..keys import Keys
 from ..noise.trial import noise_of
 from ..workload import Workload
@@ -45,6 +45,7 @@ class ToPLForecaster:
     score = "root mean squared error of a window's mean, as a share of it"
     squared = True
     stepwise = False
+    effort = USUAL
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Numbers of rounds, and shares of users who find the threshold; longer warm-ups too."""

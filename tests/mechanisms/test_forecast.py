@@ -13,11 +13,10 @@ from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import (
     HOPELESS,
-    MORE,
-    ROUNDS,
-    RUN,
-    STEP,
+    LIGHT,
     STEPS,
+    USUAL,
+    Effort,
     Forecast,
     Forecaster,
     choose,
@@ -31,6 +30,7 @@ from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.workload import Sample
 
 SETTING = Setting(Fraction(2), Fraction(1, 10**5), 2)
+MORE, ROUNDS = USUAL.most, USUAL.finalists
 
 
 def question(shape: Shape, given: HistogramParameters, setting: Setting = SETTING) -> Question:
@@ -50,6 +50,7 @@ class Guesses:
     luck: int = MORE
     squared: bool = False
     stepwise: bool = False
+    effort: Effort = USUAL
     spent: int = 0
     asked: list[tuple[int, int]] = field(default_factory=list)
 
@@ -113,12 +114,13 @@ def test_the_work_of_windows_and_triggers_counts_besides_records() -> None:
     guesses, asked = Guesses(1), question(Shape(50, 100, 5), HistogramParameters())
     assert asked.sample is not None
     twice = asked._replace(sample=asked.sample._replace(epochs=asked.sample.epochs * 2))
-    assert cost_of(guesses, asked) == 100 + RUN and cost_of(guesses, twice) == 100 + 2 * RUN
+    run, step = USUAL.run, USUAL.step
+    assert cost_of(guesses, asked) == 100 + run and cost_of(guesses, twice) == 100 + 2 * run
     often = twice._replace(setting=replace(SETTING, horizon=STEPS + 100))
     assert cost_of(guesses, often) == cost_of(guesses, twice)  # it runs the last trigger alone
     guesses.stepwise = True
-    assert cost_of(guesses, often) == 100 + 2 * (RUN + 100 * STEP)
-    assert window_cost(guesses, often) == RUN + 100 * STEP
+    assert cost_of(guesses, often) == 100 + 2 * (run + 100 * step)
+    assert window_cost(guesses, often) == run + 100 * step
 
 
 def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
@@ -132,6 +134,16 @@ def test_luck_does_not_decide() -> None:
     found = choose(guesses, asked, 10**9, lambda: ticks.append(1)).found
     assert [one.parameters for one in found[:2]] == [5, 4]
     assert (0, MORE) in guesses.asked and len(ticks) <= runs(guesses, asked, 10**9)
+
+
+def test_what_runs_in_less_time_is_run_more_often() -> None:
+    asked, spent = question(Shape(50, 6_000, 5), HistogramParameters()), []
+    for effort in (USUAL, LIGHT):
+        guesses = Guesses(20, luck=1, effort=effort)
+        choose(guesses, asked, 300 * cost_of(Guesses(1), asked))
+        assert guesses.spent <= 300 * cost_of(Guesses(1), asked) / cost_of(guesses, asked)
+        spent.append(guesses.spent)
+    assert spent[1] > 3 * spent[0]
 
 
 def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
