@@ -113,7 +113,7 @@ class ReportStore:
         self._db.execute(_BUDGET)
         if "made" not in {name for _, name, *_ in self._db.execute("PRAGMA table_info(report)")}:
             self._db.execute(_AGE)  # a file of the first version: when is unknown, so it was now
-            self._db.execute("UPDATE report SET made = ?", (int(self._clock()),))
+            self._db.execute("UPDATE report SET made = ?", (self._whole_seconds(),))
         self._db.execute(_INDEX)
 
     def _agree(self, budget: Budget | None) -> None:
@@ -181,8 +181,15 @@ class ReportStore:
     def _now(self) -> int:
         """The device's time; not before the newest report, whatever the clock was set to."""
         newest = self._db.execute("SELECT max(made) FROM report").fetchone()[0]
-        now = int(self._clock())
+        now = self._whole_seconds()
         return now if newest is None else max(now, newest)
+
+    def _whole_seconds(self) -> int:
+        told = self._clock()
+        try:
+            return int(told)
+        except (ValueError, OverflowError):  # NaN, infinity
+            raise ReportError(f"clock = {told}: must be a time in seconds") from None
 
     def _cost(self, budget: Budget, now: int) -> Fraction:
         since = now - budget.days * DAY if budget.days else _BEGINNING

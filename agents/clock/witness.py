@@ -112,8 +112,11 @@ class Witness:
 
         Raises:
             EngineError: it cannot be written, so the trigger must not be committed.
+            LedgerError: it cannot be read, or has witnessed another deployment.
+            RewoundError: it has seen a later trigger, another one there, or a longer ledger.
         """
         seal, records = self._seal(value), len(ledger.records)
+        self._refuse_older(offset, seal, records)
         seen = Sighting(self._names.genesis, offset, seal, records, ledger.head)
         try:
             _replace(self._path, encode(seen))
@@ -122,6 +125,19 @@ class Witness:
                 f"engine.witness: {self._path} cannot be written ({error.strerror}): nothing is "
                 "fired without it; mend the storage, then start again"
             ) from None
+
+    def _refuse_older(self, offset: int, seal: str, records: int) -> None:
+        """A file that went back would vouch for a log that was restored from an earlier moment."""
+        seen = self.read()
+        if seen is None:
+            return
+        another = offset == seen.offset and not hmac.compare_digest(seal, seen.seal)
+        if offset < seen.offset or records < seen.records or another:
+            raise RewoundError(
+                f"engine.witness: {self._path} has seen offset {seen.offset} of "
+                f"{self._names.clock} and {seen.records} ledger records; a trigger at offset "
+                f"{offset} after {records} records is older: nothing is fired on it"
+            )
 
     def check(self, kafka: Kafka, ledger: Callable[[], Ledger]) -> None:
         """Hold the cluster against the file.

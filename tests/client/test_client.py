@@ -277,6 +277,18 @@ def test_a_budget_of_days_comes_back() -> None:
             Client(asked(2), store).report("alice", 1, 40, 5)
 
 
+@pytest.mark.parametrize("told", [float("nan"), float("inf"), float("-inf")])
+def test_a_clock_that_is_no_time_spends_nothing_and_frees_nothing(told: float) -> None:
+    now = 0.0
+    with ReportStore(":memory:", Budget(Fraction(1), 7), lambda: now) as store:
+        Client(asked(0), store).report("alice", 1, 40, 5)
+        now = told
+        with pytest.raises(ReportError, match=f"clock = {told}: must be a time"):
+            Client(asked(1), store).report("alice", 1, 40, 5)
+        now = 1.0
+        assert store.left() == 0
+
+
 def test_threads_racing_for_the_last_of_the_budget(tmp_path: Path) -> None:
     path, out = tmp_path / "reports.db", []
     ReportStore(path, Budget(Fraction(3))).close()

@@ -23,8 +23,14 @@ def _tests(path: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
-def _shape(text: str) -> str:
-    """What Python makes of a text, docstrings and comments left out."""
+def _shape(path: str, text: str) -> str:
+    """What the compiler makes of a text: docstrings and comments do not count.
+
+    Nothing here parses another language than Python: its whole text counts, and a mutant that does
+    not compile there fails the build of its test, which is no proof. Look at it when you write it.
+    """
+    if not path.endswith(".py"):
+        return text
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -42,7 +48,7 @@ def test_there_are_as_many_as_were_asked_for_under_names_of_their_own() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_a_mutant_applies_once_parses_and_changes_the_program(mutant: Mutant) -> None:
     before = source(mutant)
-    assert _shape(mutant.applied(before)) != _shape(before)
+    assert _shape(mutant.file, mutant.applied(before)) != _shape(mutant.file, before)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)

@@ -97,12 +97,12 @@ export class ReportStore {
 
   /** The stored report of this slot, or else the one that `make` returns, stored first. */
   async once(survey: Survey, user: string, slot: number, make: () => string): Promise<string> {
-    const now = this.#clock();
     return this.#change((kept) => {
       const known = kept.reports.find(
         (one) => one.survey === survey.digest && one.user === user && one.slot === slot,
       );
       if (known) return { result: known.payload };
+      const now = this.#clock();
       refuse(kept, survey, user, slot, now);
       const report = {
         survey: survey.digest, user, slot, epsilon: text(survey.epsilon),
@@ -151,7 +151,10 @@ function refuse(kept: Kept, survey: Survey, user: string, slot: number, now: num
 
 /** The device's time; not before the newest report, whatever the clock was set to. */
 function time(kept: Kept, now: number): number {
-  return kept.reports.reduce((newest, one) => Math.max(newest, one.made), Math.floor(now));
+  const whole = Math.floor(now);
+  // Every comparison with NaN is false, so all that was spent would count as long ago.
+  if (!Number.isSafeInteger(whole)) throw new ReportError(`clock = ${now}: must be a time in seconds`);
+  return kept.reports.reduce((newest, one) => Math.max(newest, one.made), whole);
 }
 
 function cost(kept: Kept, now: number): Rational {
@@ -181,6 +184,11 @@ const said = (budget: Budget): string =>
 
 const written = (kept: Kept): string => JSON.stringify(kept);
 
+/** Whether a report has all that its cost depends on. */
+const complete = (one: Partial<Made> | null): boolean =>
+  typeof one?.epsilon === "string" && typeof one.payload === "string"
+  && Number.isSafeInteger(one.slot) && Number.isSafeInteger(one.made);
+
 /** What was kept. Anything else than a whole store is refused: a budget must not begin anew. */
 function read(text: string): Kept {
   let kept: Partial<Kept> | null;
@@ -189,7 +197,8 @@ function read(text: string): Kept {
   } catch {
     throw new ReportError("store: what was kept is damaged");
   }
-  if (kept?.format !== FORMAT || !kept.budget || !Array.isArray(kept.reports)) {
+  if (kept?.format !== FORMAT || !kept.budget || !Array.isArray(kept.reports)
+    || !kept.reports.every(complete)) {
     throw new ReportError("store: what was kept is damaged, or of another version");
   }
   return kept as Kept;

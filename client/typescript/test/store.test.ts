@@ -93,6 +93,38 @@ test("a report made while the clock is back is as old as the newest one", async 
   await assert.rejects(client.report(user, 3, 40, 5), /1 is spent/);
 });
 
+test("a clock that is no time spends nothing and frees nothing", async () => {
+  for (const days of [0, 2]) {
+    let now = 1_000_000_000;
+    const keeper = new MemoryKeeper();
+    const store = await ReportStore.open(keeper, { epsilon: "1/2", days }, () => now);
+    const one = await survey("s");
+    const [client, user] = [new Client(one, store), await valued(one)];
+    const first = await client.report(user, 1, 40, 5);
+    for (now of [NaN, Infinity, -Infinity]) {
+      const kept = keeper.kept;
+      await assert.rejects(client.report(user, 2, 40, 5), days ? /clock = / : /is spent/);
+      assert.equal(await client.report(user, 1, 40, 5), first);
+      assert.equal(keeper.kept, kept);
+    }
+  }
+  const store = await ReportStore.open(new MemoryKeeper(), { epsilon: "9", days: 0 }, () => NaN);
+  const one = await survey("s");
+  await assert.rejects(new Client(one, store).report(await valued(one), 1, 40, 5), /clock = NaN/);
+});
+
+test("a kept report without its cost or its time is refused", async () => {
+  for (const broken of [{ made: null }, { made: 0.5 }, { epsilon: 1 }, { slot: "1" }, { payload: 0 }]) {
+    const keeper = new MemoryKeeper();
+    const store = await ReportStore.open(keeper, { epsilon: "1", days: 2 });
+    const one = await survey("s");
+    await new Client(one, store).report(await valued(one), 1, 40, 5);
+    const kept = JSON.parse(keeper.kept ?? "") as { reports: object[] };
+    keeper.kept = JSON.stringify({ ...kept, reports: [{ ...kept.reports[0], ...broken }] });
+    await assert.rejects(store.left(), /damaged/);
+  }
+});
+
 test("a store keeps its budget, and is told of it once", async () => {
   const keeper = new MemoryKeeper();
   await assert.rejects(ReportStore.open(keeper), /a new store must be told/);

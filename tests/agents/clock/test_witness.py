@@ -79,7 +79,7 @@ def test_storage_that_is_not_there_is_refused(tmp_path):
     witness = Witness(tmp_path / "unmounted" / "seen", NAMES, SECRET)
     with pytest.raises(EngineError, match="mount the storage"):
         witness.read()
-    with pytest.raises(EngineError, match="cannot be written"):
+    with pytest.raises(EngineError, match="mount the storage"):
         witness.note(7, b"x", ledger_of(1))
 
 
@@ -93,6 +93,17 @@ def test_a_note_that_fails_leaves_the_earlier_one(witness, tmp_path, monkeypatch
     with pytest.raises(EngineError, match="No space left"):
         witness.note(8, b"y", ledger_of(2))
     assert witness.read().offset == 7 and os.listdir(tmp_path) == ["seen"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "records"), [(6, b"x", 2), (7, b"y", 2), (8, b"x", 1), (0, b"x", 9)]
+)
+def test_the_file_never_goes_back(witness, offset, value, records):
+    witness.note(7, b"x", ledger_of(2))
+    witness.note(7, b"x", ledger_of(2))  # said twice is no step back
+    with pytest.raises(RewoundError, match="is older: nothing is fired on it"):
+        witness.note(offset, value, ledger_of(records))
+    assert witness.read().offset == 7 and witness.read().records == 2
 
 
 @pytest.mark.parametrize("short", [0, 1, 2])
@@ -179,6 +190,7 @@ def test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does(
         witness.note(offset, encode(record), ledger)
         witness.check(kafka, lambda: ledger)
     for offset, record in [(2, {"trigger": 0}), (1, {"trigger": 0}), (4, {}), (900, {})]:
+        witness = Witness(tmp_path / f"seen at {offset}", names, SECRET)
         witness.note(offset, encode(record), ledger)
         with pytest.raises(RewoundError, match="lacks a trigger"):
             witness.check(kafka, lambda: ledger)
