@@ -1,0 +1,19 @@
+"""What libraries print once a test is over: into a file, so that a green run is silent.
+
+librdkafka's threads outlive the tests that made them, and write straight to standard error. In the
+processes of a parallel run that is a file of the folder ``.build``; what a test prints while it runs
+is captured and shown with its failure, as ever. pytest imports this before it captures anything.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .tree import ROOT
+
+if process := os.environ.get("PYTEST_XDIST_WORKER"):
+    folder = ROOT / ".build"
+    folder.mkdir(exist_ok=True)
+    file = os.open(folder / f"stderr-{process}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(file, 2)
+    os.close(file)
