@@ -1,8 +1,8 @@
 """What libraries print once a test is over: into a file, so that a green run is silent.
 
-librdkafka's threads outlive the tests that made them, and write straight to standard error. In the
-processes of a parallel run that is a file of the folder ``.build``; what a test prints while it runs
-is captured and shown with its failure, as ever. pytest imports this before it captures anything.
+librdkafka's threads outlive the tests that made them, and write straight to standard error. In a
+process of a parallel run that is a file in the folder ``.build``. What a test prints itself is
+captured and shown with its failure. pytest imports this module before it captures anything.
 """
 
 from __future__ import annotations
