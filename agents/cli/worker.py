@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from ...topics.config.model import Engine
-from ..worker.health.http import serve
+from ..worker.health.http import serve_operator, serve_public
 from ..worker.health.together import Together
 from ..worker.lines.log_lines import name_lines
 from ..worker.lines.redaction import quoting
@@ -75,9 +75,9 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
     sockets = [folder / str(number) for number in range(processes)]
     together = Together(sockets)
     if engine.public_port:
-        serve(engine.public_host, engine.public_port, together.public())
+        serve_public(engine, together.public())
     if engine.operator_port:
-        serve(engine.operator_host, engine.operator_port, together.operator())
+        serve_operator(engine, together.operator())
     children: list[subprocess.Popen[bytes]] = []
     asked = False
 

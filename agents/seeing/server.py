@@ -11,12 +11,13 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import HTTPServer
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from ...errors import EngineError, LedgerError, ParameterError
+from ..worker.health.guarded import Guarded, GuardedHandler, loopback
 from .board import Board
 from .views import Wish
 
@@ -50,27 +51,33 @@ PAGES = {
 }
 MOST_LISTENERS = 200
 IDLE_SECONDS = 15.0
-SLOW_SECONDS = 30.0
 SMALL = 1_000  # bytes that are not worth compressing
 
 
-class PageServer(ThreadingHTTPServer):
+class PageServer(Guarded, HTTPServer):
     """Server of one board.
+
+    On the loopback interface it answers for addresses and `localhost` alone; elsewhere for every
+    name, since what it shows is public.
 
     Args:
         address: host and port to listen at.
         board: what is shown.
     """
 
-    daemon_threads = True
+    most = 256
+    share = 2
+    patience = 30.0
 
     def __init__(self, address: tuple[str, int], board: Board) -> None:
         self.board = board
-        self.seats = threading.Semaphore(MOST_LISTENERS)
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         folder = files(__package__).joinpath("page")
         self.files = {path: folder.joinpath(name).read_bytes() for path, name in PAGES.items()}
         super().__init__(address, _Visit)
+        self.seats = threading.Semaphore(min(MOST_LISTENERS, self.connections.most * 3 // 4))
+        if loopback(str(self.server_address[0])):
+            self.names = frozenset()
 
     @property
     def url(self) -> str:
@@ -83,12 +90,9 @@ class PageServer(ThreadingHTTPServer):
         """Say nothing when a browser goes away in the middle of an answer."""
 
 
-class _Visit(BaseHTTPRequestHandler):
+class _Visit(GuardedHandler):
     server: PageServer
-    server_version = "hush"
-    sys_version = ""
     protocol_version = "HTTP/1.1"
-    timeout = SLOW_SECONDS
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)
@@ -162,9 +166,6 @@ class _Visit(BaseHTTPRequestHandler):
             now = board.wait(version, IDLE_SECONDS)
             yield b": alive\n\n" if now == version else b"event: change\ndata: %d\n\n" % now
             version = now
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged."""
 
 
 def asked(given: dict[str, str]) -> Wish:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import ThreadingHTTPServer
+from http.server import HTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
 from ..state.row_table import row_table
 from .admission import prepare
-from .health.http import Page, health_page, metrics_page, serve, serve_local
+from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
 from .lines.redaction import on_loop_error
 from .setup import WorkerSetup
@@ -152,12 +152,12 @@ def admitted(config: Config, member: str, probes: Probes) -> WorkerSetup:
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit, or nothing answers.
     """
-    engine, servers = config.engine, list[ThreadingHTTPServer]()
+    engine, servers = config.engine, list[HTTPServer]()
 
     def waiting() -> None:
         if engine.public_port and not servers:
             with contextlib.suppress(EngineError):  # taken: said when the worker serves its own
-                servers.append(serve(engine.public_host, engine.public_port, probes.pages()))
+                servers.append(serve_public(engine, probes.pages()))
 
     try:
         return prepare(config, member, config.kafka.outage_timeout / 1e6, waiting=waiting)
@@ -200,10 +200,10 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
     servers = []
     if engine.public_port:
         pages = {"/metrics": metrics_page(worker.public.registry), **probes.pages()}
-        servers.append(serve(engine.public_host, engine.public_port, pages))
+        servers.append(serve_public(engine, pages))
     if engine.operator_port:
         page = {"/internal/metrics": metrics_page(worker.operator.registry)}
-        servers.append(serve(engine.operator_host, engine.operator_port, page))
+        servers.append(serve_operator(engine, page))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_error)
     name = f"worker {member}".rstrip()

@@ -60,6 +60,7 @@ SETTINGS: dict[str, Change] = {
     "engine.public_port": Change(FREE, "an address"),
     "engine.operator_host": Change(FREE, "an address"),
     "engine.operator_port": Change(FREE, "an address"),
+    "engine.page_names": Change(FREE, "an address"),
     "engine.log_level": Change(FREE, "what is logged"),
     "input.name": Change(HASH, "pipelines name their input"),
     "input.topic": Change(HASH, "what is counted; its id and partitions are pinned as well"),

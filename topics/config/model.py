@@ -191,6 +191,8 @@ class Engine:
         public_port: port of `public_host`; 0 disables it.
         operator_host: address of operator metrics, which are functions of raw data.
         operator_port: port of `operator_host`; 0 disables it.
+        page_names: names besides `localhost` under which operator metrics, and whatever is served
+            on the loopback interface, may be asked for; addresses always may.
         log_level: level of the worker's log.
     """
 
@@ -221,6 +223,7 @@ class Engine:
     public_port: Port = 9464
     operator_host: str = "127.0.0.1"
     operator_port: Port = 9465
+    page_names: tuple[str, ...] = ()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
 

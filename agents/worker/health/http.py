@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import socketserver
 import sys
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable
+from http.server import HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ....errors import EngineError
+from ....topics.config.model import Engine
 from ..lines.redaction import told
+from .guarded import Guarded, GuardedHandler, loopback
 
 Page = Callable[[], tuple[int, bytes]]
 log = logging.getLogger("hushstream")
@@ -31,13 +34,21 @@ def health_page(healthy: Callable[[], bool]) -> Page:
     return lambda: (200, b"ok\n") if healthy() else (503, b"not yet\n")
 
 
-def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
+def serve(
+    host: str, port: int, pages: dict[str, Page], names: Iterable[str] = (), private: bool = False
+) -> HTTPServer:
     """Serve pages in a thread of their own.
+
+    On the loopback interface they are for this machine, whatever they say, so that a request must
+    name an address, `localhost` or one of ``names``. Elsewhere that holds for private pages: others
+    are for anyone, under any name that leads to them.
 
     Args:
         host: address to listen at.
         port: to listen at; 0: one that is free.
         pages: by path; each is called in a thread of the server.
+        names: under which the pages may be asked for.
+        private: whether they are functions of raw data.
 
     Returns:
         The server; shut it down to end the thread.
@@ -53,11 +64,39 @@ def serve(host: str, port: int, pages: dict[str, Page]) -> ThreadingHTTPServer:
             f"metrics cannot be served on {host}:{port} ({error.strerror}): "
             "set another port, or 0 for none, in [engine]"
         ) from None
+    if private or loopback(str(server.server_address[0])):
+        server.names = frozenset(names)
     Thread(target=server.serve_forever, name=f"web {port}", daemon=True).start()
     return server
 
 
-class _Quiet(socketserver.BaseServer):
+def serve_public(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
+    """Serve pages that anyone may read, as `serve`, where the settings say.
+
+    Args:
+        engine: settings of this worker.
+        pages: by path.
+
+    Raises:
+        EngineError: the address is taken.
+    """
+    return serve(engine.public_host, engine.public_port, pages, engine.page_names)
+
+
+def serve_operator(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
+    """Serve functions of raw data, as `serve`, where the settings say.
+
+    Args:
+        engine: settings of this worker.
+        pages: by path.
+
+    Raises:
+        EngineError: the address is taken.
+    """
+    return serve(engine.operator_host, engine.operator_port, pages, engine.page_names, private=True)
+
+
+class _Quiet(Guarded):
     """Prints no traceback: mostly a client has hung up, and a text may quote records."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -67,16 +106,21 @@ class _Quiet(socketserver.BaseServer):
             log.error("a page could not be served: %s", told(error))
 
 
-class ProbeServer(_Quiet, ThreadingHTTPServer):
-    """Serves pages at an address."""
+class ProbeServer(_Quiet, HTTPServer):
+    """Serves pages at an address.
 
-    daemon_threads = True
+    Args:
+        address: host and port.
+        handler: of a connection.
+    """
+
+    def __init__(self, address: tuple[str, int], handler: type[GuardedHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
 
 
-class LocalServer(_Quiet, socketserver.ThreadingUnixStreamServer):
+class LocalServer(_Quiet, socketserver.UnixStreamServer):
     """Serves pages to the processes of one machine that may open its socket."""
-
-    daemon_threads = True
 
 
 def serve_local(path: Path, pages: dict[str, Page]) -> LocalServer:
@@ -94,11 +138,8 @@ def serve_local(path: Path, pages: dict[str, Page]) -> LocalServer:
     return server
 
 
-def _handler(pages: dict[str, Page]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        server_version = "hush"
-        sys_version = ""
-
+def _handler(pages: dict[str, Page]) -> type[GuardedHandler]:
+    class Handler(GuardedHandler):
         def do_GET(self) -> None:
             page = pages.get(self.path.split("?")[0])
             status, body = page() if page else (404, b"not found\n")
@@ -108,7 +149,7 @@ def _handler(pages: dict[str, Page]) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged."""
+        def _remedy(self) -> str:
+            return "ask for its address, or list the name in engine.page_names"
 
     return Handler

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from importlib.resources import files
@@ -140,6 +142,37 @@ def test_too_many_listeners_are_sent_away(server: PageServer) -> None:
     assert refused.status == 503
     connection.close()
     other.close()
+
+
+@pytest.mark.parametrize("path", ["/", "/summary.json", "/view.json?name=phdstream", "/events"])
+def test_a_page_on_the_web_that_calls_this_machine_its_own_gets_no_answer(
+    server: PageServer, path: str
+) -> None:
+    answer, body = ask(server, path, Host="attacker.example:8437")
+    assert answer.status == 421 and b"attacker" not in body and b"phdstream" not in body
+    for host in ("localhost:8437", "[::1]:8437", "127.0.0.1"):
+        assert ask(server, "/summary.json", Host=host)[0].status == 200
+
+
+def test_a_page_that_is_bound_elsewhere_is_for_anyone() -> None:
+    made = serve(filled("phdstream"), "0.0.0.0", 0)
+    try:
+        assert ask(made, "/summary.json", Host="live.shop.example")[0].status == 200
+    finally:
+        made.shutdown()
+        made.server_close()
+
+
+def test_silent_connections_keep_nobody_from_the_page(
+    server: PageServer,
+) -> None:
+    server.connections.most = 8
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            client = socket.create_connection(server.server_address[:2], 60)
+            stack.callback(client.close)
+        assert ask(server, "/summary.json")[0].status == 200
+        assert len(server.connections) <= 8
 
 
 def test_an_address_that_is_taken_is_named(server: PageServer) -> None:
