@@ -11,6 +11,14 @@ READ_GROUPS = "hush-read-"
 """Prefix of the group that a reading client names; none of them joins it or commits to it."""
 
 
+_NAME = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}"  # of a deployment or a pipeline
+_INTERNAL = re.compile(
+    rf"({_NAME})\.([0-9a-f]{{10}})\.(clock|requests|begins|{_NAME}\.(units|cells|selected)"
+    rf"|(ingest|bound|aggregate)\..+-changelog)"
+)
+_LEDGER = re.compile(rf"({_NAME})\.ledger\.v[0-9]+")
+
+
 class Names(NamedTuple):
     """Every name of one deployment.
 
@@ -75,6 +83,33 @@ class Names(NamedTuple):
 def ledger_topic(deployment: str) -> str:
     """The ledger's topic of a deployment."""
     return f"{deployment}.ledger.v1"
+
+
+def genesis_of(topic: str) -> tuple[str, str] | None:
+    """Deployment and genesis id in the name of an internal topic; None: it is no such name.
+
+    >>> genesis_of("hush.0a1b2c3d4e.pages.units"), genesis_of("hush.pages.releases.v1")
+    (('hush', '0a1b2c3d4e'), None)
+    """
+    found = _INTERNAL.fullmatch(topic)
+    return (found[1], found[2]) if found else None
+
+
+def reserved(topic: str) -> str:
+    """Say for what a topic's name is reserved, whichever deployment has it; empty: for nothing.
+
+    >>> reserved("__consumer_offsets"), reserved("hush.ledger.v1"), reserved("pages")
+    ('an internal topic of Kafka', 'the ledger of deployment hush', '')
+    """
+    if topic.startswith("__"):
+        return "an internal topic of Kafka"
+    if topic == OWNERS:
+        return "the list of who writes which topic, one for all deployments"
+    if found := _LEDGER.fullmatch(topic):
+        return f"the ledger of deployment {found[1]}"
+    if names := genesis_of(topic):
+        return f"an internal topic of deployment {names[0]}"
+    return ""
 
 
 def genesis_id(deployment: str) -> str:

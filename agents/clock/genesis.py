@@ -154,7 +154,7 @@ def verify_begin(
     else:
         refuse_lost(cluster, deployment.name)
     _foresee(deployment, ledger, now)
-    verify_unclaimed(cluster, deployment)
+    verify_unclaimed(cluster, deployment, ledger.pipelines)
     return ledger
 
 

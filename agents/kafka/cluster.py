@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import (
@@ -276,9 +276,17 @@ class Cluster:
         return sorted(changed), sorted(refused)
 
     def delete(self, topics: list[str]) -> None:
-        """Delete topics."""
-        for future in (self._admin.delete_topics(topics) if topics else {}).values():
-            future.result()
+        """Delete topics; one that another process has deleted meanwhile is passed over.
+
+        Raises:
+            RightError: this user may not delete one.
+        """
+        for topic, future in (self._admin.delete_topics(topics) if topics else {}).items():
+            try:
+                self.rights.result(future, "DELETE", topic)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
 
     def _until_known(self, names: list[str]) -> None:
         until = time.monotonic() + self._patience
@@ -288,7 +296,11 @@ class Cluster:
             time.sleep(0.1)
 
     def read(self, topic: str, partition: int = 0, start: int = 0) -> list[Any]:
-        """Read all committed records of one partition, as confluent messages.
+        """Read all committed records of one partition; see `each`."""
+        return list(self.each(topic, partition, start))
+
+    def each(self, topic: str, partition: int = 0, start: int = 0) -> Iterator[Any]:
+        """Yield all committed records of one partition, as confluent messages.
 
         A commit returns before its records become visible. So the call waits for everything
         that was written before it, unless a producer died and left its transaction open.
@@ -315,7 +327,6 @@ class Cluster:
         client = Consumer(self._options | options)
         try:
             client.assign([TopicPartition(topic, partition, start)])
-            found: list[Any] = []
             reached = -1  # where the last end of the partition was seen
             while reached < written and not (reached >= 0 and time.monotonic() > until):
                 message = client.poll(10.0 if reached < 0 else 0.1)
@@ -323,13 +334,12 @@ class Cluster:
                     if reached < 0:
                         raise OutageError(f"{topic}-{partition} could not be read to its end")
                 elif not message.error():
-                    found.append(message)
+                    yield message
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     reached = message.offset()
                 elif not of_group(message.error()):
                     self.rights.refuse(KafkaException(message.error()), "READ", topic)
                     raise failed(message.error(), f"{topic}-{partition}")
-            return found
         finally:
             client.close()
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 from hushstream.topics.names import (
+    OWNERS,
     Names,
     dead_letter_topic,
+    genesis_of,
     late_topic,
     latest_topic,
     ledger_topic,
     releases_topic,
+    reserved,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,3 +75,18 @@ def test_public_names_are_those_that_readers_rely_on():
     assert latest_topic("zones", "maps.v3") == "maps.v3.latest"
     assert dead_letter_topic("zones") == "hush.zones.dlq"
     assert late_topic("zones") == "hush.zones.late"
+
+
+@given(WORD, st.from_regex(r"[0-9a-f]{10}", fullmatch=True), WORD)
+def test_names_of_every_deployment_are_reserved_and_those_of_its_releases_are_not(
+    deployment, genesis, pipeline
+):
+    names = Names(deployment, genesis)
+    for topic in internal(names, pipeline)[:-3]:  # the last are no topics
+        assert genesis_of(topic) == (deployment, genesis)
+        assert reserved(topic) == f"an internal topic of deployment {deployment}"
+    assert reserved(ledger_topic(deployment)) == f"the ledger of deployment {deployment}"
+    assert reserved(OWNERS) and reserved("__consumer_offsets") and reserved("__transaction_state")
+    free = (releases_topic, dead_letter_topic, late_topic, latest_topic)
+    assert not any(reserved(named(pipeline)) for named in free)
+    assert not reserved(pipeline) and not reserved(f"{deployment}.{genesis}.mine")

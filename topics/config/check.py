@@ -14,7 +14,7 @@ from cronsim import CronSim, CronSimError
 
 from ...errors import ConfigError
 from ...mechanisms.registry import find
-from ..names import ledger_topic
+from ..names import ledger_topic, reserved
 from ..schedule import MAX_TRIGGERS, Schedule
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings
@@ -327,6 +327,8 @@ def _topics(config: Config) -> Iterator[Problem]:
     for place, source in enumerate(config.input):
         if source.topic in taken and taken[source.topic] == "the ledger":
             yield Problem(("input", place, "topic"), f'"{source.topic}" is the topic of the ledger')
+        elif kept := reserved(source.topic):
+            yield Problem(("input", place, "topic"), f'"{source.topic}" is {kept}')
         elif source.topic in taken:
             # A topic has one owner per partition: the second input would be charged, never read.
             message = (
@@ -341,6 +343,8 @@ def _topics(config: Config) -> Iterator[Problem]:
             first = before
         for topic in filter(None, (pipeline.release_topic, pipeline.latest_topic)):
             owner = taken.setdefault(topic, f"pipeline {first}")
+            where = ("pipeline", place, "release", "topic")
             if owner != f"pipeline {first}":
-                where = ("pipeline", place, "release", "topic")
                 yield Problem(where, f'"{topic}" is the topic of {owner}')
+            elif kept := reserved(topic):
+                yield Problem(where, f'"{topic}" is {kept}: one record there would break it')

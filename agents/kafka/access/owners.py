@@ -4,22 +4,28 @@ Releases, dead letters and late records go to topics that the configuration name
 deployments on one cluster may name the same one. The topic `hush.owners.v1`, shared by all
 deployments of a cluster, says which deployment owns it: the first claim of a topic (by Kafka's own
 id of it) counts, whatever is claimed later. A topic that is deleted and created again is free
-again.
+again. So is one that nobody has claimed, but only as long as it holds nothing that others wrote:
+releases in between would damage whatever it is for. Ledgers are claimed too.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
 from ....errors import EngineError
 from ....topics.forms.form import Announced
-from ....topics.names import OWNERS
+from ....topics.names import OWNERS, ledger_topic
 from ....topics.records import encode
+from ....topics.releases import GONE, MANIFEST, ROW
 from ...deployment.model import Deployment
 from ..cluster import Cluster
+from ..logs import raw
 
+REASON = "__streams.errors.reason"  # the header that every record set aside has
 log = logging.getLogger("hushstream.kafka")
 
 
@@ -39,6 +45,11 @@ def written(deployment: Deployment) -> list[str]:
     return sorted({topic for topics in found for topic in topics if topic})
 
 
+def _claimed(deployment: Deployment) -> list[str]:
+    """List what a deployment claims: what it writes, and its ledger."""
+    return [ledger_topic(deployment.name), *written(deployment)]
+
+
 def claim(cluster: Cluster, deployment: Deployment) -> None:
     """Claim what nobody has claimed; safe to repeat.
 
@@ -49,7 +60,7 @@ def claim(cluster: Cluster, deployment: Deployment) -> None:
     Raises:
         EngineError: another deployment owns one of the topics, or the claim cannot be written.
     """
-    ids = cluster.ids(written(deployment))
+    ids = cluster.ids(_claimed(deployment))
     owners = _owners(cluster)
     wanted = [Claim(t, i, deployment.name) for t, i in ids.items() if (t, i) not in owners]
     if wanted:
@@ -67,8 +78,10 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
     for topic in (OWNERS, *written(deployment)):
         if topic not in topics:
             raise EngineError(f"topic {topic} does not exist: run `hush topics`")
-    owners = _owners(cluster)
-    for place in cluster.ids(written(deployment)).items():
+    owners, ledger = _owners(cluster), ledger_topic(deployment.name)
+    for place in cluster.ids(_claimed(deployment)).items():
+        if place not in owners and place[0] == ledger:
+            continue  # an earlier version did not claim it
         if place not in owners:
             raise EngineError(
                 f"topic {place[0]} was made or made anew without `hush topics`: run it, so that "
@@ -77,19 +90,66 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
         _refuse_other(owners[place], deployment, place[0])
 
 
-def verify_unclaimed(cluster: Cluster, deployment: Deployment) -> None:
-    """Check that no other deployment owns a topic that this one would write, as far as they exist.
+def verify_unclaimed(
+    cluster: Cluster, deployment: Deployment, pipelines: Collection[str] = ()
+) -> None:
+    """Check that this deployment may claim what it would write, as far as that exists.
+
+    Args:
+        cluster: where the topics are, or will be.
+        deployment: the one that would claim.
+        pipelines: further names that its pipelines have had.
 
     Raises:
-        EngineError: another one does.
+        EngineError: another deployment owns a topic; or nobody does, and it holds records that are
+            no releases and no dead letters of this deployment.
     """
-    wanted = written(deployment)
+    wanted = _claimed(deployment)
     existing = cluster.topics((OWNERS, *wanted))
-    if OWNERS not in existing:
-        return
-    owners = _owners(cluster)
+    owners = _owners(cluster) if OWNERS in existing else {}
     for place in cluster.ids([topic for topic in wanted if topic in existing]).items():
-        _refuse_other(owners.get(place, deployment.name), deployment, place[0])
+        topic = place[0]
+        if place in owners:
+            _refuse_other(owners[place], deployment, topic)
+        elif topic != wanted[0]:  # whoever reads a ledger holds it against its chain
+            _refuse_strange(cluster, deployment, topic, existing[topic], pipelines)
+
+
+def _refuse_strange(
+    cluster: Cluster,
+    deployment: Deployment,
+    topic: str,
+    partitions: int,
+    pipelines: Collection[str],
+) -> None:
+    known = {name for p in deployment.pipelines for name in (p.name, *p.lineage)}
+    released = {t for p in deployment.pipelines for t in (p.release_topic, p.latest_topic)}
+    begins = tuple(f"{name}|".encode() for name in known | set(pipelines))
+    for number in range(partitions):
+        for message in cluster.each(topic, number):
+            if not (_released(message, begins) if topic in released else _set_aside(message)):
+                raise EngineError(
+                    f"topic {topic} exists, no deployment has claimed it, and it holds records "
+                    f"that are {'no releases' if topic in released else 'no dead letters'} of "
+                    f"deployment {deployment.name!r}: to write there could damage what it is for; "
+                    "give the pipeline another name or another release.topic, or, where nobody "
+                    "needs the topic any more, delete it"
+                )
+
+
+def _released(message: Any, begins: tuple[bytes, ...]) -> bool:
+    """Whether a record is a release of a pipeline whose keys begin so."""
+    own = {ROW, MANIFEST, GONE} & set(_headers(message))
+    return bool(own) and (message.key() or b"").startswith(begins)
+
+
+def _set_aside(message: Any) -> bool:
+    """Whether a record is a dead letter, or was late."""
+    return REASON in _headers(message)
+
+
+def _headers(message: Any) -> list[str]:
+    return [name for name, _ in raw(message).headers]
 
 
 def _refuse_other(owner: str, deployment: Deployment, topic: str) -> None:

@@ -335,6 +335,18 @@ def test_two_of_a_name_are_refused() -> None:
     assert any("name of another pipeline" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    "topic",
+    ["__consumer_offsets", "hush.owners.v1", "other.ledger.v1", "other.0a1b2c3d4e.clock",
+     "other.0a1b2c3d4e.ingest.pages-changelog"],
+)  # fmt: skip
+def test_no_pipeline_releases_to_and_no_input_is_what_others_live_by(topic: str) -> None:
+    named = refusal(SMALL + f'[pipeline.release]\ntopic = "{topic}"\n')
+    assert any("release.topic" in line and topic in line for line in named)
+    read = refusal(SMALL.replace('topic = "trips"', f'topic = "{topic}"'))
+    assert any("topic" in line and topic in line for line in read)
+
+
 def test_output_topics_never_coincide() -> None:
     other = SMALL[SMALL.index("[[pipeline]]") :].replace('"zones"', '"other"')
     same = '[pipeline.release]\ntopic = "hush.zones.releases.v1"\n'
