@@ -13,7 +13,7 @@ from ...topics.config.load import Config
 from ...topics.config.secret import noise_key, own_keys
 from ...topics.names import Names
 from ...topics.schedule import Schedule
-from ..clock.genesis import begin, read_ledger, verify_begin
+from ..clock.genesis import NoLedgerError, begin, read_ledger, verify_begin
 from ..clock.ledger import Ledger
 from ..clock.start import last_triggers
 from ..deployment.compile import compile_config
@@ -30,6 +30,7 @@ from ..deployment.model import Deployment
 from ..deployment.own_keys import with_keys
 from ..deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
 from ..deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
+from ..kafka.access.orphans import delete_orphans, left_behind
 from ..kafka.cluster import Cluster
 from ..registry.announced import announce
 from .options import config_options, emit, json_option, read_config
@@ -48,6 +49,8 @@ FORMATS = ("table", "kafka-acls", "strimzi")
               help="Print this user's name in a role; default: hush-ROLE.")  # fmt: skip
 @click.option("--grow", is_flag=True,
               help="Count the partitions that were added to raw topics, for ever.")  # fmt: skip
+@click.option("--delete-orphans", "deleting", is_flag=True,
+              help="Delete topics that a `hush topics` has left which was ended.")  # fmt: skip
 @click.option("--genesis", metavar="ID", help="Print names with this genesis id.")
 @click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
               help="Strimzi's name of the cluster.")  # fmt: skip
@@ -61,6 +64,7 @@ def topics(
     roles: tuple[Role, ...],
     users: tuple[str, ...],
     grow: bool,
+    deleting: bool,
     genesis: str | None,
     resource: str,
 ) -> None:
@@ -73,6 +77,9 @@ def topics(
         shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
         shown.say(form or "table", as_json, topics=not roles or only_print)
         return
+    if deleting:
+        _delete_orphans(config, as_json)
+        return
     _create(config, as_json, grow)
 
 
@@ -84,6 +91,25 @@ def _named(users: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--user {one}: write ROLE=NAME; roles: {', '.join(ROLES)}")
         named[role] = name
     return named
+
+
+def _delete_orphans(config: Config, as_json: bool) -> None:
+    cluster, name = Cluster(config.kafka, role="administrator"), config.deployment.name
+
+    def genesis() -> str:
+        try:
+            return str(read_ledger(cluster, name).genesis["genesis"])
+        except NoLedgerError:
+            return ""
+
+    cluster.wait()
+    deleted = [topic for one in delete_orphans(cluster, name, genesis) for topic in one.topics]
+    if as_json:
+        emit({"deleted": deleted})
+        return
+    click.echo(f"deployment {name}: {len(deleted)} topics deleted that no ledger names")
+    for topic in deleted:
+        click.echo(f"  {topic}")
 
 
 def _create(config: Config, as_json: bool, grow: bool) -> None:
@@ -106,8 +132,11 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     genesis = ledger.genesis["genesis"]
     names = Names(deployment.name, genesis)
     changed, refused = cluster.resize(internal_topics(deployment, names))
+    others = left_behind(cluster, deployment.name, genesis)
     if as_json:
-        emit({"genesis": genesis, "created": created, "changed": changed, "refused": refused})
+        left = [topic for one in others for topic in one.topics]
+        emit({"genesis": genesis, "created": created, "changed": changed, "refused": refused,
+              "left_behind": left})  # fmt: skip
         return
     click.echo(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
     for name in created:
@@ -116,6 +145,8 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
         click.echo(f"  {name}: segments and compaction set as they should be")
     for name in refused:
         click.echo(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
+    for one in others:
+        click.echo(f"note: {one}")
 
 
 def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deployment:

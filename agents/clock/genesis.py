@@ -24,7 +24,8 @@ from .begins import Begins
 from .ledger import FORMAT, GROWN, Ledger, Record, following, retirement
 from .pinned import growths, placement, verify_declared, verify_key
 
-FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
+          KafkaError.UNKNOWN_TOPIC_OR_PART)  # its topics were deleted as orphans  # fmt: skip
 
 
 OLDEST = 2

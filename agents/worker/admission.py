@@ -30,6 +30,7 @@ from ..deployment.own_keys import with_keys
 from ..deployment.rights import Role, rights, wanted
 from ..deployment.topic_specs import PUBLIC, TopicSpec, internal_topics, public_topics, sized
 from ..kafka.access.groups import may_read
+from ..kafka.access.orphans import left_behind
 from ..kafka.access.owners import verify_owned
 from ..kafka.access.refusals import user_of
 from ..kafka.cluster import Cluster
@@ -301,4 +302,4 @@ def warnings(cluster: Cluster, deployment: Deployment, names: Names) -> list[str
             found.append(f"{topic}: min.insync.replicas is below 2: one disk is all there is")
         if settings.get("unclean.leader.election.enable") == "true":
             found.append(f"{topic}: unclean leader election may lose committed records")
-    return found
+    return found + [str(one) for one in left_behind(cluster, deployment.name, names.genesis)]

@@ -65,6 +65,7 @@ class Upkeep:
 
     Attributes:
         progress: of this task, and so of the event loop that runs it.
+        answers: moves whenever the cluster has answered.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Upkeep:
         self.losses: LossWatch | None = None
         self.inflow = Inflow(lambda tp: clock.reached(tp.topic, tp.partition))
         self._topics = TopicWatch(Cluster(setup.config.kafka), setup.deployment, setup.ledger)
+        self.answers = self._topics.progress
         self._trimmer = Trimmer(setup.config.kafka)
         self._trim_seconds = setup.config.engine.trim_interval / 1e6
         self._keep_units = setup.config.engine.keep_units

@@ -78,16 +78,28 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
     for topic in (OWNERS, *written(deployment)):
         if topic not in topics:
             raise EngineError(f"topic {topic} does not exist: run `hush topics`")
-    owners, ledger = _owners(cluster), ledger_topic(deployment.name)
+    for topic in unclaimed(cluster, deployment):
+        raise EngineError(
+            f"topic {topic} was made or made anew without `hush topics`: run it, so that "
+            "this deployment owns the topic"
+        )
+
+
+def unclaimed(cluster: Cluster, deployment: Deployment) -> list[str]:
+    """List the topics that a deployment writes and that nobody has claimed.
+
+    The ledger is not among them: an earlier version did not claim it.
+
+    Raises:
+        EngineError: another deployment owns one.
+    """
+    owners, found = _owners(cluster), list[str]()
     for place in cluster.ids(_claimed(deployment)).items():
-        if place not in owners and place[0] == ledger:
-            continue  # an earlier version did not claim it
-        if place not in owners:
-            raise EngineError(
-                f"topic {place[0]} was made or made anew without `hush topics`: run it, so that "
-                "this deployment owns the topic"
-            )
-        _refuse_other(owners[place], deployment, place[0])
+        if place in owners:
+            _refuse_other(owners[place], deployment, place[0])
+        elif place[0] != ledger_topic(deployment.name):
+            found.append(place[0])
+    return found
 
 
 def verify_unclaimed(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 
 from ...kafka.progress import Progress
 
+ANSWER_SECONDS = 15.0
+"""Seconds without an answer of the cluster from which a worker is not ready; it asks every 5 s."""
 log = logging.getLogger("hushstream.worker")
 
 
@@ -19,10 +21,12 @@ class Health:
 
     Attributes:
         serving: whether the worker has what the group assigned to it.
+        answers: moves whenever the cluster has answered.
     """
 
     def __init__(self, watched: Callable[[], Iterable[Progress]], patience: float) -> None:
         self.serving = False
+        self.answers = Progress("an answer of the cluster")
         self._watched = watched
         self._patience = patience
         self._told: set[str] = set()
@@ -38,5 +42,8 @@ class Health:
     def ready(self) -> bool:
         """Whether the worker serves: it is live, and reaches the broker."""
         # A broker that is away makes a worker not ready and leaves it live: a restart would not
-        # bring the broker back, and every worker would restart at once.
-        return self.serving and not any(one.away for one in self._watched()) and self.live()
+        # bring the broker back, and every worker would restart at once. A task that waits for an
+        # answer learns late that none comes, so a short question is asked beside them.
+        reached = not self.answers.stalled(ANSWER_SECONDS)
+        away = any(one.away for one in self._watched())
+        return self.serving and reached and not away and self.live()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 
@@ -14,11 +15,14 @@ from ...clock.ledger import Ledger
 from ...clock.pinned import verify
 from ...deployment.model import Deployment
 from ...deployment.topic_specs import public_topics
+from ...kafka.access.owners import unclaimed
 from ...kafka.cluster import Cluster
 from ...kafka.progress import Progress
 
 LOOK_SECONDS = 5.0
 CONFIRM_SECONDS = 1.5  # a broker that has just started may not know all topics yet
+SAID_SECONDS = 600.0
+log = logging.getLogger("hushstream.worker")
 
 
 class TopicWatch:
@@ -31,12 +35,19 @@ class TopicWatch:
         cluster: for a thread of its own.
         deployment: compiled pipelines.
         ledger: as it was read at the start; it pins topics, their ids and partitions.
+
+    Attributes:
+        progress: moves whenever the cluster has answered.
     """
 
     def __init__(self, cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
         self._cluster = cluster
         self._deployment = deployment
         self._ledger = ledger
+        self._owners = ""  # id of the topic that was looked at
+        self._said = -SAID_SECONDS
+        self.progress = Progress("an answer of the cluster")
+        self.progress.moved()  # it has answered at the start
 
     def look(self) -> None:
         """Compare once, and again a little later where something does not fit.
@@ -60,12 +71,36 @@ class TopicWatch:
     def _compare(self) -> None:
         verify(self._cluster, self._deployment, self._ledger)
         known = self._cluster.topics()
+        self.progress.moved()
         for spec in public_topics(self._deployment):
             if spec.name not in known and spec.name != OWNERS:
                 raise EngineError(
                     f"topic {spec.name} ({spec.purpose}) was deleted while the worker was running: "
                     "restore it, or begin a new deployment (another deployment.name)"
                 )
+        self._look_at_owners(OWNERS in known)
+
+    def _look_at_owners(self, there: bool) -> None:
+        """Say where the list of owners is gone; no release of this deployment depends on it."""
+        if not there:
+            self._owners = ""
+            self._warn("was deleted")
+            return
+        identity = self._cluster.ids([OWNERS])[OWNERS]
+        if identity != self._owners:
+            missing = unclaimed(self._cluster, self._deployment)
+            if missing:
+                self._warn(f"does not say who writes {', '.join(missing)}")
+            else:
+                self._owners = identity
+
+    def _warn(self, what: str) -> None:
+        if time.monotonic() - self._said >= SAID_SECONDS:
+            self._said = time.monotonic()
+            log.error(
+                "topic %s %s: nothing keeps another deployment from writing the same topics, and "
+                "readers do not find schemas; run `hush topics` of every deployment of this "
+                "cluster, which claims them again", OWNERS, what)  # fmt: skip
 
 
 class Inflow:

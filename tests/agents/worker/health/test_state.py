@@ -37,3 +37,20 @@ def test_a_worker_without_a_broker_lives_and_is_not_ready():
     assert health.live() and not health.ready()
     clock.outage(False)
     assert health.ready()
+
+
+def test_a_cluster_that_is_silent_makes_a_worker_not_ready_within_a_stated_time(monkeypatch):
+    """The clock may wait forty seconds for an answer until it knows that none comes."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    clock = Progress("the clock")
+    health = Health(lambda: [clock], 60)
+    health.serving = True
+    clock.moved()
+    health.answers.moved()
+    now[0] = 15.0
+    assert health.ready()
+    now[0] = 15.1
+    assert health.live() and not health.ready()
+    health.answers.moved()
+    assert health.ready()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ from confluent_kafka import KafkaException
 from faust.types import TP
 from hushstream.agents.worker.health.topics import Inflow, TopicWatch
 from hushstream.errors import EngineError
+from hushstream.topics.names import OWNERS
 
-from ....support import deployment
+from ....support import deployment, messages
 
 
 class FakeCluster:
@@ -27,11 +29,17 @@ class FakeCluster:
             raise answer
         return dict(answer)
 
+    def ids(self, topics: list[str]) -> dict[str, str]:
+        return {topic: f"id-{self.owners}" for topic in topics}
+
+    owners = 0
+
 
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TopicWatch]:
     monkeypatch.setattr(module, "CONFIRM_SECONDS", 0.0)
     monkeypatch.setattr(module, "verify", lambda *_: None)  # has tests of its own
+    monkeypatch.setattr(module, "unclaimed", lambda *_: [])  # likewise
     return lambda *answers: TopicWatch(FakeCluster(*answers), deployment(), None)  # type: ignore[arg-type]
 
 
@@ -52,6 +60,51 @@ def test_a_cluster_that_does_not_answer_is_no_evidence(watch):
     watch(KafkaException("away")).look()
     less: dict[str, int] = {}
     watch(less, KafkaException("away")).look()
+
+
+def test_an_answer_is_noted_and_silence_is_not(watch, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    looks = watch(whole(), KafkaException("away"))
+    now[0] = 100.0
+    looks.look()
+    assert not looks.progress.stalled(0.5)
+    now[0] = 116.0
+    looks.look()
+    assert looks.progress.stalled(15)
+
+
+def test_owners_that_are_deleted_or_forget_are_told_and_others_in_their_place_stop(
+    watch, monkeypatch, caplog
+):
+    asked: list[list[str]] = []
+    missing: list[str] = []
+    monkeypatch.setattr(module, "unclaimed", lambda *_: asked.append(missing) or missing)
+    monkeypatch.setattr(module, "SAID_SECONDS", 0.0)
+    less = {name: n for name, n in whole().items() if name != OWNERS}
+    looks = watch(*[whole()] * 2, less, *[whole()] * 4)
+    looks.look()
+    looks.look()
+    assert len(asked) == 1 and not caplog.records  # it is read once
+    looks.look()
+    (said,) = messages(caplog.records)
+    assert f"{OWNERS} was deleted" in said and "run `hush topics` of every deployment" in said
+    missing.append("releases")  # another deployment has made it anew
+    looks.look()
+    looks.look()
+    assert ["who writes releases" in said for said in messages(caplog.records)[1:]] == [True, True]
+    missing.clear()
+    looks.look()
+    assert len(messages(caplog.records)) == 3
+
+    def others(*_: Any) -> list[str]:
+        raise EngineError("topic releases is written by deployment 'b'")
+
+    monkeypatch.setattr(module, "unclaimed", others)
+    looks._cluster.owners = 1  # made anew
+    looks._cluster.answers = [whole(), whole()]
+    with pytest.raises(EngineError, match="is written by deployment"):
+        looks.look()
 
 
 def test_input_that_grows_and_is_not_fetched_is_a_stall():
