@@ -6,9 +6,10 @@ PACKAGES := agents client deploy mechanisms topics
 WORKERS ?= 3
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+PROMTOOL := apt-get install -y --no-install-recommends prometheus
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit e2e cluster dashboards fuzz mutants bench lock release clean
+.PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +32,13 @@ unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks # for each of hundreds of processes
 	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive # for dozens of brokers
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+thorough: $(DEV) ## the gate with promtool, all mutants, 1,000 schedules, chaos: hours
+	@command -v promtool >/dev/null || $(PROMTOOL) || { echo "promtool is missing: $(PROMTOOL)"; exit 1; }
+	@$(MAKE) test
+	@$(BIN)/python -m tests.mutants
+	@$(BIN)/python benchmarks/schedules.py --schedules=1000
+	@$(BIN)/python benchmarks/chaos.py --minutes=10 --harsh
 
 e2e: $(DEV) ## docker-compose.yml on a real engine, then all removed; ARGS=--stand-ins without a registry
 	@$(BIN)/python -m tests.e2e $(ARGS)

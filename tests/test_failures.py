@@ -167,6 +167,17 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/kafka/access/test_owners.py::test_two_deployments_cannot_share_a_release_topic",
         "agents/kafka/access/test_owners.py::test_nor_topics_of_what_is_set_aside",
     ),
+    "a configuration names a topic": (
+        "topics/config/test_load.py::"
+        "test_no_pipeline_releases_to_and_no_input_is_what_others_live_by",
+        "agents/kafka/access/test_owners.py::"
+        "test_a_topic_that_holds_what_others_wrote_is_refused_before_anything_is_made",
+    ),
+    "`hush.owners.v1` is deleted": (
+        "agents/worker/health/test_topics.py::"
+        "test_owners_that_are_deleted_or_forget_are_told_and_others_in_their_place_stop",
+        "agents/kafka/access/test_owners.py::test_a_topic_of_our_own_releases_is_claimed_again",
+    ),
     "a log would expire": ("agents/worker/test_admission.py::test_check_and_worker_refuse_alike",),
     "the clock of the worker that begins": (
         "agents/clock/test_owner.py::test_a_first_window_is_not_chosen_by_a_clock_that_is_behind",

@@ -71,7 +71,7 @@ def _administrator(deployment: Deployment, names: Names) -> list[Right]:
         *_each(_raw(deployment), ("DESCRIBE",), "their ids and first offsets"),
         Right("topic", own, True, every, "ledger and internal topics"),
         Right("topic", OWNERS, False, ("CREATE", "READ", "WRITE"), "claims of topics"),
-        *_each(_public(deployment) + _aside(deployment), ("CREATE", "READ"), "to make them"),
+        *_each(_public(deployment) + _aside(deployment), ("CREATE", "DESCRIBE"), "to make them"),
         Right("transactional-id", own, True, ("WRITE",), "genesis and declarations"),
     ]
 

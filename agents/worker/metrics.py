@@ -174,6 +174,7 @@ class OperatorMetrics:
             **given,
         )
         self.state = Gauge("hush_state_size_bytes", "On disk.", ["store"], **given)
+        self.room = Gauge("hush_state_free_bytes", "Left on the disk of the state.", **given)
         ProcessCollector(**given)  # memory, processor, open files: they follow the load
 
     def declare(self, pipeline: Pipeline) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
 import time
 from collections.abc import Callable, Mapping
 
 from faust.types import TP
+from prometheus_client import Gauge
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
@@ -66,6 +69,7 @@ class Upkeep:
     Attributes:
         progress: of this task, and so of the event loop that runs it.
         answers: moves whenever the cluster has answered.
+        room: shows the operator how much is left on the disk; None: nobody asks.
     """
 
     def __init__(
@@ -86,6 +90,8 @@ class Upkeep:
         self._opening = opening
         self.progress = Progress("the event loop")
         self.losses: LossWatch | None = None
+        self.room: Gauge | None = None
+        self._data_dir = setup.data_dir
         self.inflow = Inflow(lambda tp: clock.reached(tp.topic, tp.partition))
         self._topics = TopicWatch(Cluster(setup.config.kafka), setup.deployment, setup.ledger)
         self.answers = self._topics.progress
@@ -126,6 +132,7 @@ class Upkeep:
             if now - measured > MEASURE_SECONDS:
                 measured = now
                 await asyncio.gather(*(s.measure() for s in self._shards.values()))
+                self.measure_room()
                 if self.losses is not None:
                     self.losses.look()
                 self.forget_feedback()
@@ -134,6 +141,12 @@ class Upkeep:
                 await self._trim()
             if (error := crash()) is not None:
                 fail(error)
+
+    def measure_room(self) -> None:
+        """Report how much is left on the disk; one that cannot be asked keeps its last figure."""
+        if self.room is not None:
+            with contextlib.suppress(OSError):
+                self.room.set(shutil.disk_usage(self._data_dir).free)
 
     def _fetching(self) -> dict[TP, int]:
         """The next offset of each partition that should be fetched."""

@@ -138,6 +138,7 @@ class Worker:
             setup, self._topology, self.shards, clock, feedback, self._follower, self._opening
         )
         self._upkeep.losses = self._shared.losses
+        self._upkeep.room = self.operator.room
         self.health.answers = self._upkeep.answers
         self._upkeep.inflow.away = lambda: self._follower.progress.away
         self._upkeep.inflow.ends = self._follower.ends

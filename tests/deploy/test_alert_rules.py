@@ -32,7 +32,7 @@ DEAD = 'hush_dead_letters_total{pipeline="p",reason="%s",process="%s",instance="
 LOST = 'hush_loss_alarm{pipeline="p",cause="%s",instance="a"}'
 EVENTS = 'hush_events_total{pipeline="p",outcome="%s",instance="a"}'
 RESTORED = 'hush_recovery_remaining_records{store="aggregate-p-0",instance="a"}'
-STATE = 'hush_state_size_bytes{store="bound-p-0",instance="a"}'
+ROOM = 'hush_state_free_bytes{instance="a"}'
 
 
 def delays(samples: int, quick: int) -> dict[str, str]:
@@ -138,8 +138,15 @@ CASES: dict[str, tuple[str, dict[str, str], int, int]] = {
         "WorkerNotReady", {READY % 0: "1x20", READY % 1: "0x20"}, 10, 1),
     "a process becomes ready after four minutes": (
         "WorkerNotReady", {READY % 0: "0x4 1x20"}, 10, 0),
-    "the clock loses a transaction": ("LedgerWriteFailed", {FAILED: "0x10 1x20"}, 15, 1),
-    "it lost one an hour ago": ("LedgerWriteFailed", {FAILED: "0x10 1x90"}, 80, 0),
+    "the clock loses one transaction": ("LedgerWriteFailed", {FAILED: "0x10 1x20"}, 15, 0),
+    "it loses two, as a rolling restart may do": (
+        "LedgerWriteFailed", {FAILED: "0x10 1x3 2x20"}, 18, 0),
+    "it loses one every two minutes": (
+        "LedgerWriteFailed", {FAILED: "0x10 1 1 2 2 3 3 4 4 5 5 6 6"}, 20, 1),
+    "two owners lose some in turn": (
+        "LedgerWriteFailed", {FAILED: "0x5 1x5 2x9", FAILED.replace('"a"', '"b"'): "0x8 1x2 2x9"},
+        16, 1),
+    "it lost many an hour ago": ("LedgerWriteFailed", {FAILED: "0x10 9x90"}, 80, 0),
     "a shard lags for half an hour": ("ConsumerLagGrowing", {LAG: "200000x60"}, 30, 1),
     "a shard lags for a moment": ("ConsumerLagGrowing", {LAG: "0x20 900000x3 0x60"}, 30, 0),
     "two bad records a second, in two processes": (
@@ -158,8 +165,9 @@ CASES: dict[str, tuple[str, dict[str, str], int, int]] = {
     "a table is not restored": ("RecoveryStuck", {RESTORED: "9000x60"}, 40, 1),
     "a table is being restored": ("RecoveryStuck", {RESTORED: "9000-100x60"}, 40, 0),
     "all tables are restored": ("RecoveryStuck", {RESTORED: "0x60"}, 40, 0),
-    "a table grows by a gigabyte an hour": ("StateGrowing", {STATE: "1e9+1e9x40"}, 20, 1),
-    "a table grows slowly": ("StateGrowing", {STATE: "5e10+1e8x40"}, 20, 0),
+    "a disk of 100 GB loses a gigabyte an hour": ("StateGrowing", {ROOM: "1e11-1e9x40"}, 20, 1),
+    "a disk of 10 TB loses a gigabyte an hour": ("StateGrowing", {ROOM: "1e13-1e9x40"}, 20, 0),
+    "a small disk that is used evenly": ("StateGrowing", {ROOM: "5e8x40"}, 20, 0),
 }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ class FakeCluster:
         return dict(answer)
 
     def ids(self, topics: list[str]) -> dict[str, str]:
-        return {topic: f"id-{self.owners}" for topic in topics}
+        return dict.fromkeys(topics, f"id-{self.owners}")
 
     owners = 0
 
