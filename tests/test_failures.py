@@ -88,6 +88,12 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/kafka/test_clients.py::"
         "test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end",
     ),
+    "two workers run under one name": (
+        "agents/worker/health/test_namesake.py::"
+        "test_of_two_workers_with_one_name_the_second_ends_and_the_first_releases",
+        "agents/worker/health/test_namesake.py::"
+        "test_one_on_the_same_machine_may_be_the_first_after_a_restart_and_is_given_time",
+    ),
     "a task of a worker ends": (
         "agents/worker/test_tasks.py::test_the_end_of_the_clock_stops_the_worker",
         "agents/worker/test_tasks.py::test_the_end_of_a_shard_stops_the_worker",

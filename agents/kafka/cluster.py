@@ -145,6 +145,20 @@ class Cluster:
             raise
         return len(told.partitions)
 
+    def members(self, group: str, instance: str) -> list[tuple[str, str]]:
+        """List client id and address of whoever was the first to have a static name in a group.
+
+        Args:
+            group: its name.
+            instance: the static name.
+
+        Raises:
+            RightError: this user may not describe the group.
+        """
+        asked = self._admin.describe_consumer_groups([group])[group]
+        told = self.rights.result(asked, "DESCRIBE", group)
+        return [(m.client_id, m.host) for m in told.members if m.group_instance_id == instance]
+
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Ask for Kafka's own id of each topic; a topic that is created again has another.
 

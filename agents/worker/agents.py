@@ -40,7 +40,10 @@ def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | No
 
 
 def make_app(
-    setup: WorkerSetup, topology: Topology, fail: Callable[[BaseException], None]
+    setup: WorkerSetup,
+    topology: Topology,
+    fail: Callable[[BaseException], None],
+    client_id: str = "hush",
 ) -> faust.App:
     """Make the application of one worker, without its agents.
 
@@ -48,6 +51,7 @@ def make_app(
         setup: what the worker was started with.
         topology: of its stages.
         fail: called with what an agent raised; Faust would acknowledge the event and lose it.
+        client_id: what the group keeps of this process.
     """
     transport.register()
     engine, kafka = setup.config.engine, setup.config.kafka
@@ -61,6 +65,7 @@ def make_app(
         # shards, so all of them are switched off.
         store="memory://",
         TableManager=PromptTables,
+        broker_client_id=client_id,
         datadir=str(setup.data_dir / "faust"),
         web_enabled=False,
         topic_allow_declare=False,

@@ -24,6 +24,7 @@ from ..deployment.own_keys import fingerprints
 from ..kafka import transport
 from ..kafka.backlog import Room
 from ..kafka.clients import asked_to_end
+from ..kafka.cluster import Cluster
 from ..kafka.intervals import Interval, Most
 from ..kafka.progress import Progress
 from ..registry.asking import asking_of
@@ -33,6 +34,7 @@ from ..state.known_units import UnitRoom
 from .agents import declare_agents, make_app
 from .health.joining import Joining
 from .health.losses import LossWatch
+from .health.namesake import Identity, Namesake
 from .health.state import Health
 from .lines.redaction import told, traced, where
 from .local_state import Shared
@@ -144,7 +146,11 @@ class Worker:
         self._upkeep.inflow.ends = self._follower.ends
         self._clock = OwnedClock(setup, self._follower, self._tasks, self.public, self.operator)
         self._follower.others = lambda: list(self.shards)
-        self.app = make_app(setup, self._topology, self.fail)
+        identity = Identity.own()
+        self.app = make_app(setup, self._topology, self.fail, identity.client_id)
+        instance = self.app.conf.consumer_group_instance_id
+        cluster = Cluster(setup.config.kafka)
+        self._namesake = Namesake(cluster, names.group, setup.member, instance, identity)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
         self.app.on_partitions_revoked.connect(self._on_revoked)
@@ -187,7 +193,10 @@ class Worker:
             if self._asking is not None:
                 self._tasks.start(self._asking.progress.what, self._asking.run())
             self._followed = True
-        await self._close_all_but(set() if self._was_away() else assigned)
+        away = self._was_away()
+        if away:
+            await asyncio.to_thread(self._namesake.changed)
+        await self._close_all_but(set() if away else assigned)
         fresh = [tp for tp in assigned if tp not in self.shards and tp != self._clock.tp]
         if fresh:  # what comes from elsewhere may need feedback that was forgotten here
             await self._follower.recall()

@@ -1,0 +1,119 @@
+"""Two workers of one name: the second one ends, and names the first.
+
+Kafka lets the newer of two members with one static name replace the older, which joins again and
+replaces the newer, and so on: both open their shards again and again and get nowhere. A group keeps
+the client id of whoever took a name first, also when others replace it later. So each process has a
+client id of its own, which says where it runs and since when.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from typing import NamedTuple, Self
+
+from confluent_kafka import KafkaException
+
+from ....errors import EngineError
+from ....topics.events.decode import utc
+from ...kafka.cluster import Cluster
+
+WITHIN_SECONDS = 60.0
+STRANGE = 3  # changes of the member id within that time, where the first runs on another machine
+ALIKE = 9  # the same on one machine: this worker may have been restarted, and be the first itself
+PREFIX = "hush"
+log = logging.getLogger("hushstream.worker")
+
+
+class Identity(NamedTuple):
+    """What a process says of itself in its client id.
+
+    Attributes:
+        started: seconds since 1970.
+        tag: random.
+        host: name of its machine.
+    """
+
+    started: int
+    tag: str
+    host: str
+
+    @classmethod
+    def own(cls) -> Self:
+        """Make that of this process."""
+        return cls(int(time.time()), secrets.token_hex(4), os.uname().nodename)
+
+    @classmethod
+    def read(cls, client_id: str) -> Self | None:
+        """Read a client id; None: it is another program's, or an earlier version's."""
+        prefix, _, rest = client_id.partition(".")
+        started, tag, host = (*rest.split(".", 2), "", "", "")[:3]
+        known = prefix == PREFIX and started.isdecimal() and len(started) < 12
+        return cls(int(started), tag, host) if known and tag else None
+
+    @property
+    def client_id(self) -> str:
+        """The client id that says all of it."""
+        return f"{PREFIX}.{self.started}.{self.tag}.{self.host}"
+
+
+class Namesake:
+    """Notices that another process uses the name of this worker.
+
+    Args:
+        cluster: for a thread of its own.
+        group: of all workers.
+        member: name of this worker.
+        instance: its name in the group; None: it has none, and nobody can have the same.
+        identity: of this process.
+    """
+
+    def __init__(
+        self, cluster: Cluster, group: str, member: str, instance: str | None, identity: Identity
+    ) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._member = member
+        self._instance = instance
+        self._identity = identity
+        self._changes: deque[float] = deque(maxlen=ALIKE)
+
+    def changed(self) -> None:
+        """Note that the group has given this worker another member id.
+
+        Once may have many causes: this process stood still, or a rebalance overtook it. Again and
+        again means that somebody takes its name.
+
+        Raises:
+            EngineError: another process had the name before.
+        """
+        now = time.monotonic()
+        self._changes.append(now)
+        recent = sum(now - moment < WITHIN_SECONDS for moment in self._changes)
+        if self._instance is None or recent < STRANGE:
+            return
+        try:
+            found = self._cluster.members(self._group, self._instance)
+        except KafkaException:
+            return  # the next change asks again
+        for client_id, address in found:
+            self._judge(Identity.read(client_id), address, recent)
+
+    def _judge(self, first: Identity | None, address: str, recent: int) -> None:
+        if first is not None and first.tag == self._identity.tag:
+            log.warning(
+                "another worker has started under the name %r and takes its partitions from this "
+                "one: end it, or give it a name of its own (--member)", self._member)  # fmt: skip
+        elif first is None or first.host != self._identity.host or recent >= ALIKE:
+            where = address.lstrip("/")
+            told = f"on {where}" if first is None else (
+                f"on {first.host} ({where}) since {utc(first.started * 1_000_000)}"
+            )  # fmt: skip
+            raise EngineError(
+                f"another worker has the name {self._member!r}, first taken {told}: the two would "
+                "take each other's partitions for ever, so this one ends; give each worker a name "
+                "of its own (--member), also on different machines"
+            )
