@@ -29,7 +29,7 @@ log = logging.getLogger("hushstream.worker")
 
 
 class Identity(NamedTuple):
-    """What a process says of itself in its client id.
+    """Origin of a process, as its client id tells it.
 
     Attributes:
         started: seconds since 1970.
