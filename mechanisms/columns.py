@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import ContractError
 from .keys import Keys, concat
+from .sums import totals as summed
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -134,6 +135,9 @@ def empty_part(columns: int, totals: int = 0) -> Part:
 def merge(parts: Sequence[Part]) -> Part:
     """Sum partial sums exactly; rows come out in canonical (key, lane) order.
 
+    A sum that 64 bits do not hold is cut, once and at the end (`sums`): so parts that are merged
+    piece by piece give the same as together, unless a piece alone is cut.
+
     Raises:
         ContractError: no part was given, or their widths differ.
     """
@@ -149,8 +153,7 @@ def merge(parts: Sequence[Part]) -> Part:
         codes, row = compact(key * lanes + lane, len(keys) * lanes)
     else:
         codes, row = np.unique(key * lanes + lane, return_inverse=True)
-    sums = np.zeros((len(codes), parts[0].sums.shape[1]), np.int64)
-    np.add.at(sums, row, np.concatenate([p.sums for p in parts]))
+    sums = summed(row, np.concatenate([p.sums for p in parts]), len(codes))
     keys = keys if lanes == 1 else keys.take(codes // lanes)
     return Part(keys, (codes % lanes).astype(np.uint8), sums, totals)
 

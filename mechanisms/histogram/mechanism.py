@@ -19,6 +19,11 @@ Guarantee (add or remove all records of one unit, all triggers and windows of an
 holds Σ m_S² + w² Σ m_V² ≤ Q surely. Every step is a Gaussian release whose shift is predictable
 from the past, hence the whole is μ-GDP with μ = √Q/σ, up to the cost of the noise grid
 (`accounting.gaussian_cost`); selection adds its δ. `Histogram.cost` is that sum.
+
+*Where 64 bits end.* Micro-batches arrive cut, which is 1-Lipschitz (`sums`, rule 1). Totals are
+kept modulo 2^64, noise is added modulo 2^64, and only then is the result read as a number, held
+within ±2^62: a function of B(Cx + z) alone (rule 3). No line may read a total of values without
+its noise, however large it is.
 """
 
 from __future__ import annotations
@@ -53,13 +58,15 @@ from ..parts.bounding import Bound
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
+from ..sums import HELD, combined, held
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .quantities import Column, Quantity
 from .report import plan, plan_rows
 from .rows import joined, rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
-_HELD = 2.0**62  # what 63 bits hold, with room
+MOST = 1 << 53  # a count from here on crosses any threshold with any noise
+_FINE = 1 << 54  # below, a number in 1/STEPS fits into 63 bits
 
 
 @dataclass(frozen=True)
@@ -262,7 +269,7 @@ class Histogram:
         process = self.quantities[0].lanes[S]
         bar = np.asarray(self.threshold, np.int64)[closed.t - 1 :]
         for rows in process.chunks(hidden):
-            count = cell["sums"][rows, S, 0]
+            count = np.clip(cell["sums"][rows, S, 0], -MOST, MOST)
             ahead = process.ahead(noise, closed.rows.key.take(rows), closed.t)
             hit = first_crossing(count * STEPS, ahead, bar)
             hit[count < self.min_units] = -1  # counts distinct units where that is asked for
@@ -282,11 +289,11 @@ class Histogram:
             # Sums were taken around `middle`, since one record moves them less there and needs less
             # noise; the noisy count moves them back.
             for place, column in enumerate(self.summed, 1):
-                value[place] = value[place] + column.middle * value[0]
+                value[place] = combined(value[place], column.middle, value[0])
                 variance[place] = variance[place] + column.middle**2 * variance[0]
         # A count that only serves the sums comes first and is not shown.
         shown = slice(len(self.quantities) - len(self.outputs), None)
-        return np.stack(value[shown], axis=1), np.stack(variance[shown], axis=1)
+        return held(np.stack(value[shown], axis=1)), np.stack(variance[shown], axis=1)
 
     def _noisy(
         self,
@@ -314,7 +321,7 @@ class Histogram:
         for lane in range(len(steps)):
             value += (_in_steps(exact[lane], steps[lane]) + 0.5) / STEPS * scale[:, lane]
             spread += variance[lane] * scale[:, lane] ** 2
-        return np.rint(np.clip(value, -_HELD, _HELD)).astype(np.int64), spread
+        return np.rint(np.clip(value, -float(HELD), float(HELD))).astype(np.int64), spread
 
     def _public(self, t: int) -> dict[str, I64]:
         if self.public is not None:
@@ -382,7 +389,15 @@ class Histogram:
 
 
 def _in_steps(exact: I64, noise: I64) -> I64 | F64:
-    """``exact`` records and noise in 1/STEPS; as doubles where integers would not hold it."""
-    if np.abs(exact).max(initial=0) < 1 << 54:
-        return exact * STEPS + noise
-    return exact.astype(np.float64) * STEPS + noise
+    """``exact`` and noise in 1/STEPS; as the nearest doubles where integers would not hold it.
+
+    ``exact`` is known modulo 2^64, so noise is added to it before anything is asked of its size.
+    """
+    whole, rest = exact + noise // STEPS, noise % STEPS
+    large = (whole <= -_FINE) | (whole >= _FINE)
+    if not large.any():
+        return whole * STEPS + rest
+    out = np.where(large, 0, whole * STEPS + rest).astype(np.float64)
+    pairs = zip(whole[large].tolist(), rest[large].tolist(), strict=True)
+    out[large] = [float(one * STEPS + part) for one, part in pairs]
+    return out

@@ -25,6 +25,8 @@ squared sensitivity of all chains together is still (C·L)²·H(T); variances of
 
 A unit's count per round rests on the status that its records see, d triggers late; a record that
 saw an old round is summed, but no longer counted.
+
+Buffers, totals and bases are kept modulo 2^64 until their noise is added, as `mechanism` says.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ from ..parts.bounding import Bound, hashes
 from ..parts.key_selection import first_crossing
 from ..parts.stated_bound import stated_bound
 from ..ranges import Draws
+from ..sums import combined, held
+from .mechanism import MOST
 from .quantities import Column, Quantity
 from .report import plan, round_rows
 from .rows import rows_of
@@ -207,7 +211,7 @@ class Rounds:
             first = start + self.selector.first
             ahead = self.selector.ahead(noise, labels, age, first=first)
             ahead = ahead[:, : self.horizon - t + 1]
-            count = cell["units"][rows] * STEPS
+            count = np.minimum(cell["units"][rows], MOST) * STEPS
             hit[rows] = first_crossing(count, ahead, bar[age - 1 : age - 1 + ahead.shape[1]])
         hit[cell["units"] < self.min_units] = -1
         return hit
@@ -249,10 +253,10 @@ class Rounds:
     def _releases(self, cell: NDArray[Any], keys: Keys, noise: Noise) -> Releases:
         value, variance = self._chained(cell, keys, noise)
         for place, column in enumerate(self.summed, 1):
-            value[:, place] += column.middle * value[:, 0]
+            value[:, place] = combined(value[:, place], column.middle, value[:, 0])
             variance[:, place] += column.middle**2 * variance[:, 0]
         bar = np.array([-(-self.threshold[-1] // STEPS)], np.int64)
-        return Releases(keys, value, variance, cell["round"].copy(), {"threshold": bar})
+        return Releases(keys, held(value), variance, cell["round"].copy(), {"threshold": bar})
 
     def error(self, t: int) -> F64:
         """(c',) noise standard deviation of a key's t-th release in one chain, in grid units."""

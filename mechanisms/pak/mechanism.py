@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
@@ -37,12 +38,12 @@ from ..ranges import Draws, laplace
 from ..slots.relearning import Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.stream import SlotStream
+from ..sums import LARGEST, hold, total
 from ..validate import at_least, positive
 from .counter import PrefixCounter
 from .running import NO_VIEWS, Past, Running, blank
 from .succession import Succession
 
-_HELD = 1 << 62
 _STORED = 3
 
 
@@ -129,15 +130,15 @@ class Pak(SlotStream):
         public = {"threshold": np.array([tau], np.int64)}
         if self.sum_epsilon is None:
             return self._store(rows, tau, 0, 0), self._nothing(public)
-        total = int(self.slots.clipped(entries, tau).sum())
+        exact = total(self.slots.clipped(entries, tau))
         if tau:
             index, label, scale = (
                 np.zeros(1, np.int64),
                 Keys.of([b"warmup"]),
                 tau / self.sum_epsilon,
             )
-            total += int(noise.laplace("sum", label, index, scale, np.full(1, t, np.int64))[0, 0])
-        base = _held(total * self.counter.steps)
+            exact += int(noise.laplace("sum", label, index, scale, np.full(1, t, np.int64))[0, 0])
+        base = hold(exact * self.counter.steps)
         further = blank(len(self.outputs) - 2)
         value = np.concatenate([np.full((1, 2), base, np.int64), further[0]], axis=1)
         known = np.full((1, 2), self._base_variance(tau))
@@ -150,23 +151,24 @@ class Pak(SlotStream):
         self, closed: Closed, rows: Rows, entries: Entries, state: I64, noise: Noise
     ) -> tuple[Rows, Releases]:
         """The sums of a trigger's slots, clipped at τ."""
-        base, total, t = int(state[1]), int(state[2]), closed.t
+        base, before, t = int(state[1]), int(state[2]), closed.t
         past = self.running.unpack(state[_STORED:])
         learnt = self._learnt(self.relearning, state[_STORED + self.running.stored :], t)
         thetas = learnt.thresholds if learnt else (int(state[0]),)
         pieces = self._pieces(thetas, self.slots.begins(closed.renewals, 1))
         tau, first = thetas[-1], self.slots.range_of(t)[0]
         at, begin = first - self.slots.warmup_slots, (len(thetas) - 1) * pieces.length
-        exact = [total, *(total + np.cumsum(self.slots.per_slot(entries, tau, t))).tolist()]
+        exact = running(before, self.slots.per_slot(entries, tau, t))
         timed = self._timed(noise).after(begin)
         prefix = self._prefixes(timed, pieces, base, at - begin, exact)
         past, further = self.running.after(past, prefix, at)
-        value = np.concatenate([np.stack([np.diff(prefix), prefix[1:]], axis=1), further], axis=1)
+        each = [hold(end - begin) for begin, end in pairwise(prefix)]
+        value = np.concatenate([np.stack([each, prefix[1:]], axis=1), further], axis=1)
         variance = self._variances(pieces, at, len(prefix) - 1)
         public = self._watched(self.watch, entries, tau, t, noise)
         learnt, more = self._learnt_at(self.relearning, learnt, entries, t, noise)
-        base, total = (prefix[-1], 0) if more else (base, exact[-1])
-        stored = self._store(rows, thetas[0], base, total, past, learnt)
+        base, so_far = (prefix[-1], 0) if more else (base, exact[-1])
+        stored = self._store(rows, thetas[0], base, so_far, past, learnt)
         return stored, self._released(t, first, value, variance, public | more)
 
     def _pieces(self, thetas: tuple[int, ...], origins: tuple[int, ...]) -> Succession:
@@ -197,7 +199,7 @@ class Pak(SlotStream):
         ends = np.arange(begin, begin + len(exact))
         known = ends[ends > 0]
         drawn = [0] * (len(ends) - len(known)) + counter.noise(noise, tau, known)
-        return [_held(base + x * counter.steps + z) for x, z in zip(exact, drawn, strict=True)]
+        return [hold(base + x * counter.steps + z) for x, z in zip(exact, drawn, strict=True)]
 
     def _variances(self, pieces: Succession, at: int, slots: int) -> F64:
         """(slots, columns) noise variances of slots after the warm-up, in output steps."""
@@ -261,9 +263,10 @@ class Pak(SlotStream):
         return deviation
 
 
-def _held(value: int) -> int:
-    """``value`` within 63 bits. It is noisy already, so to cut it costs nothing.
+def running(before: int, sums: I64) -> list[int]:
+    """``before`` and the running totals of sums that are not negative, each at most `LARGEST`.
 
-    `check_sums` leaves room for many times as many records as are expected.
+    The cut never shows: `hold` cuts what is released from it (`hushstream.mechanisms.sums`).
     """
-    return max(-_HELD, min(_HELD, value))
+    return list(accumulate(sums.tolist(), lambda so_far, more: min(so_far + more, LARGEST),
+                           initial=before))  # fmt: skip

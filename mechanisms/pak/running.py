@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import ParameterError
 from ..columns import F64, I64
 from ..contract import INSERTING, Output
+from ..sums import hold
 from ..validate import at_least
 from .succession import Succession
 
@@ -26,7 +27,6 @@ FINE = 64
 """Steps of averages and decayed sums to one step of a sum."""
 
 _NEGLIGIBLE = 2.0**-20
-_HELD = 1 << 62
 
 
 class Past(NamedTuple):
@@ -104,9 +104,9 @@ class Running:
             if self.width:
                 slid, count = now - known[0], min(self.width, first + place + 1)
                 known = [*known, now][-self.width :]
-                row += [_held(slid), _held(_nearest(Fraction(FINE * slid, count)))]
+                row += [hold(slid), hold(_nearest(Fraction(FINE * slid, count)))]
             if self.keep:
-                decayed = _held(_nearest(self.keep * decayed) + FINE * (now - before))
+                decayed = hold(_nearest(self.keep * decayed) + FINE * (now - before))
                 row.append(decayed)
             rows.append(row)
         return Past(tuple(known), decayed), np.array(rows, np.int64).reshape(len(rows), -1)
@@ -142,7 +142,3 @@ def blank(columns: int) -> tuple[I64, F64]:
 
 def _nearest(value: Fraction) -> int:
     return (2 * value.numerator + value.denominator) // (2 * value.denominator)
-
-
-def _held(value: int) -> int:
-    return max(-_HELD, min(_HELD, value))

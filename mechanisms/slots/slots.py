@@ -12,6 +12,9 @@ the first open slot; one that comes early waits in a row of its own. Both rules 
 the record's own slot and micro-batch, so adding or removing a record moves no other.
 
 Every unit contributes at most ``bound`` records per epoch, the first ones in log order.
+
+Values are not negative, so every addition of them is cut at `sums.LARGEST`, which no release shows
+(rule 2 of `sums`).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from numpy.typing import NDArray
 from ...errors import ContractError, ParameterError
 from ..columns import I64, Batch, Closed, Encoded, Part, Rows, Units, empty_units
 from ..keys import Keys, concat
+from ..sums import plus, times, totals
 from ..validate import at_least, positive
 
 BUCKETS = 1 << 16
@@ -201,8 +205,8 @@ class Slots:
         codes = rows.key.codes()
         cell = rows.cell.copy()
         at = np.searchsorted(codes, closed.part.key.codes())
-        cell["count"][at] += closed.part.sums[:, 0]
-        cell["sum"][at] += closed.part.sums[:, 1]
+        for place, name in enumerate(("count", "sum")):
+            cell[name][at] = plus(cell[name][at], closed.part.sums[:, place])
         mine = int(np.searchsorted(codes, np.uint64(_STATE)))
         state = cell[mine:].copy().view(np.int64)
         key, cell = rows.key[:mine], cell[:mine]
@@ -223,7 +227,7 @@ class Slots:
         if theta not in self.thresholds:
             raise ContractError("the threshold is not on the public grid")
         below = np.asarray(self.thresholds)[entries.bucket] <= theta
-        return np.where(below, entries.sum, entries.records * theta)
+        return np.where(below, entries.sum, times(entries.records, theta))
 
     def above(self, entries: Entries, theta: int) -> int:
         """Number of records above θ, exactly; θ must be one of the thresholds."""
@@ -234,15 +238,11 @@ class Slots:
     def per_slot(self, entries: Entries, theta: int, t: int) -> I64:
         """(slots closed by t,) clipped sum of every slot, empty ones included."""
         first, end = self.range_of(t)
-        sums = np.zeros(end - first, np.int64)
-        np.add.at(sums, entries.slot - first, self.clipped(entries, theta))
-        return sums
+        return totals(entries.slot - first, self.clipped(entries, theta), end - first)
 
     def histogram(self, entries: Entries) -> I64:
         """(thresholds,) records per bucket."""
-        counts = np.zeros(len(self.thresholds), np.int64)
-        np.add.at(counts, entries.bucket, entries.records)
-        return counts
+        return totals(entries.bucket, entries.records, len(self.thresholds))
 
 
 def split(keys: Keys) -> tuple[I64, I64]:

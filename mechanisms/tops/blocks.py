@@ -13,8 +13,7 @@ from ..columns import F64, I64
 from ..contract import Noise
 from ..parts.hierarchy import WideTree
 from ..parts.smoothing import Smoother
-
-_CEILING = 1 << 62
+from ..sums import HELD, LARGEST, hold, total
 
 
 class BlockMemory(NamedTuple):
@@ -65,14 +64,14 @@ class Blocks:
             rows = slice(row, row + high - low)
             each = self.per_slot(memory, theta, block)
             ends = high == self.width
-            partial = memory.partial + int(sums[rows].sum())
-            out = np.full(high - low, _held(each), np.int64)
-            running = _held(memory.total) + _held(each) * np.arange(low + 1, high + 1)
+            partial = min(memory.partial + total(sums[rows]), LARGEST)
+            out = np.full(high - low, hold(each), np.int64)
+            running = _upto(memory.total, hold(each), low, high)
             if ends:
-                total = partial * self.steps + self._noise(noise, theta, block)
-                out[-1] = _held(total - each * (self.width - 1))
-                memory = self._remember(memory, total)
-                running[-1] = _held(memory.total)
+                shown = hold(partial * self.steps + self._noise(noise, theta, block))
+                out[-1] = hold(shown - each * (self.width - 1))
+                memory = self._remember(memory, shown)
+                running[-1] = memory.total
             memory = memory._replace(partial=0 if ends else partial)
             value[rows] = np.stack([out, running], axis=1)
             variance[rows] = self.variance(theta, block, low, high) * float(self.steps) ** 2
@@ -86,9 +85,9 @@ class Blocks:
             yield block, low, high, at - first
             at += high - low
 
-    def _remember(self, memory: BlockMemory, total: int) -> BlockMemory:
-        past = (total, *memory.past)[: self.smoother.memory]
-        return BlockMemory(0, memory.total + total, past)
+    def _remember(self, memory: BlockMemory, shown: int) -> BlockMemory:
+        past = (shown, *memory.past)[: self.smoother.memory]
+        return BlockMemory(0, hold(memory.total + shown), past)
 
     def per_slot(self, memory: BlockMemory, theta: int, block: int) -> int:
         """The prediction for every slot of an open block, in output steps."""
@@ -148,8 +147,8 @@ class Blocks:
 
 def pack(memory: BlockMemory, kept: int) -> list[int]:
     """``3 + kept`` integers for storage: partial, total, number of past totals, past totals."""
-    past = [_held(total) for total in memory.past]
-    return [memory.partial, _held(memory.total), len(past), *past, *[0] * (kept - len(past))]
+    past = memory.past
+    return [memory.partial, memory.total, len(past), *past, *[0] * (kept - len(past))]
 
 
 def unpack(stored: I64) -> BlockMemory:
@@ -158,14 +157,13 @@ def unpack(stored: I64) -> BlockMemory:
     return BlockMemory(values[0], values[1], tuple(values[3 : 3 + values[2]]))
 
 
+def _upto(before: int, each: int, low: int, high: int) -> I64:
+    """Sums up to the slots low..high-1 of a block whose slots are predicted as ``each``."""
+    if abs(before) + abs(each) * high <= HELD:
+        return before + each * np.arange(low + 1, high + 1)
+    return np.array([hold(before + each * slots) for slots in range(low + 1, high + 1)], np.int64)
+
+
 def _nearest(value: Fraction) -> int:
     """Nearest integer, halves upwards: it commutes with adding integers."""
     return (2 * value.numerator + value.denominator) // (2 * value.denominator)
-
-
-def _held(value: int) -> int:
-    """``value`` within 63 bits. It is noisy already, so to cut it costs nothing.
-
-    `check_sums` leaves room for many times as many records as are expected.
-    """
-    return max(-_CEILING, min(_CEILING, value))

@@ -43,6 +43,7 @@ from ..slots.relearning import Learnt, Relearning
 from ..slots.slots import Entries, with_state
 from ..slots.steps import InSteps
 from ..slots.stream import SlotStream
+from ..sums import held, plus
 from ..validate import positive
 from .blocks import BlockMemory, Blocks, pack, unpack
 
@@ -149,7 +150,7 @@ class Tops(SlotStream):
         blocks = self._blocks(self.slots.begins(closed.renewals, self.width), thetas)
         timed = self._timed(noise, self.width)
         memory, out = blocks.run(timed, theta, unpack(state[2:]), at, sums)
-        out.value[:, 1] += base
+        out.value[:, 1] = held(plus(out.value[:, 1], np.int64(base)))
         out.variance[:, 1] += self._base_variance(theta)
         public = self._watched(self.watch, entries, theta, t, noise)
         learnt, more = self._learnt_at(self.relearning, learnt, entries, t, noise)

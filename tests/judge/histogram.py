@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from .noise import Noise, Nonces
-from .numbers import BITS, STEPS
+from .numbers import BITS, STEPS, held, limited, wrapped
 from .records import Event
 from .rows import shown, six, utc
 from .rules import COUNTERS, Rules, S, V
@@ -267,7 +267,7 @@ class Judge:
             blank = [[0] * (1 + len(rules.columns)) for _ in rules.weights]
             sums = window.sums.setdefault(key, blank)
             for lane, more in enumerate(lanes):
-                sums[lane] = [a + b for a, b in zip(sums[lane], more, strict=True)]
+                sums[lane] = [a + limited(b) for a, b in zip(sums[lane], more, strict=True)]
         more = self.totals.pop((trigger["window"], t), [0] * 4)
         window.counters = [a + b for a, b in zip(window.counters, more, strict=True)]
         if rules.listed is not None:
@@ -354,11 +354,12 @@ class Judge:
             noise = [self.at(window, trigger, f"{name}/{lane}", key, since[n])
                      for n, lane in enumerate("SV"[: len(rules.weights)])]  # fmt: skip
             steps = [lane[column] * STEPS + z for lane, (z, _) in zip(sums, noise, strict=True)]
+            steps = [wrapped(one // STEPS) * STEPS + one % STEPS for one in steps]
             if scale is None:
-                value[name] = (sum(steps) + (STEPS + len(steps)) // 2) // STEPS  # to the nearest
+                value[name] = wrapped((sum(steps) + (STEPS + len(steps)) // 2) // STEPS)  # nearest
                 variance[name] = sum(v for _, v in noise)
             else:
-                value[name] = round(sum((s + 0.5) / STEPS * f for s, f in zip(steps, scale)))  # noqa: B905
+                value[name] = held(round(sum((s + 0.5) / STEPS * f for s, f in zip(steps, scale))))  # noqa: B905
                 variance[name] = sum(float(v) * f**2 for (_, v), f in zip(noise, scale))  # noqa: B905
         return self.body(trigger, key, value, variance)
 
@@ -371,6 +372,7 @@ class Judge:
             if rules.counted:
                 value[f"sum:{c.path}"] += middle * value["count"]
                 variance[f"sum:{c.path}"] += middle**2 * variance["count"]
+        value = {name: held(one) for name, one in value.items()}
         start = rules.start(trigger["window"])
         named = (trigger["charge"], config["name"], str(trigger["window"]), str(t))
         parts = [*map(str.encode, named), key]

@@ -82,6 +82,21 @@ class Matrix:
         return (_root(variance) * norm * far + norm1 / 2) / 2**BITS
 
 
+def limited(x: int) -> int:
+    """The exact total of a micro-batch, as far as 64 bits hold it."""
+    return min(max(x, 1 - 2**63), 2**63 - 1)
+
+
+def wrapped(x: int) -> int:
+    """A noisy total whose exact part is known modulo 2^64."""
+    return (x + 2**63) % 2**64 - 2**63
+
+
+def held(x: int) -> int:
+    """A released number."""
+    return min(max(x, -(2**62)), 2**62)
+
+
 @lru_cache(None)
 def matrix(name: str, horizon: int) -> Matrix:
     """The factorisation called ``name`` for so many triggers."""

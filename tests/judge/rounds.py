@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from .histogram import Clock, Judge, Objection, Placed, Release, Unit, Window
-from .numbers import STEPS
+from .numbers import STEPS, limited, wrapped
 from .rows import utc
 
 
@@ -70,7 +70,7 @@ class RoundsJudge(Judge):
         contents = self.content.pop((number, t), {})
         for name, (sums,) in contents.items():
             key = self.keys[number, name]
-            key.buffer = [a + b for a, b in zip(key.buffer, sums, strict=True)]
+            key.buffer = [a + limited(b) for a, b in zip(key.buffer, sums, strict=True)]
         for (name, nth), units in self.arrived.pop((number, t), {}).items():
             # A record that saw an older round is summed, and no longer counted.
             self.keys[number, name].units += units * (self.keys[number, name].round == nth)
@@ -130,6 +130,6 @@ class RoundsJudge(Judge):
             noise, spread = self.noisy(
                 z, trigger, purpose, label, shard, key.leaf, when=lambda step: key.chain
             )
-            value.append(key.base[n] + key.total[n] + (noise + (STEPS + 1) // 2) // STEPS)
+            value.append(wrapped(key.base[n] + key.total[n] + (noise + (STEPS + 1) // 2) // STEPS))
             variance.append(key.spread[n] + spread)
         return value, variance

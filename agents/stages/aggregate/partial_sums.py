@@ -7,11 +7,13 @@ closed. The cells log is their durable copy until then.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 
 from ....mechanisms.columns import I64, Part, empty_part, merge
 from ....mechanisms.contract import Mechanism
+from ....mechanisms.sums import LARGEST
 from ...state.layout import TOTAL, trigger_of, trigger_total
 from ...state.store import Changes, StateReader, scan_prefix
 from .sorted_runs import Place, SortedRuns
@@ -72,7 +74,8 @@ class PartialSums:
         """Move all sums from memory into ``rows``, except those of the micro-batch ``leave``."""
         # Merged, since a run is read by ranges of keys: each range must find its keys together.
         for place in [p for p in self._buffer if p != leave]:
-            rows.update(self._runs.add(place, merge(self._buffer.pop(place))))
+            for part in uncut(self._buffer.pop(place)):
+                rows.update(self._runs.add(place, part))
         self._recount()
         for ordinal, totals in self._totals.items():
             rows[trigger_total(ordinal)] = totals.tobytes()
@@ -140,3 +143,18 @@ class PartialSums:
 
     def _recount(self) -> None:
         self._rows = sum(len(p.key) for parts in self._buffer.values() for p in parts)
+
+
+def uncut(parts: list[Part]) -> Iterator[Part]:
+    """Merge parts into as few as hold their sums exactly.
+
+    Sums are cut where a micro-batch is closed (`mechanisms.sums`). If they were cut here as well,
+    the result would depend on when memory was full.
+    """
+    merged = merge(parts)
+    if len(parts) == 1 or not (np.abs(merged.sums) == LARGEST).any():
+        yield merged
+        return
+    half = len(parts) // 2
+    yield from uncut(parts[:half])
+    yield from uncut(parts[half:])

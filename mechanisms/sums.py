@@ -1,0 +1,136 @@
+"""Exact sums that do not wrap: what happens where 64 bits end.
+
+An integer that wraps has no sensitivity: one record more turns 2^63 - 1 into -2^63. Three rules
+keep every release within what its mechanism's cost pays for. Numbers of records need none of them:
+a log's offsets have 63 bits, so records of a window do not reach 2^63.
+
+1. *A micro-batch is cut once.* The exact total x of all rows of a key and column, however many
+   parts they came in, becomes ``cut(x)``, within ±`LARGEST` (`totals`). It is a function of the
+   records alone, since they are added up exactly first: with records of both signs, cuts on the
+   way would make the result depend on their order. *Cost:* |cut(x) - cut(x')| ≤ |x - x'|, so what
+   a unit moves in micro-batch t, it moves no further than before. Released through prefix sums
+   BC, its shift is Σ_t δ_t·c_t with c_t a column of C, and its norm at most Σ_t |δ_t|·max ‖c‖,
+   which is what sensitivities are computed from: the unit's records by the largest column norm.
+
+2. *Sums of numbers that are not negative are cut at every addition* (`plus`, `times`): values in
+   slots. ``min(M, min(M, a) + b) = min(M, a + b)`` for a, b ≥ 0, so any order and any sharding give
+   min(M, exact sum). *Cost:* none, since no release shows the cut: with M = `LARGEST`, noise of
+   less than 2^61 (`ranges.check`) and a result that is cut to ±`HELD` = ±2^62 after its noise,
+   ``hold(M + z) = hold(x + z) = 2^62`` for every x ≥ M. The release is that of unbounded integers,
+   its cut post-processing.
+
+3. *Running totals of numbers with signs are never cut before their noise.* They are kept modulo
+   2^64, noise is added modulo 2^64, and only the result is read as a number and held within
+   ±`HELD`: a function of x + z alone, post-processing, whatever x is. A cut before the noise would
+   not be free. Where other units' records push a total to its cut and back, what one unit
+   moves would vanish and return, each time as one more shift of a later draw: ``cut(Σ x)`` has no
+   bounded sensitivity under prefix sums, and ``s ← cut(s + x)`` up to √2 of the declared one. The
+   price: a total that leaves ±2^63 is worthless, though as private as any other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+I64 = NDArray[np.int64]
+
+LARGEST = (1 << 63) - 1
+"""The largest exact sum; the least one is its negative."""
+HELD = 1 << 62
+"""The largest released number; the least one is its negative."""
+
+_HALF = 32
+_LOW = (1 << _HALF) - 1
+
+
+def totals(row: NDArray[np.intp], values: I64, rows: int) -> I64:
+    """Exact sums by row, each cut once.
+
+    Args:
+        row: (n,) row of each of fewer than 2^31 values.
+        values: (n,) or (n, c), within ±`LARGEST`.
+        rows: number of rows.
+
+    Returns:
+        (rows,) or (rows, c).
+
+    >>> totals(np.array([0, 0, 0]), np.array([LARGEST, 1, -2]), 1).tolist() == [LARGEST - 1]
+    True
+    """
+    out = np.zeros((rows, *values.shape[1:]), np.int64)
+    if len(values) * _peak(values) <= LARGEST:
+        np.add.at(out, row, values)
+        return out
+    high, low = np.zeros_like(out), np.zeros_like(out)
+    np.add.at(high, row, values >> _HALF)
+    np.add.at(low, row, values & _LOW)
+    high += low >> _HALF
+    end = 1 << (_HALF - 1)
+    out = (np.clip(high, -end, end - 1) << _HALF) + (low & _LOW)
+    return np.where(
+        high >= end, LARGEST, np.where(high < -end, -LARGEST, np.maximum(out, -LARGEST))
+    )
+
+
+def total(values: I64) -> int:
+    """The sum of numbers that are not negative, at most `LARGEST`."""
+    if len(values) * _peak(values) <= LARGEST:
+        return int(values.sum())
+    exact: int = sum(values.tolist())
+    return min(exact, LARGEST)
+
+
+def plus(first: I64, second: I64 | np.int64) -> I64:
+    """Sums of pairs of numbers within ±`LARGEST`, cut to ±`LARGEST`.
+
+    >>> plus(np.array([LARGEST, 3]), np.array([1, 4])).tolist() == [LARGEST, 7]
+    True
+    """
+    added = first + second  # wraps only where both have the sign that it lacks
+    wrapped = ((first ^ added) & (second ^ added)) < 0
+    if wrapped.any():
+        added = np.where(wrapped, np.where(first < 0, -LARGEST, LARGEST), added)
+    out: I64 = np.maximum(added, -LARGEST)
+    return out
+
+
+def times(counts: I64, factor: int) -> I64:
+    """Products of numbers that are not negative with one that is not, at most `LARGEST`.
+
+    >>> times(np.array([1 << 33, 2]), 1 << 30).tolist() == [LARGEST, 1 << 31]
+    True
+    """
+    most = LARGEST // max(factor, 1)
+    if _peak(counts) <= most:
+        return counts * factor
+    return np.where(counts > most, LARGEST, np.minimum(counts, most) * factor)
+
+
+def hold(value: int) -> int:
+    """A released number within ±`HELD`. It is noisy already, so the cut costs nothing."""
+    return max(-HELD, min(HELD, value))
+
+
+def held(values: I64) -> I64:
+    """`hold` of each."""
+    return np.clip(values, -HELD, HELD)
+
+
+def combined(values: I64, factor: int, others: I64) -> I64:
+    """``values + factor·others`` of released numbers, exactly, then held within ±`HELD`.
+
+    >>> combined(np.array([5, 5]), -(1 << 31), np.array([2, 1 << 60])).tolist()
+    [-4294967291, -4611686018427387904]
+    """
+    if _peak(values) < HELD and _peak(others) * abs(factor) < HELD:
+        return held(values + factor * others)
+    pairs = zip(values.tolist(), others.tolist(), strict=True)
+    return np.array([hold(one + factor * other) for one, other in pairs], np.int64)
+
+
+def _peak(values: NDArray[Any]) -> int:
+    """The largest magnitude."""
+    return max(int(values.max()), -int(values.min())) if values.size else 0

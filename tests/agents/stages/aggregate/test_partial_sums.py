@@ -1,0 +1,42 @@
+"""Partial sums: what is moved to disk is exact, however large the sum of a micro-batch is."""
+
+from __future__ import annotations
+
+import numpy as np
+from hushstream.agents.stages.aggregate.partial_sums import PartialSums
+from hushstream.agents.state.memory import MemoryStore
+from hushstream.mechanisms.columns import Part
+from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.sums import LARGEST
+from hypothesis import given
+from hypothesis import strategies as st
+
+PLACE = (3, 1)
+VALUE = st.sampled_from([1 << 62, -(1 << 62), LARGEST, -LARGEST, 5, -7])
+
+
+class Mechanism:
+    """One with a value column."""
+
+    columns, totals = 1, 0
+
+
+def part(value: int) -> Part:
+    sums = np.array([[1, value]], np.int64)
+    return Part(Keys.of([b"k"]), np.zeros(1, np.uint8), sums, np.zeros(0, np.int64))
+
+
+@given(st.lists(VALUE, min_size=1, max_size=12), st.sets(st.integers(0, 11)))
+def test_when_memory_was_full_does_not_decide_about_a_sum(values, spilled) -> None:
+    store, sums = MemoryStore(), PartialSums(Mechanism())  # type: ignore[arg-type]
+    for place, value in enumerate(values):
+        sums.add(PLACE, part(value))
+        if place in spilled:
+            rows: dict[bytes, bytes | None] = {}
+            sums.spill(rows)
+            store.write(rows)
+    exact = max(-LARGEST, min(LARGEST, sum(values)))
+    assert sums.whole(store, PLACE).sums.tolist() == [[len(values), exact]]
+    sums.spill(rows := {})
+    store.write(rows)
+    assert sums.chunk(store, PLACE, None, None).sums.tolist() == [[len(values), exact]]
