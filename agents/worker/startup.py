@@ -23,6 +23,7 @@ from ...mechanisms.columns import Batch, empty_units
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.keys import Keys
 from ...mechanisms.parts.bounding import Bound
+from ...topics.code_cache import marked, unmark
 from ...topics.config.load import Config
 from ...topics.events import compiled
 from ...topics.events.columns import LEAST
@@ -239,6 +240,7 @@ async def warmed(deployment: Deployment, data_dir: Path) -> None:
 
 
 def _leave_early() -> None:
+    unmark()
     log.info("stopped before the start")
     os._exit(0)
 
@@ -253,9 +255,43 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     if not compiled.possible():
         log.info("numba is not installed: records are decoded one by one, which takes longer")
         return
-    if not os.access(Path(compiled.__file__).parent, os.W_OK):
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(data_dir / COMPILED))
     begun = time.monotonic()
+    with marked(*cache_folders(data_dir)):
+        _load(deployment)
+    if (took := time.monotonic() - begun) > SLOW_SECONDS:
+        log.info("compiled the loops of this version in %.0f s; the next start finds them", took)
+
+
+def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
+    """Choose where compiled code is kept: beside the modules, if that can be written.
+
+    Args:
+        data_dir: of the worker; else its cache is in there, in a folder for its owner alone.
+
+    Returns:
+        A folder for marks, and those with the files.
+
+    Raises:
+        EngineError: the folder in ``data_dir`` belongs to somebody else.
+    """
+    package = Path(compiled.__file__).parents[2]
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if given is None and os.access(Path(compiled.__file__).parent, os.W_OK):
+        return package / "topics" / "__pycache__", [package / "topics", package / "agents"]
+    folder = Path(given) if given else data_dir / COMPILED
+    if not given:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.chmod(0o700)
+        except PermissionError:
+            raise EngineError(
+                f"the folder {folder} belongs to another user, whose code would be run: delete it"
+            ) from None
+        os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    return folder, [folder]
+
+
+def _load(deployment: Deployment) -> None:
     # Records that hold nothing: a loop is compiled for the types of its arguments, not for values.
     blank = [RawRecord(n, 0, None, b"{}") for n in range(LEAST)]
     for source in deployment.inputs:
@@ -267,8 +303,6 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     scan(memoryview(bytes(61)))
     packed(RecordColumns.of({b"": None}), 0, 100)
     _warm_units(deployment.pipelines[0].mechanism)
-    if (took := time.monotonic() - begun) > SLOW_SECONDS:
-        log.info("compiled the loops of this version in %.0f s; the next start finds them", took)
 
 
 def _warm_units(mechanism: Mechanism) -> None:

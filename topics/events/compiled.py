@@ -7,8 +7,11 @@ answers, and that is what runs without numba.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, TypeVar
+
+from ..code_cache import seal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,7 +22,7 @@ def possible() -> bool:
 
 
 def compiled(function: F) -> F:
-    """Compile a function at its first call; later processes find it in numba's cache.
+    """Compile a function at its first call; later processes find it in numba's cache, sealed.
 
     Args:
         function: of numbers and arrays; it raises nothing.
@@ -27,8 +30,10 @@ def compiled(function: F) -> F:
     from numba import njit
 
     options: dict[str, Any] = {"nogil": True, "boundscheck": False}
-    try:
-        made: F = njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder for a cache can be written: compile in each process
-        made = njit(**options)(function)
+    # Where no folder for a cache can be written, or none can be sealed, each process compiles.
+    with suppress(RuntimeError):
+        kept: F = njit(cache=True, **options)(function)
+        if seal(kept):
+            return kept
+    made: F = njit(**options)(function)
     return made

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,3 +123,46 @@ def test_a_package_that_cannot_be_written_has_its_cache_beside_the_state(monkeyp
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     startup.warm(compile_config(loads(TEXT, environ={}), {"events": 2}), tmp_path)
     assert os.environ.pop("NUMBA_CACHE_DIR") == str(tmp_path / "compiled")
+
+
+START = """
+import logging, sys
+from pathlib import Path
+logging.basicConfig(level=logging.INFO)
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.worker import startup
+from hushstream.topics.config.load import loads
+from hushstream.topics.events.raw import RawRecord
+text, folder = sys.argv[1:]
+startup.os.access = lambda *_: False  # as in an image
+made = compile_config(loads(text, environ={}), {"events": 2})
+startup.warm(made, Path(folder))
+body = b'{"user":"u1","page":"a","t":1552000000000,"fare":1.5}'
+found = made.inputs[0].decoder.decode([RawRecord(n, 5, None, body) for n in range(100)])
+print(len(found.unit), found.time[3], sorted(set(found.unit)))
+"""
+
+
+def test_a_start_with_a_damaged_cache_compiles_anew_and_goes_on(tmp_path: Path):
+    """A bit of each file is flipped: numba alone would run it, and end the process by a signal."""
+    pytest.importorskip("numba")
+    environ = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+
+    def start() -> tuple[str, str]:
+        done = subprocess.run([sys.executable, "-c", START, TEXT, str(tmp_path)], env=environ,
+                              capture_output=True, text=True, timeout=900, check=False)  # fmt: skip
+        assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+        return done.stdout, done.stderr
+
+    right, said = start()
+    folder = tmp_path / "compiled"
+    assert "checksum" not in said and folder.stat().st_mode & 0o777 == 0o700
+    kept = sorted(folder.rglob("*.nb[ic]"))
+    assert len(kept) > 30
+    for path in kept:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 16
+        path.write_bytes(content)
+    again, said = start()
+    assert again == right and said.count("does not match its checksum") == 1
+    assert not any(one.name.startswith("hush-") for one in folder.iterdir())
