@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hushstream.topics import code_cache
 from hushstream.topics.code_cache import MARK, marked, unmark
 
 pytest.importorskip("numba")
@@ -35,15 +36,18 @@ print(sum(loops.added.stats.cache_hits.values()))
 """
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """With the loops, a cache of their own, and the very product that this process tests."""
+    tested = Path(code_cache.__file__).parents[2]
+    path = os.pathsep.join([str(folder), str(tested)])
+    return {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": path}
+
+
 @pytest.fixture
 def run(tmp_path: Path):
     """Run the loops in a process of their own; returns its answers, its hits and its log."""
     (tmp_path / "loops.py").write_text(MODULE)
-    environ = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONPATH": str(tmp_path),
-    }
+    environ = environment(tmp_path)
 
     def once(program: str = RUN) -> tuple[list[str], str, str]:
         done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True,
@@ -111,11 +115,7 @@ def test_files_that_others_may_write_are_not_run(run, tmp_path: Path):
 
 def test_processes_may_share_a_folder(run, tmp_path: Path):
     """Whoever comes first writes, and nobody meets half a file."""
-    environ = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONPATH": str(tmp_path),
-    }
+    environ = environment(tmp_path)
     many = [subprocess.Popen([sys.executable, "-c", RUN], env=environ, stdout=subprocess.PIPE,
                              text=True) for _ in range(3)]  # fmt: skip
     for one in many:
