@@ -11,8 +11,8 @@ run again in words by ``python -m tests.schedules.campaign --seed N``.
 has; it does not run them, so 100,000 seeds take little longer than the 6,000 that are left.
 --quick runs 1,000 of them, or as many as 40 seconds allow; the default is 10,000. The last line
 under ``--json``: ``schedules``; ``lost``, ``doubled``, ``differing`` and ``stuck``, schedules with
-such an objection; ``faults``; ``seconds``; ``cpu``, seconds of processors, which tell more on a
-busy machine.
+such an objection; ``faults``; ``torn``, requests of transactions that came late or twice;
+``seconds``; ``cpu``, seconds of processors, which tell more on a busy machine.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def main() -> None:
         "schedules": result.schedules,
         **{kind: result.count(kind) for kind in KINDS},
         "faults": sum(result.kinds.values()),
+        "torn": result.torn,
         "seconds": round(time.monotonic() - began),
         "cpu": round(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])),
     }

@@ -70,6 +70,8 @@ class Broker:
         cluster: id of the cluster that an empty folder is formatted for, where several nodes form
             one; by default a fresh one.
         java_flags: further flags of Java, in place of those that use the archive of classes.
+        features: levels for which an empty folder is formatted (``transaction.version``, …), where
+            they are not to be the newest.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Broker:
         quiet: bool = False,
         cluster: str | None = None,
         java_flags: Sequence[str] = (),
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self._cluster = cluster
         self._temporary = data is None
@@ -93,6 +96,7 @@ class Broker:
         self._detached = detached
         self._quiet = quiet
         self._more = list(java_flags)
+        self._features = [f"{name}={level}" for name, level in (features or {}).items()]
         self._child: Child | None = None
         self._ready = False
         self._owner = os.getpid()
@@ -231,6 +235,7 @@ class Broker:
     def _format(self, java: list[str], config: Path) -> None:
         cluster = self._cluster or cluster_id()
         arguments = ["format", "--config", str(config), "--cluster-id", cluster]
+        arguments += [word for one in self._features for word in ("--feature", one)]
         done = subprocess.run(
             [*java, "kafka.tools.StorageTool", *arguments], capture_output=True, text=True
         )

@@ -6,17 +6,19 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import aiokafka
 from aiokafka import errors as aio
-from aiokafka.errors import DuplicateSequenceNumber, KafkaError
+from aiokafka.errors import DuplicateSequenceNumber, IllegalOperation, KafkaError
 from aiokafka.structs import TopicPartition
 
 from ...errors import EngineError, RewoundError, RightError
 from ...topics.config.model import Kafka
 from .access.tokens import client_options
 from .private.of_aiokafka import fetch_columns
+from .private.of_aiokafka_producer import new_epochs, send_once
 from .progress import Progress
 
 BATCH_BYTES = 900_000
@@ -47,7 +49,7 @@ def transactional_producer(
         transactional_id: of a shard, or of the clock.
         timeout_ms: after which the broker aborts an open transaction, milliseconds.
     """
-    return aiokafka.AIOKafkaProducer(
+    producer = aiokafka.AIOKafkaProducer(
         **client_options(kafka),
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -59,12 +61,14 @@ def transactional_producer(
         linger_ms=0,
         request_timeout_ms=30_000,
     )
+    return send_once(producer)
 
 
 async def start_producer(producer: aiokafka.AIOKafkaProducer) -> None:
     """Start a producer; returns once what an earlier owner of its id left open is aborted.
 
-    The library waits without end for a coordinator that has no leader.
+    The library waits without end for a coordinator that has no leader. Brokers that cannot protect
+    transactions against whatever repeats requests are warned of, once.
 
     Args:
         producer: a new one.
@@ -78,6 +82,19 @@ async def start_producer(producer: aiokafka.AIOKafkaProducer) -> None:
             await producer.start()
     except TimeoutError:
         raise TimeoutError("no coordinator of its transactions answers") from None
+    if not new_epochs(producer):
+        _warn_of_repeats()
+
+
+@cache
+def _warn_of_repeats() -> None:
+    log.warning(
+        "these brokers keep a producer's epoch from one transaction to the next "
+        "(transaction.version below 2): if a proxy between worker and broker sends a request once "
+        "more after its answer, half of a transaction may be committed, and records are then lost "
+        "or counted twice. Upgrade (Kafka 4.0 or newer: kafka-features.sh upgrade --feature "
+        "transaction.version=2, then restart the workers), or let no proxy repeat requests"
+    )
 
 
 def within(timeout_ms: int) -> asyncio.Timeout:
@@ -254,8 +271,11 @@ async def read_to_end(
         await stop_quietly(client)
 
 
-OUTAGES = (KafkaError, ConnectionError, TimeoutError, asyncio.CancelledError)
-"""Errors that a client raises while the broker is away; see `asked_to_end` for the last."""
+OUTAGES = (KafkaError, IllegalOperation, ConnectionError, TimeoutError, asyncio.CancelledError)
+"""Errors that a client raises while the broker is away; see `asked_to_end` for the last.
+
+The second is that of a producer which was given up while its caller went on sending.
+"""
 
 
 def asked_to_end() -> bool:

@@ -5,18 +5,21 @@ records; transactional ids with epochs, whose next owner fences the one before a
 transaction has been ended; markers that come later than the answer to a commit, and to each
 partition at another moment; time-outs of transactions; retention by deletion from the front;
 outages, answers that are slow, answers that are lost after the work was done; leaders that do not
-know the producers of before, and refuse their batches or take them for known.
+know the producers of before, and refuse their batches or take them for known; requests that come
+late or twice, before which only the epoch protects, and a batch's sequence number.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from random import Random
 from typing import Any, NamedTuple
 
 from aiokafka.errors import (
+    InvalidTxnState,
     KafkaConnectionError,
     KafkaTimeoutError,
     OutOfOrderSequenceNumber,
@@ -34,6 +37,10 @@ SERVER = Context()
 
 class Again(Exception):
     """The broker asks the client to try again in a moment."""
+
+
+class Held(KafkaConnectionError):
+    """The connection ended before an answer came, and the request is still on its way."""
 
 
 class Answer(NamedTuple):
@@ -60,6 +67,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.ended = -1  # the epoch before, where the end of a transaction has begun this one
         self.transaction: Transaction | None = None
 
 
@@ -149,7 +157,13 @@ class Broker:
         self.outages = 0
         self.slow = 0.0  # seconds that an answer may take at most, beyond the usual
         self.lossy = 0.0  # share of answers that are lost
+        self.torn = 0.0  # share of the requests of transactions that come late or twice
+        self.tears = Random(0)  # decides which
+        self.tore = 0  # how many there were
+        self.bumps = False  # whether `EndTxn` may begin a new epoch (transaction.version 2)
         self._parked: list[tuple[Any, ...]] = []
+        self._waiting: dict[str, list[Callable[[], Any]]] = {}
+        self._known: dict[tuple[Place, str, int, int], Answer] = {}
         self._strangers: dict[tuple[Place, str, int], bool] = {}
 
     def create(self, topic: str, partitions: int, settings: dict[str, str]) -> None:
@@ -188,6 +202,36 @@ class Broker:
         request = (work, future, HERE.get(), self.loop.now + patience, twice)
         self.loop.call_at(when, self._arrive, request, context=SERVER)
         return future
+
+    def tear(self, work: Callable[[], Any], repeats: bool = True, into: str = "") -> bool:
+        """Perhaps have a request come later than it was sent.
+
+        Args:
+            work: what the broker does once it arrives.
+            repeats: whether it may come once more although it was answered.
+            into: a transactional id, into whose next transaction it may come.
+
+        Returns:
+            Whether its connection ends before there is an answer.
+        """
+        draw = self.tears.random
+        if not self.torn or draw() > self.torn:
+            return False
+        held = not repeats or draw() < 0.5
+        late = 0.1 + draw() * 0.3 if draw() < 0.6 else draw() ** 2 * 8
+        self.tore += 1
+        if into and draw() < 0.7:
+            self._waiting.setdefault(into, []).append(work)
+        else:
+            self.loop.call_later(late, self._late, work, context=SERVER)
+        return held
+
+    def _late(self, work: Callable[[], Any]) -> None:
+        if self.down:
+            self.loop.call_later(0.5, self._late, work, context=SERVER)
+            return
+        with suppress(Exception):  # nobody hears
+            work()
 
     def _arrive(self, request: tuple[Any, ...]) -> None:
         work, future, process, deadline, twice = request
@@ -278,11 +322,15 @@ class Broker:
             raise ProducerFenced
         return owner
 
-    def produce(
-        self, identity: str, epoch: int, place: Place, contents: list[tuple[Any, ...]],
-        seconds: float,
-    ) -> list[Answer]:  # fmt: skip
-        """Append records within the owner's open transaction, or begin one."""
+    def add(self, identity: str, epoch: int, place: Place, seconds: float) -> Transaction:
+        """Take a partition into the owner's open transaction, or begin one.
+
+        Args:
+            identity: the transactional id.
+            epoch: of the sender.
+            place: the partition.
+            seconds: after which a transaction that is open is aborted.
+        """
         owner = self._fence(identity, epoch)
         transaction = owner.transaction
         if transaction is not None and transaction.ending:
@@ -294,6 +342,35 @@ class Broker:
             )
         if place not in transaction.places:
             transaction.places.append(place)
+        return transaction
+
+    def produce(
+        self, identity: str, epoch: int, place: Place, contents: list[tuple[Any, ...]],
+        seconds: float, serial: int | None = None,
+    ) -> list[Answer]:  # fmt: skip
+        """Append records within the owner's open transaction.
+
+        Args:
+            identity: the transactional id.
+            epoch: of the sender.
+            place: the partition.
+            contents: of the records.
+            seconds: after which a transaction that is open is aborted.
+            serial: a batch that is known by this number is not appended again, and one whose
+                partition was not added is refused; None: a transaction begins where none is open.
+
+        Raises:
+            InvalidTxnState: the partition was not added to the open transaction.
+        """
+        owner = self._fence(identity, epoch)
+        mine = None if serial is None else (place, identity, epoch, serial)
+        if mine in self._known:
+            return [self._known[mine]]
+        if mine is not None and (
+            owner.transaction is None or place not in owner.transaction.places
+        ):
+            raise InvalidTxnState
+        transaction = self.add(identity, epoch, place, seconds)
         known = self._strangers.get((place, identity, epoch))
         if known is False:
             raise OutOfOrderSequenceNumber
@@ -302,6 +379,10 @@ class Broker:
         if known:  # the answer before was lost, and the leader has forgotten where it lies
             del self._strangers[place, identity, epoch]
             return [one._replace(offset=-1) for one in told]
+        if mine is not None:
+            self._known[mine] = told[0]
+        for work in self._waiting.pop(identity, ()):
+            self.loop.call_later(self.tears.random() * 0.01, self._late, work, context=SERVER)
         return told
 
     def change_leader(self, place: Place, known: bool) -> None:
@@ -315,13 +396,32 @@ class Broker:
         for identity, owner in self.owners.items():
             self._strangers[place, identity, owner.epoch] = known
 
-    def end(self, identity: str, epoch: int, commit: bool) -> None:
-        """Decide a transaction; its markers follow."""
+    def end(self, identity: str, epoch: int, commit: bool, bump: bool = False) -> int:
+        """Decide a transaction; its markers follow.
+
+        Args:
+            identity: the transactional id.
+            epoch: of the sender.
+            commit: or abort.
+            bump: whether to begin a new epoch (version 5 of `EndTxn`).
+
+        Returns:
+            The epoch of the next transaction.
+        """
+        owner = self.owners[identity]
+        if bump and epoch == owner.ended and owner.epoch == epoch + 1:
+            if owner.transaction is None:
+                return owner.epoch  # the answer before was lost
+            if owner.transaction.ending:
+                raise Again
         owner = self._fence(identity, epoch)
         if owner.transaction is None:
-            return  # nothing was sent, or the answer before was lost
+            return owner.epoch  # nothing was sent, or the answer before was lost
         if not owner.transaction.ending:
+            if bump:
+                owner.ended, owner.epoch = owner.epoch, owner.epoch + 1
             self._end(owner, owner.transaction, commit)
+        return owner.epoch
 
     def _expire(self, owner: Owner, transaction: Transaction) -> None:
         if owner.transaction is transaction and not transaction.ending:

@@ -1,7 +1,8 @@
 """Mistakes, put back one at a time: the simulation must find each of them. Six are old ones.
 
 Each is a function that changes the product within this process, to be called after
-`patches.install`. `FOUND_WITHIN` says how many schedules may pass until one of them objects.
+`patches.install`. `FOUND_WITHIN` says how many schedules may pass until one of them objects, and
+`ONLY` which kind of fault these must have, where few of all seeds have it.
 """
 
 from __future__ import annotations
@@ -109,6 +110,11 @@ def committed_refusal() -> None:
     transaction.answers = answers  # type: ignore[assignment]
 
 
+def same_epoch() -> None:
+    """A request that was not answered is sent again, and its epoch goes on, as aiokafka has it."""
+    clients.send_once = lambda producer: producer  # type: ignore[assignment]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "cancelled clock": cancelled_clock,
     "stale idle shard": stale_idle_shard,
@@ -117,6 +123,7 @@ BUGS: dict[str, Callable[[], None]] = {
     "stale genesis": stale_genesis,
     "believed table": believed_table,
     "committed refusal": committed_refusal,
+    "same epoch": same_epoch,
 }
 FOUND_WITHIN = {
     "cancelled clock": 300,
@@ -124,6 +131,8 @@ FOUND_WITHIN = {
     "frozen sleep": 800,
     "forgotten floor": 20,
     "stale genesis": 200,
-    "believed table": 800,
+    "believed table": 1500,
     "committed refusal": 200,
+    "same epoch": 100,
 }
+ONLY = {"believed table": "rewind"}

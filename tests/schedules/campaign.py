@@ -43,12 +43,14 @@ class Result(NamedTuple):
         found: one entry for each that has something wrong.
         callbacks: that ran in all of them.
         kinds: how many faults of each kind they had.
+        torn: requests of transactions that came late or twice.
     """
 
     schedules: int
     found: list[Found]
     callbacks: int
     kinds: dict[str, int]
+    torn: int
 
     def count(self, kind: str) -> int:
         """Schedules with an objection of a kind."""
@@ -101,7 +103,9 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
     """Run some seeds here; ``alone`` is a process without which this one is to end."""
     from . import schedule
 
-    told: dict[str, Any] = {"schedules": 0, "passed": 0, "callbacks": 0, "found": [], "kinds": {}}
+    told: dict[str, Any] = {
+        "schedules": 0, "passed": 0, "callbacks": 0, "found": [], "kinds": {}, "torn": 0,
+    }  # fmt: skip
     for seed in seeds:
         told["passed"] += 1
         if only and only not in schedule.planned(seed):
@@ -109,6 +113,7 @@ def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -
         made = schedule.run(seed)
         told["schedules"] += 1
         told["callbacks"] += made.callbacks
+        told["torn"] += made.torn
         for fault in made.faults:
             kind = fault.split()[2]
             told["kinds"][kind] = told["kinds"].get(kind, 0) + 1
@@ -171,11 +176,12 @@ def campaign(
     shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
     wanted = [[s.start, processes, len(s), seconds, bug, first, only] for s in shares if len(s)]
     children = [_child(one) for one in wanted]
-    total, callbacks, kinds, found = 0, 0, dict[str, int](), list[Found]()
+    total, callbacks, torn, kinds, found = 0, 0, 0, dict[str, int](), list[Found]()
     try:
         for line in _lines(children):
             total += line["schedules"]
             callbacks += line["callbacks"]
+            torn += line["torn"]
             found += [Found(*one) for one in line["found"]]
             for kind, number in line["kinds"].items():
                 kinds[kind] = kinds.get(kind, 0) + number
@@ -186,7 +192,7 @@ def campaign(
         for child in children:
             child.kill()
             child.communicate()  # and close its pipes
-    return Result(total, sorted(found), callbacks, kinds)
+    return Result(total, sorted(found), callbacks, kinds, torn)
 
 
 def _child(wanted: list[Any]) -> subprocess.Popen[str]:

@@ -2,7 +2,8 @@
 
 Each of them fails as the real one does: requests are given up after a while, a producer whose
 epoch is over is fenced, and a client that is stopped after an outage may hang, raise, or let a
-`CancelledError` of its own through.
+`CancelledError` of its own through. A producer sends a request that was not answered once more and
+goes on, unless `send_once` was asked for.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 from . import world
-from .broker import Answer, Broker
+from .broker import Answer, Broker, Held
 
 MOST = 200  # records of one answer
 ROOM = 40  # records of one batch
+AGAIN = 0.1  # seconds after which aiokafka sends a request again
 
 
 async def connect(broker: Broker) -> None:
@@ -76,17 +78,29 @@ class SimProducer:
         self._arrival = 0.0
         self._fatal = False
         self._open = False
+        self._serial = 0
+        self._wanted: set[tuple[str, int]] = set()
+        self._added: set[tuple[str, int]] = set()  # of these, what the broker knows
+        self.once = False
 
     async def start(self) -> None:
         """Connect, and fence whoever had the id."""
-        await connect(self._broker)
-        self._epoch = await self._broker.call(lambda: self._broker.initialise(self._id))
+        broker = self._broker
+        await connect(broker)
+
+        def work() -> int:
+            return broker.initialise(self._id)
+
+        if broker.tear(work):
+            await asyncio.sleep(AGAIN)
+        self._epoch = await broker.call(work)
 
     async def begin_transaction(self) -> None:
         """Begin."""
         if self._fatal or self._open:
             raise IllegalOperation("the producer is not ready")
         self._open, self._sent = True, []
+        self._wanted, self._added = set(), set()
 
     def create_batch(self) -> Batch:
         """An empty batch."""
@@ -110,11 +124,33 @@ class SimProducer:
             raise IllegalOperation("fenced before")
         broker = self._broker
         self._arrival = max(self._arrival + 1e-6, broker.loop.now + broker.delay())
+        self._serial += 1
+        epoch, serial, wanted, added = self._epoch, self._serial, self._wanted, self._added
+
+        def add() -> None:
+            for one in sorted(wanted - added):
+                broker.add(self._id, epoch, one, self._timeout)
+                added.add(one)
+
+        def batch() -> Answer:
+            return broker.produce(self._id, epoch, place, contents, self._timeout, serial)[0]
 
         def work() -> Answer:
-            return broker.produce(self._id, self._epoch, place, contents, self._timeout)[0]
+            add()
+            return batch()
 
-        sent = broker.call(work, patience=30.0, at=self._arrival)
+        def late() -> None:
+            broker.add(self._id, epoch, place, self._timeout)
+
+        new = place not in wanted
+        wanted.add(place)
+        if new and broker.tear(late) and self.once:
+            self._fatal = True
+            sent = broker.loop.create_future()
+            broker.loop.call_later(broker.delay(), broker._reply, sent, Held())
+        else:
+            broker.tear(batch)
+            sent = broker.call(work, patience=30.0, at=self._arrival)
         self._sent.append(sent)
         return sent
 
@@ -129,19 +165,34 @@ class SimProducer:
     async def _finish(self, commit: bool) -> None:
         if self._fatal:
             raise IllegalOperation("fenced before")
-        broker = self._broker
         try:
             for answer in self._sent:
                 with suppress(KafkaError):  # like aiokafka, which commits what was not refused
                     await answer
             self._open = False
-            await broker.call(lambda: broker.end(self._id, self._epoch, commit), 60.0, twice=True)
+            await self._end(commit)
         except ProducerFenced:
             self._fatal = True
             raise
         except KafkaError:
             self._open = True
+            self._fatal = self._fatal or self.once
             raise
+
+    async def _end(self, commit: bool) -> None:
+        broker, epoch = self._broker, self._epoch
+        bump = self.once and broker.bumps
+
+        def work() -> int:
+            return broker.end(self._id, epoch, commit, bump)
+
+        # Of brokers that keep the epoch, nothing that was answered may come once more.
+        if broker.tear(work, broker.bumps, self._id):
+            await asyncio.sleep(broker.delay())
+            if self.once:
+                raise Held
+            await asyncio.sleep(AGAIN)
+        self._epoch = await broker.call(work, 60.0, twice=True)
 
     async def stop(self) -> None:
         """Hang up; an open transaction stays open."""
@@ -246,3 +297,9 @@ class SimConsumer:
             timer.cancel()
             for log in logs:
                 log.watchers.remove(soon)
+
+
+def send_once(producer: SimProducer) -> SimProducer:
+    """Have a producer give up rather than send a request without answer again."""
+    producer.once = True
+    return producer

@@ -15,6 +15,7 @@ from .world import World
 
 REFUSAL = "RewoundError: "
 LEADERS = 10**12  # apart from all seeds of schedules
+TEARS = 10**13  # apart from those too
 LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
 
 
@@ -61,7 +62,7 @@ class Faults:
             self._told.append(f"{at:.3f} s: {kind.__name__} {machine.name}, {lasts:.3f} s")
             end = max(end, at + lasts)
         self._plan_leaders(until)
-        return end + 0.1
+        return max(end, self._plan_torn(until)) + 0.1
 
     def _plan_leaders(self, until: float) -> None:
         """Give some schedules new leaders, by draws of their own: the others stay as they are."""
@@ -71,6 +72,18 @@ class Faults:
             kind = self.known if random.random() < 0.3 else self.refusal
             kind(at, random)
             self._told.append(f"{at:.3f} s: {kind.__name__} broker, 0.000 s")
+
+    def _plan_torn(self, until: float) -> float:
+        """Tear transactions in some schedules, by draws of their own; returns when that is over."""
+        broker, random = self._world.broker, Random(self._world.seed + TEARS)
+        broker.bumps, broker.tears = random.random() < 0.6, random
+        end = 0.0
+        for _ in range(random.choice((0, 0, 1, 2))):
+            at, size = 1.0 + random.random() * (until - 1.0), random.random()
+            lasts = self.torn(at, size)
+            self._told.append(f"{at:.3f} s: torn broker, {lasts:.3f} s")
+            end = max(end, at + lasts)
+        return end
 
     def heal(self) -> None:
         """Set all clocks right; everything else has ended by itself."""
@@ -210,6 +223,12 @@ class Faults:
         rows = changelog.read(changelog.start, 1 << 30)[0]
         markers = [decode_marker(row.value or b"") for row in rows if row.key == MARKER]
         return max((marker.applied for marker in markers), default=0)
+
+    def torn(self, at: float, size: float) -> float:
+        """Requests of transactions come late or twice."""
+        self._at(at, setattr, self._world.broker, "torn", 0.02 + size * 0.3)
+        self._at(at + 1 + size * 8, setattr, self._world.broker, "torn", 0.0)
+        return 1 + size * 8
 
     def refusal(self, at: float, random: Random) -> None:
         """A third of the partitions get leaders that refuse what living producers send."""

@@ -27,7 +27,7 @@ from hushstream.agents.worker import (
 )
 
 from . import admin, disk, world
-from .clients import SimConsumer, SimProducer
+from .clients import SimConsumer, SimProducer, send_once
 from .group import SimApp
 
 GENESIS = "5eed5eed50"
@@ -53,7 +53,7 @@ class Nothing:
 def install() -> None:
     """Put the simulation in place, once for all schedules of this process."""
     library = SimpleNamespace(AIOKafkaProducer=SimProducer, AIOKafkaConsumer=SimConsumer)
-    _replace(clients, aiokafka=library)
+    _replace(clients, aiokafka=library, send_once=send_once, new_epochs=lambda producer: True)
     _replace(cluster, AdminClient=admin.Administration, Consumer=admin.Reader,
              Producer=admin.Writer)  # fmt: skip
     _replace(logs, Consumer=admin.Reader)

@@ -39,6 +39,7 @@ class Outcome:
         faults: what happened, in words.
         exits: of workers by themselves: time, name and error.
         recovery: virtual seconds from the last fault until all was done.
+        torn: requests of transactions that came late or twice.
     """
 
     seed: int
@@ -50,6 +51,7 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
     exits: list[tuple[float, str, str]] = field(default_factory=list)
     recovery: float = 0.0
+    torn: int = 0
     callbacks: int = 0
 
     @property
@@ -93,7 +95,7 @@ class Schedule:
         loop, made = self.world.loop, self.outcome
         logs = tuple(tuple(log.records) for log in self.world.broker.logs.values())
         made.trace = hash(repr((loop.trace, logs))) & 0xFFFFFFFFFFFFFFFF
-        made.callbacks = loop.ran
+        made.callbacks, made.torn = loop.ran, self.world.broker.tore
         return made
 
     def plan(self) -> float:

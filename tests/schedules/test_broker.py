@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaTimeoutError, ProducerFenced
+from aiokafka.errors import InvalidTxnState, KafkaTimeoutError, ProducerFenced
 
 from .broker import Again, Broker
 from .loop import Process, Stuck, VirtualLoop
@@ -170,3 +170,71 @@ def test_a_loop_that_turns_for_ever_is_noticed() -> None:
     finally:
         asyncio.events._set_running_loop(None)
         loop.kept.clear()
+
+
+def late(broker: Broker, work: Any, seconds: float = 0.0) -> None:
+    broker._late(work)
+    passed(broker, seconds)
+
+
+def test_a_late_end_ends_whatever_its_epoch_has_open() -> None:
+    broker = made()
+    epoch = broker.initialise("x")
+    broker.produce("x", epoch, PLACE, content(b"a"), 10.0)
+    broker.end("x", epoch, commit=True)
+    passed(broker)
+    broker.produce("x", epoch, PLACE, content(b"half"), 10.0)
+    late(broker, lambda: broker.end("x", epoch, commit=True), 5.0)
+    assert values(broker) == [b"a", b"half"]
+    with pytest.raises(InvalidTxnState):  # its partition is in no transaction any more
+        broker.produce("x", epoch, PLACE, content(b"rest"), 10.0, serial=3)
+
+
+def test_an_end_that_begins_an_epoch_ends_nothing_later() -> None:
+    broker = made()
+    epoch = broker.initialise("x")
+    broker.produce("x", epoch, PLACE, content(b"a"), 10.0)
+    following = broker.end("x", epoch, commit=True, bump=True)
+    assert following == epoch + 1
+    with pytest.raises(Again):  # asked again before the markers are written
+        broker.end("x", epoch, commit=True, bump=True)
+    passed(broker)
+    assert broker.end("x", epoch, commit=True, bump=True) == following
+    broker.produce("x", following, PLACE, content(b"half"), 10.0)
+    late(broker, lambda: broker.end("x", epoch, commit=True, bump=True), 5.0)
+    late(broker, lambda: broker.end("x", epoch, commit=True), 5.0)
+    assert values(broker) == [b"a"] and broker.logs[PLACE].stable == 2
+
+
+def test_a_batch_that_comes_twice_is_appended_once_and_an_added_partition_may_expire() -> None:
+    broker = made()
+    epoch = broker.initialise("x")
+    broker.add("x", epoch, PLACE, 10.0)
+    told = broker.produce("x", epoch, PLACE, content(b"a"), 10.0, serial=1)
+    assert broker.produce("x", epoch, PLACE, content(b"a"), 10.0, serial=1) == told
+    broker.end("x", epoch, commit=True)
+    passed(broker)
+    assert broker.produce("x", epoch, PLACE, content(b"a"), 10.0, serial=1) == told
+    assert values(broker) == [b"a"]
+    late(broker, lambda: broker.add("x", epoch, PLACE, 10.0), 20.0)
+    with pytest.raises(ProducerFenced):
+        broker.end("x", epoch, commit=True)
+
+
+def test_torn_requests_come_late_in_the_next_transaction_or_twice() -> None:
+    broker, came = made(), []
+    broker.tears = Random(2)
+    assert not broker.tear(lambda: came.append(1))  # nothing is torn at other times
+    broker.torn = 1.0
+    held = [broker.tear(lambda: came.append(1)) for _ in range(40)]
+    assert 5 < sum(held) < 35 and broker.tore == 40
+    assert all(broker.tear(lambda: came.append(1), repeats=False) for _ in range(5))
+    passed(broker, 9.0)
+    assert len(came) == 45
+    while not broker._waiting:
+        broker.tear(lambda: came.append(2), into="x")
+    passed(broker, 9.0)
+    before = came.count(2)
+    broker.produce("x", broker.initialise("x"), PLACE, content(b"a"), 10.0)
+    passed(broker, 1.0)
+    assert came.count(2) == before + 1

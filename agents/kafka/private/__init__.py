@@ -1,6 +1,6 @@
 """Private names of Faust and aiokafka that the product relies on: here, and nowhere else.
 
-There is a module for each library. Both libraries are capped in ``pyproject.toml``, since any
+Modules bear the name of their library. Both libraries are capped in ``pyproject.toml``, since any
 release may change what is private. Every name that a module needs is looked for when the module is
 imported, so that a worker on a version without one of them stops before it reads a record. The
 functions and classes of the modules wrap these names; their own names are public.

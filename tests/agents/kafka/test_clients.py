@@ -209,3 +209,17 @@ def test_an_outage_that_lasts_too_long_is_an_error(monkeypatch, ticks):
     with pytest.raises(EngineError, match="no broker for 60 s"):
         asyncio.run(through_outages(Progress("it"), acquire, nothing, 60_000_000))
     assert 59 <= attempts[-1] - attempts[0] <= 61 and len(attempts) > 10
+
+
+def test_brokers_that_keep_an_epoch_are_warned_of_once(monkeypatch, caplog):
+    async def start() -> None:
+        """It has an id at once."""
+
+    clients._warn_of_repeats.cache_clear()
+    epochs = [True, False, False]
+    monkeypatch.setattr(clients, "new_epochs", lambda producer: epochs.pop(0))
+    for expected in (0, 1, 1):
+        asyncio.run(clients.start_producer(SimpleNamespace(start=start)))
+        assert caplog.text.count("transaction.version below 2") == expected
+    assert "records are then lost or counted twice" in caplog.text
+    clients._warn_of_repeats.cache_clear()

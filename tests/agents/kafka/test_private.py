@@ -12,7 +12,12 @@ from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
-from hushstream.agents.kafka.private import check, of_aiokafka, of_faust
+from hushstream.agents.kafka.private import (
+    check,
+    of_aiokafka,
+    of_aiokafka_producer,
+    of_faust,
+)
 from hushstream.errors import EngineError
 
 from ...tree import ROOT, sources
@@ -21,7 +26,11 @@ FOREIGN = re.compile(r"[\w\])]\._(?!_)\w+")
 OWN = re.compile(r"\b(?:self|cls|fresh)\._|sys\._|os\._|KafkaError\._|\._replace$")
 
 
-MODULES = {"aiokafka": of_aiokafka, "faust-streaming": of_faust}
+MODULES = (
+    ("aiokafka", of_aiokafka),
+    ("aiokafka", of_aiokafka_producer),
+    ("faust-streaming", of_faust),
+)
 
 
 class Library:
@@ -37,9 +46,9 @@ class Library:
 
 
 def test_everything_that_is_needed_is_there() -> None:
-    for library, module in MODULES.items():
+    for library, module in MODULES:
         check(library, module.NEEDED)
-    assert sum(len(module.NEEDED) for module in MODULES.values()) > 8
+    assert sum(len(module.NEEDED) for _, module in MODULES) > 14
 
 
 @pytest.mark.parametrize("name", ["_annotated", "_kept", "_called"])
@@ -53,9 +62,8 @@ def test_a_missing_name_is_told_with_its_library_and_version() -> None:
         check("aiokafka", [(Library, ("_kept", "_gone"))])
 
 
-@pytest.mark.parametrize("library", MODULES)
-def test_a_version_without_a_name_ends_the_import(library: str, monkeypatch) -> None:
-    module = MODULES[library]
+@pytest.mark.parametrize(("library", "module"), MODULES)
+def test_a_version_without_a_name_ends_the_import(library: str, module, monkeypatch) -> None:
     owner, names = module.NEEDED[0]
     monkeypatch.setattr(f"{check.__module__}._names", lambda _: iter(()))
     monkeypatch.delattr(owner, names[0], raising=False)

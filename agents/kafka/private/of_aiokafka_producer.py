@@ -1,0 +1,307 @@
+"""Private names of aiokafka's producer: what is sent for a transaction can end no other one.
+
+Kafka tells the transactions of a producer apart by producer id and epoch, and by nothing else. An
+`EndTxn` that is late therefore ends whichever transaction of its epoch is open when it arrives, and
+a late `AddPartitionsToTxn` opens one. aiokafka sends both again when no answer came, over another
+connection, and then goes on in the same epoch while the first one may still be on its way: it can
+commit the next transaction when half of that has been written.
+
+**No request is on its way when the epoch goes on.** `AnsweredSender` gives a producer up, for good,
+as soon as one of these requests was sent and not answered. Then
+
+1. a connection delivers a request at most once, and the broker answers after it has worked;
+2. each request of an epoch is sent after the answer to the one before it (aiokafka has one
+   transactional request in flight, and `agents.worker.transaction` waits for every batch before the
+   commit), so as long as the epoch goes on, nothing of it arrives out of order;
+3. after a request without an answer nothing else is sent in this epoch. The next owner of the id
+   begins with `InitProducerId`. Its answer says that what was open has ended and that all
+   partitions have their markers; the coordinator then knows a later epoch for the id, which only
+   grows. So the request is refused whenever it comes, and the logs, which are read only now, say
+   how the transaction ended.
+
+A late `InitProducerId` ends no transaction in part: it aborts the one that is open, whole, and
+fences its owner, which opens anew. A batch that comes late or twice is refused by its sequence
+number and, after a fence, by its epoch: each partition of an open transaction is told the new epoch
+by the marker that aborts it.
+
+**An answered request that arrives once more** breaks (1): a proxy that retries by itself does that.
+Where the cluster has reached ``transaction.version`` 2 (KIP-890; new clusters of Kafka 4 have),
+`EndTxn` is sent in its version 5: each commit and each abort begins a new epoch, which the answer
+tells. Then an epoch has one transaction, and what arrives once more finds its epoch over. Older
+brokers keep the epoch, and only the owner of such a proxy can help there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from itertools import chain
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.client import CoordinationType
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    NodeNotReadyError,
+    ProducerFenced,
+)
+from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
+from aiokafka.producer.sender import (
+    AddPartitionsToTxnHandler,
+    BaseHandler,
+    EndTxnHandler,
+    Sender,
+)
+from aiokafka.producer.transaction_manager import PidAndEpoch, TransactionManager
+from aiokafka.protocol.api import Request, RequestStruct, Response, ResponseHeader_v0
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+    UnsignedVarInt32,
+)
+
+from . import Needed, check
+
+FEATURE, WANTED = "transaction.version", 2
+FINALIZED = 2  # tag of the features that a cluster has reached, in an answer to ApiVersions
+_TRANSACTION = CoordinationType.TRANSACTION
+FENCED = 90  # PRODUCER_FENCED, which the library does not know
+
+NEEDED: Needed = (
+    (AIOKafkaProducer, ("_sender",)),
+    (BaseHandler, ("_default_backoff", "_sender")),
+    (EndTxnHandler, ("_commit_result",)),
+    (MessageAccumulator, ("_batches", "_pending_batches")),
+    (MessageBatch, ("_drain_waiter", "_msg_futures")),
+    (
+        Sender,
+        (
+            "_do_add_partitions_to_txn", "_do_txn_commit", "_find_coordinator",
+            "_message_accumulator", "_sender_task", "_txn_manager",
+        ),
+    ),
+    (TransactionManager, ("_pid_and_epoch", "_sequence_numbers", "_transaction_waiter")),
+)  # fmt: skip
+check("aiokafka", NEEDED)
+
+
+# -- what a cluster has reached --------------------------------------------------------------------
+
+
+class _Versions(Response):
+    API_KEY = 18
+    API_VERSION = 3
+    SCHEMA = Schema(
+        ("error_code", Int16),
+        (
+            "api_versions",
+            CompactArray(
+                ("api_key", Int16), ("min_version", Int16), ("max_version", Int16),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("throttle_time_ms", Int32),
+        ("tags", TaggedFields),
+    )  # fmt: skip
+
+
+class _AskVersions(RequestStruct):
+    API_KEY = 18
+    API_VERSION = 3
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _Versions
+    SCHEMA = Schema(
+        ("client_software_name", CompactString("utf-8")),
+        ("client_software_version", CompactString("utf-8")),
+        ("tags", TaggedFields),
+    )
+
+    def parse_response_header(self, read_buffer: Any) -> ResponseHeader_v0:
+        return ResponseHeader_v0.decode(read_buffer)  # of any version, so that all can read it
+
+
+class _Ask(Request[_AskVersions]):
+    API_KEY = 18
+
+    def build(self, request_struct_class: type[_AskVersions]) -> _AskVersions:
+        return request_struct_class("hushstream", "1", {})
+
+
+_LEVELS = Schema(
+    ("name", CompactString("utf-8")), ("max_level", Int16), ("min_level", Int16),
+    ("tags", TaggedFields),
+)  # fmt: skip
+
+
+def finalized(features: bytes) -> dict[str, int]:
+    """Read the levels that features have reached in a cluster, from the field of an answer.
+
+    Raises:
+        ValueError: the field is cut off.
+    """
+    data = BytesIO(features)
+    number = UnsignedVarInt32.decode(data) - 1
+    return {
+        str(name): int(most) for name, most, *_ in (_LEVELS.decode(data) for _ in range(number))
+    }
+
+
+async def _bumps(client: Any) -> bool:
+    """Whether brokers begin a new epoch with each transaction."""
+    try:
+        answer = await client.send(client.get_random_node(), _Ask())
+    except (IncompatibleBrokerVersion, NotImplementedError):  # before Kafka 2.4
+        return False
+    return finalized(answer.tags.get(FINALIZED, b"\x01")).get(FEATURE, 0) >= WANTED
+
+
+# -- EndTxn ----------------------------------------------------------------------------------------
+
+
+class _Ended(Response):
+    API_KEY = 26
+    API_VERSION = 5
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32), ("error_code", Int16), ("producer_id", Int64),
+        ("producer_epoch", Int16), ("tags", TaggedFields),
+    )  # fmt: skip
+
+
+class _EndStruct(RequestStruct):
+    API_KEY = 26
+    API_VERSION = 5
+    FLEXIBLE_VERSION = True
+    RESPONSE_TYPE = _Ended
+    SCHEMA = Schema(
+        ("transactional_id", CompactString("utf-8")), ("producer_id", Int64),
+        ("producer_epoch", Int16), ("committed", Boolean), ("tags", TaggedFields),
+    )  # fmt: skip
+
+
+class _End(Request[_EndStruct]):
+    API_KEY = 26
+
+    def __init__(self, manager: TransactionManager, commit: bool) -> None:
+        self._fields = (manager.transactional_id, manager.producer_id, manager.producer_epoch)
+        self._commit = commit
+
+    def build(self, request_struct_class: type[_EndStruct]) -> _EndStruct:
+        return request_struct_class(*self._fields, self._commit, {})
+
+
+# -- the sender ------------------------------------------------------------------------------------
+
+
+class _OnceEach(BaseHandler):
+    """A request that is sent again after an answer that asks for it, and never without one."""
+
+    async def do(self, node_id: int) -> bool:
+        """Send it; False: it was not written, or is to be sent again."""
+        try:
+            answer = await self._sender.client.send(
+                node_id, self.create_request(), group=self.group
+            )
+        except NodeNotReadyError:  # there is no connection, so nothing was written
+            await asyncio.sleep(self.handle_error())
+            return False
+        except KafkaError as error:
+            self._sender.give_up(error)
+            return True
+        backoff = self.handle_response(answer)
+        if backoff is not None:
+            await asyncio.sleep(backoff)
+        return backoff is None
+
+
+class _Add(_OnceEach, AddPartitionsToTxnHandler):
+    """`AddPartitionsToTxn`."""
+
+
+class _Finish(_OnceEach, EndTxnHandler):
+    """`EndTxn` of brokers that keep the epoch."""
+
+
+class _FinishEpoch(_Finish):
+    """`EndTxn` that begins a new epoch."""
+
+    def create_request(self) -> Any:
+        """Make the request of version 5."""
+        return _End(self._sender._txn_manager, self._commit_result)
+
+    def handle_response(self, response: Any) -> float | None:
+        """Take the new epoch before the next transaction can begin."""
+        if response.error_code == FENCED:
+            raise ProducerFenced
+        if response.error_code == 0:
+            manager = self._sender._txn_manager
+            manager._pid_and_epoch = PidAndEpoch(response.producer_id, response.producer_epoch)
+            manager._sequence_numbers.clear()  # each epoch counts from 0
+        wait: float | None = super().handle_response(response)
+        return wait
+
+
+class AnsweredSender(Sender):
+    """A sender that sends nothing after a transactional request that was not answered.
+
+    Attributes:
+        epochs: whether the cluster begins a new epoch with each transaction.
+    """
+
+    epochs = False
+
+    async def start(self) -> None:
+        """Look what the cluster has reached, and get the first epoch."""
+        self.epochs = await _bumps(self.client)
+        await super().start()
+
+    def give_up(self, error: KafkaError) -> None:
+        """Fail all that waits here, for good, and send nothing more."""
+        manager = self._txn_manager
+        manager.fatal_error(error)
+        manager._transaction_waiter.exception()  # nobody waits for it before a commit
+        accumulator = self._message_accumulator
+        waiting = [*chain(*accumulator._batches.values()), *accumulator._pending_batches]
+        accumulator.fail_all(error)
+        for batch in waiting:  # whoever is sending now hears of it by the next record
+            own = (batch.future, batch._drain_waiter)
+            for future in (*own, *(future for future, _ in batch._msg_futures)):
+                future.cancelled() or future.exception()
+        self._sender_task.cancel()
+
+    async def _do_add_partitions_to_txn(self, tps: Any) -> bool:
+        node = await self._find_coordinator(_TRANSACTION, self._txn_manager.transactional_id)
+        return await _Add(self, tps).do(node)
+
+    async def _do_txn_commit(self, commit_result: Any) -> None:
+        await self._message_accumulator.flush_for_commit()
+        manager = self._txn_manager
+        if manager.is_empty_transaction():
+            manager.complete_transaction()
+            return
+        node = await self._find_coordinator(_TRANSACTION, manager.transactional_id)
+        await (_FinishEpoch if self.epochs else _Finish)(self, commit_result).do(node)
+
+
+def send_once(producer: Any) -> Any:
+    """Have a new transactional producer give up rather than send a request without answer again.
+
+    Args:
+        producer: before its start.
+
+    Returns:
+        The producer.
+    """
+    producer._sender.__class__ = AnsweredSender
+    return producer
+
+
+def new_epochs(producer: Any) -> bool:
+    """Whether each transaction of a started producer has an epoch of its own."""
+    return bool(producer._sender.epochs)
