@@ -1,9 +1,10 @@
 """Transactions like a shard's through a proxy that tears, and a count of what came of each.
 
-    python -m tests.integration.torn_writer [--faults N] [--seed S] [--version V] [--stock]
+    python -m tests.integration.torn_writer [--faults N] [--seed S] [--version V] [--share P]
+                                            [--ends KIND] [--stock]
 
-writes until so many requests were torn, and ends with a line of JSON. ``--stock`` leaves aiokafka
-as it is.
+writes until so many requests were torn, and ends with a line of JSON: `Found`. ``--ends`` tears the
+ends of transactions alone, each second one, and in one way; ``--stock`` leaves aiokafka as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hushstream.agents.kafka import clients
 from hushstream.deploy.broker import Broker
 from hushstream.topics.config.model import Kafka
 
-from ..servers.torn import Asked, Choice, Proxy, Torn, proxied
+from ..servers.torn import Asked, Choice, Kind, Proxy, Torn, proxied
 
 ROWS = 6  # of a transaction, over two partitions; then comes its marker
 TIMEOUT_MS = 10_000
@@ -44,11 +45,23 @@ def tearing(random: Random, share: float, repeats: bool) -> Choice:
             return None
         if random.random() > share * (2 if asked.name == "EndTxn" else 1):
             return None
-        kind = random.choice(("hold", "hold", "lose", "repeat"))
+        kind: Kind = random.choice(("hold", "hold", "lose", "repeat"))
         if kind == "repeat" and asked.name == "EndTxn" and not repeats:
             kind = "hold"
         late = random.random() * 0.05 if random.random() < 0.4 else 0.1 + random.random() * 0.2
-        return Torn(kind, late)  # type: ignore[arg-type]
+        return Torn(kind, late)
+
+    return choose
+
+
+def ends(random: Random, kind: Kind) -> Choice:
+    """Tear each second end of a transaction, so that it may come in the middle of the next one."""
+    late = 0.0 if kind == "repeat" else 0.1  # aiokafka asks again after that
+
+    def choose(asked: Asked) -> Torn | None:
+        if asked.name != "EndTxn" or random.random() < 0.5:
+            return None
+        return Torn(kind, late + random.random() * 0.06)
 
     return choose
 
@@ -76,11 +89,6 @@ class Found:
     changed: list[int] = field(default_factory=list)
     reopened: int = 0
     torn: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def good(self) -> bool:
-        """Whether nothing is wrong."""
-        return not (self.lost or self.doubled or self.half or self.changed)
 
 
 class Writer:
@@ -204,13 +212,19 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--version", type=int, default=2)
+    parser.add_argument("--share", type=float, default=0.05)
+    parser.add_argument("--ends", choices=("hold", "lose", "repeat"))
     parser.add_argument("--stock", action="store_true")
     args = parser.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     if args.stock:
         clients.send_once = lambda producer: producer
+        clients.new_epochs = lambda producer: True
     with proxied(version=args.version) as (broker, proxy):
-        choose = tearing(Random(args.seed), 0.05, repeats=args.version > 1)
+        random = Random(args.seed)
+        choose = tearing(random, args.share, repeats=args.version > 1)
+        if args.ends:
+            choose = ends(random, args.ends)
         print(json.dumps(vars(written(broker, proxy, args.faults, choose))))
 
 

@@ -112,7 +112,7 @@ class _Versions(Response):
     )  # fmt: skip
 
 
-class _AskVersions(RequestStruct):
+class _VersionsAsked(RequestStruct):
     API_KEY = 18
     API_VERSION = 3
     FLEXIBLE_VERSION = True
@@ -127,10 +127,10 @@ class _AskVersions(RequestStruct):
         return ResponseHeader_v0.decode(read_buffer)  # of any version, so that all can read it
 
 
-class _Ask(Request[_AskVersions]):
+class _AskReached(Request[_VersionsAsked]):
     API_KEY = 18
 
-    def build(self, request_struct_class: type[_AskVersions]) -> _AskVersions:
+    def build(self, request_struct_class: type[_VersionsAsked]) -> _VersionsAsked:
         return request_struct_class("hushstream", "1", {})
 
 
@@ -156,7 +156,7 @@ def finalized(features: bytes) -> dict[str, int]:
 async def _bumps(client: Any) -> bool:
     """Whether brokers begin a new epoch with each transaction."""
     try:
-        answer = await client.send(client.get_random_node(), _Ask())
+        answer = await client.send(client.get_random_node(), _AskReached())
     except (IncompatibleBrokerVersion, NotImplementedError):  # before Kafka 2.4
         return False
     return finalized(answer.tags.get(FINALIZED, b"\x01")).get(FEATURE, 0) >= WANTED

@@ -9,6 +9,7 @@ import hushstream.agents.kafka.clients as clients
 import pytest
 from aiokafka.errors import (
     DuplicateSequenceNumber,
+    IllegalOperation,
     KafkaConnectionError,
     OutOfOrderSequenceNumber,
 )
@@ -223,3 +224,8 @@ def test_brokers_that_keep_an_epoch_are_warned_of_once(monkeypatch, caplog):
         assert caplog.text.count("transaction.version below 2") == expected
     assert "records are then lost or counted twice" in caplog.text
     clients._warn_of_repeats.cache_clear()
+
+
+def test_a_producer_that_was_given_up_is_an_outage():
+    """Whoever was sending meets that, and must open again as after any other one."""
+    assert issubclass(IllegalOperation, clients.OUTAGES)

@@ -23,8 +23,10 @@ from aiokafka.errors import (
 )
 from aiokafka.producer.transaction_manager import TransactionState
 from aiokafka.structs import TopicPartition
+from hushstream.agents.kafka.clients import transactional_producer
 from hushstream.agents.kafka.private import of_aiokafka_producer as private
 from hushstream.agents.kafka.private.of_aiokafka_producer import finalized, new_epochs, send_once
+from hushstream.topics.config.model import Kafka
 
 PLACE = TopicPartition("t", 0)
 UNANSWERED = (RequestTimedOutError, KafkaConnectionError, CorrelationIdError)
@@ -234,3 +236,12 @@ def test_a_new_producer_knows_of_no_epochs() -> None:
         return new_epochs(producer)
 
     assert not asyncio.run(run())
+
+
+def test_each_producer_of_transactions_sends_once() -> None:
+    async def run() -> bool:
+        made: Any = transactional_producer(Kafka(bootstrap="127.0.0.1:9"), "x", 10_000)
+        made._closed = True
+        return isinstance(made._sender, private.AnsweredSender)
+
+    assert asyncio.run(run())
