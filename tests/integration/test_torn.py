@@ -1,7 +1,4 @@
-"""Requests of transactions that come late or twice, through a proxy before the real broker.
-
-Covers: tests/servers/torn.py
-"""
+"""Requests of transactions that come late or twice, through a proxy before the real broker."""
 
 from __future__ import annotations
 
