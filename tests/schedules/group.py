@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.errors import OffsetOutOfRangeError
@@ -57,7 +58,10 @@ class SimApp:
 
     Attributes:
         consumer: this object; Faust has two.
+        conf: names the worker to nobody, since no two of a schedule have the same name.
     """
+
+    conf = SimpleNamespace(consumer_group_instance_id=None)
 
     def __init__(self, setup: Any, fail: Callable[[BaseException], None]) -> None:
         here = world.current()

@@ -84,7 +84,7 @@ def _replace(module: Any, **names: Any) -> None:
         setattr(module, name, made)
 
 
-def _app(setup: Any, topology: Topology, fail: Any) -> SimApp:
+def _app(setup: Any, topology: Topology, fail: Any, client_id: str) -> SimApp:
     return SimApp(setup, fail)
 
 
