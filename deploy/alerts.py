@@ -57,6 +57,25 @@ WORKERS = (
         "its state or waits for the ledger.",
         "5m",
     ),
+    Alert(
+        "WorkerRestarting",
+        "changes(hush_start_timestamp_seconds[15m]) > 2",
+        "critical",
+        "A worker starts again and again",
+        "{{ $labels.instance }}{{ with $labels.process }}, process {{ . }},{{ end }} has started "
+        "{{ $value }} times in a quarter of an hour. Each life may charge for epochs of which "
+        "nothing is released.",
+    ),
+    Alert(
+        "FiredNotPublished",
+        'sum by (pipeline) (increase(hush_releases_total{outcome="fired"}[30m])) > 0 '
+        "unless on (pipeline) "
+        'sum by (pipeline) (increase(hush_releases_total{outcome="published"}[30m])) > 0',
+        "critical",
+        "{{ $labels.pipeline }} pays for releases that do not appear",
+        "Triggers have fired, which is charged for, and nothing was published for half an hour.",
+        "15m",
+    ),
 )
 BUDGET = (
     Alert(

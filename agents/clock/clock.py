@@ -5,7 +5,8 @@ Pure: times and offsets are given to it, and its owner writes what it decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Any
 
 from ...errors import EngineError, LedgerError
@@ -163,13 +164,16 @@ class Clock:
                 found.append(Retired(name, end, now))
         return found
 
-    def due(self, now: int) -> list[tuple[Pipeline, Due]]:
+    def due(
+        self, now: int, held: Callable[[Pipeline, Due], bool] = lambda *_: False
+    ) -> list[tuple[Pipeline, Due]]:
         """List triggers whose time has come, earliest first, at most `MOST_TRIGGERS`.
 
         Args:
             now: microseconds since 1970.
+            held: whether a trigger must wait, and with it all later ones of its pipeline.
         """
-        found = []
+        found: list[tuple[Pipeline, Due]] = []
         for name, pipeline in self._pipelines.items():
             limit = self.requested.get(name) if pipeline.external else now
             timeline = self.timelines[name]
@@ -177,7 +181,7 @@ class Clock:
                 # A request for the future waits for it: nobody spends what is not due yet.
                 until, end = min(limit, now), self._ledger.end(pipeline)
                 dues = pipeline.windows.due(timeline, until, MOST_TRIGGERS, end)
-                found += [(pipeline, due) for due in dues]
+                found += takewhile(lambda one: not held(*one), ((pipeline, d) for d in dues))
         # Ties are broken by numbers of the ledger, so that every owner fires in the same order.
         found.sort(key=lambda f: (f[1].scheduled, f[0].number, f[1].window))
         return found[:MOST_TRIGGERS]

@@ -236,7 +236,7 @@ def _again(
 
     # Under the clock's id, because its owner may be writing a charge at the same moment. It is
     # fenced, and reads the ledger again before it goes on.
-    _append(cluster, names.transactional_id("clock", "clock", 0), missing)
+    append(cluster, names.transactional_id("clock", "clock", 0), missing)
     return created
 
 
@@ -256,7 +256,7 @@ def _first(
         return _declarations(cluster, deployment, Ledger(), names, now, secret)
 
     try:
-        _append(cluster, genesis_id(deployment.name), lines)
+        append(cluster, genesis_id(deployment.name), lines)
     except Overtaken:
         if _read(cluster, names.ledger).genesis.get("genesis") != names.genesis:
             cluster.delete(created)  # their genesis was never committed: nobody else uses them
@@ -358,7 +358,7 @@ def ledger_line(topic: str, record: Record) -> Line:
     return Line(topic, key, record.encode())
 
 
-def _append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> None:
+def append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> None:
     """Write lines in a transaction of an id that fences whoever had it before.
 
     ``made`` is called after that: what it reads of the ledger is what the records are chained to.

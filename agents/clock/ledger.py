@@ -24,6 +24,7 @@ from ..deployment.model import Pipeline
 ZERO = "0" * 64
 FORMAT = 2  # raise it when older versions would read state wrongly, or release other bytes
 GROWN = 3  # the format of deployments with partitions that were added; the others keep theirs
+LOST = 4  # the format of those in which lost records were accepted
 # `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
 
@@ -35,7 +36,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=False):
     ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
     not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever),
     ``format`` (the one that the deployment has reached since its genesis), ``grown`` (partitions
-    were added to a raw topic, and count from the next trigger on).
+    were added to a raw topic, and count from the next trigger on), ``loss`` (records of a raw topic
+    were deleted before they were used, and releases go on without them).
 
     Attributes:
         seq: place in the ledger, from 0.
@@ -73,6 +75,8 @@ class Ledger:
             1970, and ``epoch``, the first one that is not served.
         format: the one that the deployment has reached, see `FORMAT`.
         grown: bodies of the records that count more partitions of a raw topic, in order.
+        losses: bodies of the records that accept lost records of a raw topic, in order: ``topic``;
+            ``epochs``, the first and the last one that may lack some, by pipeline; ``seal``.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -83,6 +87,7 @@ class Ledger:
     retired: dict[str, dict[str, Any]] = field(default_factory=dict)
     format: int = 0
     grown: list[dict[str, Any]] = field(default_factory=list)
+    losses: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def read(cls, values: Iterable[bytes]) -> Ledger:
@@ -154,6 +159,8 @@ class Ledger:
             self._retire(record)
         elif record.kind == "grown":
             self._grow(record)
+        elif record.kind == "loss":
+            self._lose(record)
         else:
             raise LedgerError(
                 f"ledger record {record.seq} is of a kind that this version does not know "
@@ -167,7 +174,7 @@ class Ledger:
             raise LedgerError(
                 f"ledger record {record.seq}: format {number!r} after {self.format}; it only rises"
             )
-        if number > (known := max(FORMAT, GROWN)):
+        if number > (known := max(FORMAT, GROWN, LOST)):
             raise EngineError(
                 f"this deployment has reached format {number}, and this version of Hushstream "
                 f"knows formats up to {known}: go on with the one that raised it, or a later one"
@@ -200,6 +207,16 @@ class Ledger:
         if (wrong := refused(record.body, layouts, fixed)) is not None:
             raise LedgerError(f"ledger record {number} lets {topic} grow, {wrong}")
         self.grown.append(record.body)
+
+    def _lose(self, record: Record) -> None:
+        topic, epochs = record.body["topic"], record.body["epochs"]
+        whole = set(epochs) == set(self.readers(topic)) and isinstance(record.body["seal"], str)
+        if self.format < LOST or not whole or any(first > last for first, last in epochs.values()):
+            raise LedgerError(
+                f"ledger record {record.seq} accepts lost records of {topic} in format "
+                f"{self.format}, for other pipelines than read it, or for no epoch"
+            )
+        self.losses.append(record.body)
 
     def readers(self, topic: str) -> list[str]:
         """List the declared pipelines that read a raw topic."""

@@ -27,6 +27,7 @@ from ...topics.records import (
     Trigger,
     encode,
 )
+from ...topics.schedule import Due
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,
@@ -45,7 +46,7 @@ from ..kafka.progress import Progress
 from .known import AskedTriggers, KnownLogs
 from .ledger import Ledger, Record
 from .snapshots import ShardMarkers, Trim, read_markers
-from .wall_time import SOON, ClockLead, Pace, WallClock
+from .wall_time import SOON, STEADY, ClockLead, Pace, Settling, WallClock
 from .witness import Witness
 
 log = logging.getLogger("hushstream.clock")
@@ -69,6 +70,7 @@ class ClockOwner:
         keep: microseconds for which replays shall find the clock log.
         trim: called after each snapshot with places below which nothing is needed, and with the
             first window of each pipeline that a shard may still need; None: nothing is trimmed.
+        settling: holds back triggers after an outage; this process's.
 
     Attributes:
         progress: of the beats.
@@ -89,6 +91,7 @@ class ClockOwner:
         witness: Witness | None = None,
         keep: int = 0,
         trim: Trim | None = None,
+        settling: Settling | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -100,6 +103,8 @@ class ClockOwner:
         self._on_record = on_record
         self._on_lost = on_lost
         self._trim = trim
+        self._settling = settling or Settling(0)
+        self._owned = False  # whether this has opened before
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
         self._known = KnownLogs(
@@ -131,6 +136,24 @@ class ClockOwner:
         await self._asker.start()
         await reached(self._asker, self._covered())
         await self._requests.open(self._known.clock, self._wall, self._known.snapshots.last)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Find out whether the brokers were away, or nobody has kept the clock for a while."""
+        now, clock = self._wall.now(), self._known.clock
+        if self._owned:  # and has lost a transaction since
+            self._settling.answered(now, self._pace.longest)
+        else:
+            first = next((d.scheduled for p, d in clock.due(now) if not p.external), None)
+            self._settling.opened(now, clock.time, first, self._pace.longest)
+        self._owned = True
+
+    def _held(self, pipeline: Pipeline, due: Due) -> bool:
+        """Whether a trigger must wait for what producers hold; who asks for one decides alone."""
+        lateness = pipeline.windows.lateness
+        return not pipeline.external and self._settling.holds(
+            due.scheduled, lateness, self._wall.now()
+        )
 
     def _covered(self) -> dict[TopicPartition, int]:
         """Offsets of raw topics that the clock log has covered: they can never end below these."""
@@ -184,9 +207,11 @@ class ClockOwner:
         clock = self._known.clock
         await self._requests.read()
         now = await self._advance()
-        while found := clock.due(now):
+        while found := clock.due(now, self._held):
             # One trigger, one transaction: it stays small, and a charge is never far from it.
             for pipeline, due in found:
+                if self._held(pipeline, due):
+                    break  # the brokers were away since: the cut that was read leaves much behind
                 charges, record = clock.fire(pipeline, due, now)
                 await self._commit(charges, [record])
                 if isinstance(record, Skipped):
@@ -205,15 +230,22 @@ class ClockOwner:
         """Read how far the raw topics go, and write it as a beat; return the time, microseconds."""
         ends = await self._ends()
         now = self._wall.now()
+        self._settling.answered(now, self._pace.longest)
         clock = self._known.clock
         records: list[ClockRecord] = [*clock.starts(now), *clock.retirements(now)]
-        # Without new records there is no beat: a quiet input would fill the log for nothing, and
-        # every start reads it. Except that its answer alone tells the broker's time.
-        if self._wall.doubtful() or ends != clock.offsets:
+        # Without new records there is hardly a beat: a quiet input would fill the log for nothing,
+        # and every start reads it. Except that its answer alone tells the broker's time, and that
+        # the next owner must tell a quiet input from a clock that nobody has kept.
+        if self._wall.doubtful() or ends != clock.offsets or self._silent(now):
             records.append(Beat(now, ends))
         if records:
             await self._commit([], records)
         return now
+
+    def _silent(self, now: int) -> bool:
+        """Whether the clock log has been silent for long, where triggers follow this clock."""
+        followed = not all(p.external for p in self._deployment.pipelines)
+        return followed and now - self._known.clock.time >= STEADY
 
     async def _snapshot(self) -> None:
         """Write a snapshot if one is due, and trim; markers are read meanwhile, beside the beat."""
@@ -276,6 +308,7 @@ class ClockOwner:
         self.progress.moved()  # a backlog of triggers may keep one beat busy for minutes
         self._known.charged(charges, told[-1].offset + 1)
         self._wall.agree(told[-1].timestamp * 1000)
+        self._settling.answered(self._wall.now(), self._pace.longest)
         for record, answer in zip(records, told, strict=True):
             self._known.written((answer.offset, record))
             self._tell(record)

@@ -29,7 +29,7 @@ CONFIRM_SECONDS = 5.0  # a new leader may answer with an older end for a moment
 
 def check_clock_log(
     kafka: Kafka, cluster: Cluster, names: Names, ledger: Ledger, deployment: Deployment
-) -> Ledger:
+) -> tuple[Ledger, dict[str, Timeline]]:
     """Hold the clock log against ledger and raw topics.
 
     Args:
@@ -40,18 +40,20 @@ def check_clock_log(
         deployment: compiled pipelines.
 
     Returns:
-        The ledger; read again, where the clock has charged something meanwhile.
+        The ledger, read again where the clock has charged something meanwhile; and where all
+        pipelines stand.
 
     Raises:
         LedgerError: a trigger was not paid for by this ledger.
         RewoundError: raw topics end below what the clock log has covered.
         EngineError: the clock log has a gap.
     """
-    read = read_clock(kafka, names, {p.name: p.mechanism.horizon for p in deployment.pipelines})
+    read, horizons = Clocked(), {p.name: p.mechanism.horizon for p in deployment.pipelines}
+    lines = read_standing(kafka, names, horizons, read)
     ledger = check_paid(cluster, read, ledger, names)
     for topic, partitions in ((i.topic, i.partitions) for i in deployment.inputs):
         _check_ends(cluster, topic, read.reached.get(topic, [0] * partitions))
-    return ledger
+    return ledger, lines
 
 
 def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clocked:

@@ -1,4 +1,7 @@
-"""The clock owner's time and pace: it follows the monotonic clock, held against the broker's."""
+"""The clock owner's time and pace: it follows the monotonic clock, held against the broker's.
+
+After an outage it waits, so that producers can send what they hold: see `Settling`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,10 @@ QUIET_SECONDS = 2.0  # without a record of the clock or a request, after which i
 QUIET_BEAT_SECONDS = 1.0
 LEAST_SECONDS = 0.05  # between two beats, however many requests come
 SOON = 2_000_000  # microseconds; more than a quiet rest, and than a drift is followed in one
+STEADY = 10_000_000  # microseconds between two beats, at most, where triggers follow this clock
+SILENT = 5_000_000  # microseconds without an answer, beyond the usual rest: the brokers were away
+WATCHED = 20_000_000  # the same between two looks of a worker that does not own the clock
+STOOD = 30_000_000  # microseconds without a beat, beyond the usual rest: nobody kept the clock
 APPENDED = 1  # the timestamp type of a topic whose broker stamps records
 
 
@@ -189,3 +196,97 @@ class Pace:
         quiet = not soon and now - self._stirred > QUIET_SECONDS
         seconds = max(self._seconds, QUIET_BEAT_SECONDS) if quiet else self._seconds
         return max(self._began + seconds - now, 0.0)
+
+    @property
+    def longest(self) -> int:
+        """The longest rest between two beats, microseconds."""
+        return int(1e6 * max(self._seconds, QUIET_BEAT_SECONDS))
+
+
+class Settling:
+    """Holds back triggers after an outage, until producers have sent what they hold; see `holds`.
+
+    While the brokers are away, producers buffer. A cut at the first answer afterwards would leave
+    all of that behind, and late. How long it takes them depends on raw data, so the wait is a
+    setting: a wait until no more comes would show when that was.
+
+    Whatever begins a wait is public or a fault: that a broker did not answer, that no beat was
+    written for long (one comes every `STEADY`, with or without new records), that a trigger is
+    overdue. One object serves a process for all of its life, whoever owns the clock meanwhile.
+
+    Times are microseconds since 1970, of a `WallClock`.
+
+    Args:
+        settle: the least wait, microseconds.
+    """
+
+    def __init__(self, settle: int) -> None:
+        self._settle = settle
+        self._seen = 0  # the last look of this process at its logs; 0: there was none
+        self._heard = 0  # the last answer to the clock's owner
+        self._began = self._returned = 0  # the last outage, from when to when
+
+    def watched(self, now: int) -> None:
+        """Take an answer to one of the looks at logs that a worker always takes.
+
+        Args:
+            now: when it came.
+        """
+        known = max(self._seen, self._heard)
+        if known and now - known > WATCHED:
+            self._outage(known, now)
+        self._seen = now
+
+    def answered(self, now: int, usual: int) -> None:
+        """Take an answer to the clock's owner, which ends an outage if there was none for long.
+
+        Args:
+            now: when it came.
+            usual: time between two beats that means nothing.
+        """
+        if self._heard and now - self._heard > SILENT + usual:
+            self._outage(self._heard, now)
+        self._heard = now
+
+    def opened(self, now: int, last: int, overdue: int | None, usual: int) -> None:
+        """Take over a clock, maybe after a time in which nobody kept it.
+
+        Args:
+            now: when.
+            last: time of the last record of the clock log; 0: it has none.
+            overdue: time for which the first trigger that is due was scheduled; None: none is due.
+            usual: time between two beats that means nothing.
+        """
+        self.watched(now)
+        self._heard = now
+        # An overdue trigger may be one that the last owner held back when it ended.
+        since = [last or now, now if overdue is None else overdue]
+        if last and now - min(since) > STOOD + usual:
+            self._outage(min(since), now)
+
+    def _outage(self, began: int, now: int) -> None:
+        waiting = self._returned <= now < self._returned + self._settle
+        self._began = min(began, self._began) if waiting else began
+        self._returned = now
+        log.warning(
+            "the brokers, or whoever kept the clock, were away for %.0f s: triggers wait %g s, or "
+            "for `lateness`, so that producers can send what they hold (engine.settle)",
+            (now - self._began) / 1e6, self._settle / 1e6,
+        )  # fmt: skip
+
+    def holds(self, scheduled: int, lateness: int, now: int) -> bool:
+        """Whether a trigger that is due must wait.
+
+        `lateness` counts from what the brokers could take: all of it from their return on for a
+        trigger that was due before, and for a later one the part of it that the outage took.
+
+        Args:
+            scheduled: when the trigger was due.
+            lateness: of its pipeline, which is part of that time.
+            now: when this is asked.
+        """
+        self._returned = min(self._returned, now)  # a clock that was set since the outage
+        whole = self._returned + lateness
+        if scheduled > self._returned:
+            whole = min(whole, scheduled + self._returned - self._began)
+        return self._returned > 0 and now < max(self._returned + self._settle, whole)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -18,8 +18,12 @@ from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
 from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
 from ..clock.ledger import FORMAT, Ledger
+from ..clock.loss.accept import read_accepted, resumed
+from ..clock.loss.found import Loss, check_lost, find_lost
+from ..clock.outlook import outlook
 from ..clock.pinned import verify, verify_key
 from ..clock.start import check_clock_log
+from ..clock.timeline import Timeline
 from ..clock.witness import Witness
 from ..deployment.compile import compile_config
 from ..deployment.forms import pinned_forms
@@ -168,18 +172,65 @@ def admit(
     tables = check_tables(config.kafka, cluster, names, data_dir)
     told(f"local tables: {tables}, none of them ahead of the cluster")
     begins = read_begins(cluster, names, ledger, secret)
-    ledger = check_clock_log(config.kafka, cluster, names, ledger, deployment)
+    accepted = read_accepted(cluster, names, ledger, secret)
+    ledger, lines = check_clock_log(config.kafka, cluster, names, ledger, deployment)
     witness = witness_of(config, names, secret)
     if witness is not None:
         witness.check(config.kafka, lambda: read_ledger(cluster, names.deployment))
         told(f"witness {config.engine.witness}: it has seen nothing that the cluster lacks")
     told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
+    setup = WorkerSetup(
+        config, deployment, names, ledger, secret, data_dir, member, begins, witness, own, accepted,
+        owed(deployment, ledger, lines, int(time.time() * 1e6)),
+    )  # fmt: skip
     if role == "worker":
         check_format(ledger)
         told(f"format {ledger.format}, that of this version")
-    return WorkerSetup(
-        config, deployment, names, ledger, secret, data_dir, member, begins, witness, own
+        check_lost(lost(cluster, setup))
+        told("raw topics: all that was not used is there")
+        told(owing(setup.owed))
+    return setup
+
+
+def owed(
+    deployment: Deployment, ledger: Ledger, lines: Mapping[str, Timeline], now: int
+) -> dict[str, int]:
+    """Count the epochs that a start charges at once, by pipeline; those without any are left out.
+
+    Triggers that were due while nobody kept the clock are among them, also where no record came:
+    whether one did is raw data, and a charge is public.
+
+    Args:
+        deployment: compiled pipelines.
+        ledger: with its charges.
+        lines: where each pipeline stands.
+        now: microseconds since 1970.
+    """
+    found = {
+        p.name: outlook(p, lines[p.name], ledger, now).charges
+        for p in deployment.pipelines
+        if not p.external and lines[p.name].first is not None
+    }
+    return {name: number for name, number in found.items() if number}
+
+
+def owing(charges: Mapping[str, int]) -> str:
+    """Say how many epochs a start charges at once."""
+    if not charges:
+        return "charges: none is due"
+    each = ", ".join(f"{name}: {number}" for name, number in charges.items())
+    return (
+        f"charges: a start now charges {sum(charges.values())} epochs that are due ({each}), also "
+        "those in which nobody kept the clock; `until` retires a pipeline instead"
     )
+
+
+def lost(cluster: Cluster, setup: WorkerSetup) -> list[Loss]:
+    """Find raw records that were deleted before they were used, and are not accepted as lost."""
+    return find_lost(
+        setup.config.kafka, cluster, setup.names, setup.deployment, setup.ledger, setup.begins,
+        resumed(setup.accepted),
+    )  # fmt: skip
 
 
 def check_format(ledger: Ledger) -> None:

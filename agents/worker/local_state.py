@@ -54,6 +54,7 @@ class Shared:
         losses: alarms about records that do not count.
         room: for records that wait for their step.
         units: memory for rows of units that are on disk.
+        published: told the pipeline of each release of a shard that anyone may read by now.
     """
 
     kafka: Kafka
@@ -68,6 +69,7 @@ class Shared:
     losses: LossWatch | None = None
     room: Room = field(default_factory=lambda: Room(1 << 28))
     units: UnitRoom = field(default_factory=lambda: UnitRoom(1 << 24))
+    published: Callable[[str], object] = str
 
 
 class Restoring:

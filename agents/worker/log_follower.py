@@ -60,6 +60,7 @@ class LogFollower:
         progress: of the following.
         others: lists partitions whose ends are asked for as well.
         ends: of these, as the broker said last.
+        answered: told when the broker has answered, microseconds since 1970.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class LogFollower:
         self.progress = Progress("following the clock")
         self.others: Callable[[], Sequence[TP]] = tuple
         self.ends: dict[TP, int] = {}
+        self.answered: Callable[[int], object] = int
         self._task: asyncio.Task[None] | None = None
         self._reading = asyncio.Lock()
         self._further = asyncio.Event()  # a position has moved
@@ -272,6 +274,7 @@ class LogFollower:
             del self.ends[TP(*tp)]
         self.ends.update((TP(*tp), found[tp]) for tp in others)
         self._heard = time.monotonic()
+        self.answered(self._wall.now())
         self.progress.outage(False)
         return ends
 

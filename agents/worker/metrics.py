@@ -8,6 +8,7 @@ which is served on another port, on the loopback unless configured otherwise.
 from __future__ import annotations
 
 import platform
+import time
 from collections import Counter as Counting
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -30,7 +31,7 @@ def code_version() -> str:
         return "0+source"
 
 
-OUTCOMES = ("published", "refused")
+OUTCOMES = ("fired", "published", "refused")
 EVENTS = (
     "routed", "seen", "accepted", "bounded", "late", "future", "retired", "invalid", "released",
     "manifests",
@@ -38,16 +39,20 @@ EVENTS = (
 
 
 class PublicMetrics:
-    """Functions of the configuration, the clock's schedule and the ledger alone."""
+    """Functions of the configuration, the clock's schedule, the ledger and releases alone."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._pipelines: dict[str, Pipeline] = {}
         given: Any = {"registry": self.registry}
         build = Gauge("hush_build_info", "What runs here.", ["version", "python"], **given)
         build.labels(version=code_version(), python=platform.python_version()).set(1)
         self.ready = Gauge("hush_ready", "Whether this worker serves.", **given)
         names = ["pipeline", "mechanism", "outcome"]
-        self._releases = Counter("hush_releases", "Triggers by outcome.", names, **given)
+        said = "Triggers that fired or were refused; releases of shards that were published."
+        self._releases = Counter("hush_releases", said, names, **given)
+        self._began = Gauge("hush_start_timestamp_seconds", "When this process began.", **given)
+        self._began.set(time.time())
         self._last = Gauge(
             "hush_last_release_timestamp_seconds",
             "Scheduled time of the last trigger.",
@@ -78,6 +83,7 @@ class PublicMetrics:
 
     def declare(self, pipeline: Pipeline) -> None:
         """Publish figures of the configuration."""
+        self._pipelines[pipeline.name] = pipeline
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
         self._epoch.labels(**unit).set(float(pipeline.epsilon))
         self._delta_epoch.labels(**unit).set(float(pipeline.delta))
@@ -105,9 +111,13 @@ class PublicMetrics:
             self._left.labels(pipeline=pipeline.name).set(float(min(ratios)))
 
     def triggered(self, pipeline: Pipeline, trigger: Trigger) -> None:
-        """Count a scheduled trigger."""
-        self._outcome(pipeline, "published")
+        """Count a scheduled trigger, whether or not anything is ever published for it."""
+        self._outcome(pipeline, "fired")
         self._last.labels(pipeline=pipeline.name).set(trigger.scheduled / 1e6)
+
+    def published(self, pipeline: str) -> None:
+        """Count a release that anyone may read by now, of one shard."""
+        self._outcome(self._pipelines[pipeline], "published")
 
     def retired(self, pipeline: Pipeline, window: int) -> None:
         """Publish when the last trigger of a pipeline is scheduled.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
 from faust.types import TP
 
@@ -11,6 +13,7 @@ from ...mechanisms.noise import fingerprint
 from ...topics.records import ClockRecord, Retired, Skipped, Trigger
 from ..clock.ledger import Ledger
 from ..clock.owner import ClockOwner
+from ..clock.wall_time import Settling
 from ..deployment.model import Pipeline
 from ..kafka.progress import Progress
 from .log_follower import LogFollower
@@ -20,6 +23,9 @@ from .tasks import Tasks
 from .upkeep import ClockTrim
 
 log = logging.getLogger("hushstream.worker")
+
+READ_SECONDS = 60.0  # that the clock waits at most for the shards beside it
+LOOK_SECONDS = 0.1
 
 
 class OwnedClock:
@@ -34,6 +40,7 @@ class OwnedClock:
 
     Attributes:
         tp: the partition whose worker owns the clock.
+        read: returns whether the shards here have used something of what is known to wait for them.
     """
 
     def __init__(
@@ -51,7 +58,10 @@ class OwnedClock:
         self._operator = operator
         self._owner: ClockOwner | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._settling = Settling(setup.config.engine.settle)
+        follower.answered = self._settling.watched
         self.tp = TP(setup.names.clock, 0)
+        self.read: Callable[[], bool] = lambda: True
 
     @property
     def progress(self) -> list[Progress]:
@@ -75,7 +85,20 @@ class OwnedClock:
             return
         self._owner = self._make()
         await self._owner.open()
-        self._beating = self._tasks.start("the clock", self._owner.run())
+        self._beating = self._tasks.start("the clock", self._beat(self._owner))
+
+    async def _beat(self, owner: ClockOwner) -> None:
+        """Beat, once the shards here have shown that they can use what waits for them.
+
+        A worker that fails at it, and is started again and again, would charge for epochs at each
+        start of which it can release nothing. Others may hold the shards that fail, so there is a
+        limit: triggers must not wait for ever.
+        """
+        until = time.monotonic() + READ_SECONDS
+        while not self.read() and time.monotonic() < until:
+            owner.progress.moved()
+            await asyncio.sleep(LOOK_SECONDS)
+        await owner.run()
 
     async def close(self) -> None:
         """Let go of the clock."""
@@ -102,6 +125,7 @@ class OwnedClock:
             setup.witness,
             engine.keep_clock,
             ClockTrim(setup.config.kafka, self._follower) if engine.trim_interval else None,
+            self._settling,
         )
 
     def _written(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from ...topics.config.load import Config
 from ...topics.names import Names
 from ..clock.begins import begin_of
 from ..clock.ledger import Ledger
+from ..clock.loss.accept import Lost, resumed
 from ..clock.witness import Witness
 from ..deployment.model import Deployment, Input
 
@@ -29,6 +30,8 @@ class WorkerSetup:
         begins: first offsets of the inputs, by the pipeline that was declared then.
         witness: what remembers the last trigger; None without `engine.witness`.
         own: noise keys of pipelines that have one of their own.
+        accepted: losses of raw records that the ledger accepts, in order.
+        owed: epochs that the clock charges at once, by pipeline.
     """
 
     config: Config
@@ -41,7 +44,14 @@ class WorkerSetup:
     begins: Mapping[str, list[int]]
     witness: Witness | None = None
     own: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    accepted: Sequence[Lost] = ()
+    owed: Mapping[str, int] = field(default_factory=dict)
 
     def begin_of(self, source: Input, partition: int) -> int:
         """Look up the first offset of a partition, as of the input's first declared pipeline."""
         return begin_of(self.begins, self.ledger, source)[partition]
+
+    def resume_of(self, source: Input, partition: int) -> int:
+        """Look up where a partition goes on after records that were lost; 0 if none were."""
+        known = resumed(self.accepted).get(source.topic, [])
+        return known[partition] if partition < len(known) else 0

@@ -72,6 +72,7 @@ class ShardSpec:
         hold: rows kept in memory before they are written to disk.
         step_bytes: of records offered to one step; 0: all that are held.
         step_records: that one step takes at the most; 0: all that are held.
+        resume: offset before which nothing is left to use, since a loss was accepted.
     """
 
     tp: TP
@@ -81,6 +82,7 @@ class ShardSpec:
     hold: int = 0
     step_bytes: int = 0
     step_records: int = 0
+    resume: int = 0
 
 
 class Shard:
@@ -95,6 +97,7 @@ class Shard:
     Attributes:
         tp: the input partition.
         marker: the last committed one.
+        moved: whether it has come further here.
     """
 
     def __init__(self, shared: Shared, spec: ShardSpec, stage: Stage, host: Host) -> None:
@@ -117,7 +120,7 @@ class Shard:
         )
         self._guard = threading.Lock()
         self._closing = False
-        self._reached = 0
+        self._reached, self.moved = 0, False
         self._name_next = names()
         self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
@@ -164,7 +167,9 @@ class Shard:
             await self._restored()
 
     async def _restored(self) -> None:
-        self.marker = await self._state.open() or self._begin
+        marker = await self._state.open() or self._begin
+        # Past what is lost for good; the next step commits the place.
+        self.marker = replace(marker, applied=max(marker.applied, self._spec.resume))
         await self._host.before_open(self.tp, self.marker)
         self._stage.open(self._state.table, self.marker)
         self._backlog.restart(max(self.marker.applied, 0))
@@ -190,7 +195,7 @@ class Shard:
         task.add_done_callback(_consume_exception)
 
     def forget_pause(self) -> None:
-        """Note that the input flows again: Faust resumes every partition after a rebalance."""
+        """Note that the input flows again: Faust resumes each partition after a rebalance."""
         self._paused = False
 
     def wake(self) -> None:
@@ -306,7 +311,7 @@ class Shard:
                 self._reached = await transact(producer, step, self._spec.changelog, partition)
 
     async def _follow(self, step: Step) -> None:
-        """3. Store: ONE write batch after the commit. 4. Acknowledge: from here on it is applied.
+        """3. Store: ONE write batch after the commit. 4. Acknowledge: it is applied from here on.
 
         If the process dies in between, the table is behind its changelog, and opening brings it up
         to date. A table written first could hold a step that never happened.
@@ -316,7 +321,7 @@ class Shard:
         with self._shared.metrics.step.labels(stage="store").time():
             units = step.units.columns()
             await self._in_thread(lambda: self._state.write(changes, self._reached, units))
-        self.marker = step.marker
+        self.marker, self.moved = step.marker, True
         self._report(step)
 
     def _report(self, step: Step) -> None:
@@ -333,6 +338,7 @@ class Shard:
         for pipeline in [p for p, what in step.counts if what == "manifests"]:
             late = max(time.time() - step.not_before / 1e6, 0.0)
             metrics.delay.labels(pipeline=pipeline).observe(late)
+            self._shared.published(pipeline)
 
     async def measure(self) -> None:
         """Report the size of the local state to the operator; held rows go to disk for that."""

@@ -35,7 +35,7 @@ from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
 from ..state.row_table import row_table
-from .admission import prepare
+from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
 from .lines.redaction import on_loop_error
@@ -209,6 +209,8 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
     loop.set_exception_handler(on_loop_error)
     name = f"worker {member}".rstrip()
     log.info("%s of deployment %s, process %d", name, plan.names.base, os.getpid())
+    if plan.owed:
+        log.warning("%s", owing(plan.owed))
     try:
         await warmed(plan.deployment, plan.data_dir)
         for number in SIGNALS:

@@ -20,6 +20,7 @@ from ...errors import EngineError
 from ...topics.events.compiled import possible
 from ...topics.records import Marker
 from ..clock.log import ClockLog
+from ..clock.loss.found import check_kept
 from ..deployment.own_keys import fingerprints
 from ..kafka import transport
 from ..kafka.backlog import Room
@@ -108,6 +109,7 @@ class Worker:
             transaction_timeout_ms=engine.transaction_timeout // 1000,
             room=Room(engine.input_mb * 1024 * 1024),
             losses=LossWatch(engine.loss_share, self.setup.data_dir / ALARMS, self._lost),
+            published=self.public.published,
         )
 
     def _lost(self, pipeline: str, cause: str, alarm: bool) -> None:
@@ -145,6 +147,7 @@ class Worker:
         self._upkeep.inflow.away = lambda: self._follower.progress.away
         self._upkeep.inflow.ends = self._follower.ends
         self._clock = OwnedClock(setup, self._follower, self._tasks, self.public, self.operator)
+        self._clock.read = self._have_read
         self._follower.others = lambda: list(self.shards)
         identity = Identity.own()
         self.app = make_app(setup, self._topology, self.fail, identity.client_id)
@@ -268,6 +271,7 @@ class Worker:
             hold=0 if stage.stage == AGGREGATE else HELD,
             step_bytes=self.setup.config.engine.step_bytes if raw else 0,
             step_records=self.setup.config.engine.step_records if raw else 0,
+            resume=self.setup.resume_of(stage.source, tp.partition) if raw else 0,
         )
         return Shard(self._shared, spec, self._factory.make(stage, tp.partition), self)
 
@@ -304,12 +308,20 @@ class Worker:
 
         Raises:
             RewoundError: a log ends before the position in the marker, or is another than was read.
+            EngineError: raw records from there on were deleted.
         """
         await self._follower.check({tp: marker.applied, self._clock.tp: marker.clock})
         stage = self._topology.of(tp.topic)
         if stage.pipeline is None:
+            await check_kept(self.setup.config.kafka, tp, marker.applied)
             pipelines = [p.name for p in stage.source.pipelines]
             await self._follower.reach_back(marker.clock, pipelines, (tp.topic, tp.partition))
+
+    def _have_read(self) -> bool:
+        """Whether each shard of a raw topic has used something of what the clock log covers."""
+        reached = self._follower.clock.reached
+        raw = [tp for tp in list(self.shards) if self._topology.of(tp.topic).pipeline is None]
+        return all(self.shards[tp].moved or self.shards[tp].applied >= reached(*tp) for tp in raw)
 
     def _wake(self) -> None:
         for shard in self.shards.values():

@@ -23,6 +23,8 @@ LAST = 'hush_last_release_timestamp_seconds{pipeline="p",instance="a"}'
 LEFT = 'hush_budget_remaining_ratio{pipeline="p",instance="%s"}'
 REFUSED = 'hush_releases_total{pipeline="p",outcome="refused",mechanism="histogram",instance="a"}'
 PUBLISHED = REFUSED.replace("refused", "published")
+FIRED = REFUSED.replace("refused", "fired")
+BEGAN = 'hush_start_timestamp_seconds{instance="a"}'
 MARK = 'hush_watermark_timestamp_seconds{pipeline="p",partition="%s",instance="a"}'
 UP = 'up{job="hush-public",instance="a"}'
 READY = 'hush_ready{instance="a",process="%s"}'
@@ -147,6 +149,16 @@ CASES: dict[str, tuple[str, dict[str, str], int, int]] = {
         "LedgerWriteFailed", {FAILED: "0x5 1x5 2x9", FAILED.replace('"a"', '"b"'): "0x8 1x2 2x9"},
         16, 1),
     "it lost many an hour ago": ("LedgerWriteFailed", {FAILED: "0x10 9x90"}, 80, 0),
+    "a worker that starts each minute": ("WorkerRestarting", {BEGAN: "0+60x60"}, 30, 1),
+    "a worker that was restarted twice": ("WorkerRestarting", {BEGAN: "0x10 600x3 900x60"}, 15, 0),
+    "triggers fire and nothing appears": (
+        "FiredNotPublished", {FIRED: "0+1x60", PUBLISHED: "0x60"}, 50, 1),
+    "a worker that starts again fires and publishes nothing": (
+        "FiredNotPublished", {FIRED: "0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5 0 5",
+                              PUBLISHED: "0x60"}, 29, 1),
+    "each trigger appears a minute later, in two shards": (
+        "FiredNotPublished", {FIRED: "0x5 1x60", PUBLISHED: "0x6 2x60"}, 30, 0),
+    "nothing is due": ("FiredNotPublished", {FIRED: "7x60", PUBLISHED: "7x60"}, 50, 0),
     "a shard lags for half an hour": ("ConsumerLagGrowing", {LAG: "200000x60"}, 30, 1),
     "a shard lags for a moment": ("ConsumerLagGrowing", {LAG: "0x20 900000x3 0x60"}, 30, 0),
     "two bad records a second, in two processes": (

@@ -11,6 +11,7 @@ if str(BENCHMARKS) not in sys.path:
 
 import _chaos  # noqa: E402
 import _cluster  # noqa: E402
+import _outage  # noqa: E402
 import _trio  # noqa: E402
 import _unwell  # noqa: E402
 import chaos  # noqa: E402
@@ -21,4 +22,5 @@ Local = _cluster.Local
 local = _cluster.local
 Pace = chaos.Pace
 Trio = _trio.Trio
+buffered = _outage.buffered
 run_chaos = chaos.chaos

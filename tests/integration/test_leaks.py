@@ -159,6 +159,7 @@ def test_logs_of_a_run_at_every_level(finished):
 ALLOWED = {
     "hush_build_info",
     "hush_ready",
+    "hush_start_timestamp_seconds",
     "hush_releases_total",
     "hush_releases_created",
     "hush_last_release_timestamp_seconds",

@@ -76,6 +76,8 @@ VARIANTS = (
     _variant(2, "3s", 6, "none"),
     _variant(1, "0s", 1000, "murmur2", LISTED, "external"),
 )
+LATE = _variant(1, "0s", 1000, "murmur2", LISTED + '\nlateness = "2s"')
+"""No part of `VARIANTS`: what comes two seconds after a window is in time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +104,10 @@ def template(variant: int, trimmed: bool) -> Template:
     """One of the deployments.
 
     Args:
-        variant: which of `VARIANTS`.
+        variant: which of `VARIANTS`, or the number after them for `LATE`.
         trimmed: whether raw records were deleted before the deployment began.
     """
-    config = loads(TEXT.format(**VARIANTS[variant]), environ={})
+    config = loads(TEXT.format(**(*VARIANTS, LATE)[variant]), environ={})
     here = world.World.__new__(world.World)
     here.loop = VirtualLoop(Random(0))
     here.broker = broker = Broker(here.loop, Random(0))

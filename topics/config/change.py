@@ -41,6 +41,7 @@ SETTINGS: dict[str, Change] = {
     "engine.replication_factor": Change(FREE, "of topics that are still to be created"),
     "engine.beat_interval": Change(FREE, "cuts are read from the clock log"),
     "engine.publish_delay": Change(FREE, "time of publication, not content"),
+    "engine.settle": Change(FREE, "when triggers are cut after an outage; cuts are in the log"),
     "engine.max_clock_lead": Change(FREE, "when the clock's owner stops"),
     "engine.max_future_skew": Change(HASH, "decides which records count"),
     "engine.step_records": Change(FREE, "how work is cut; contents depend on cuts alone"),

@@ -166,6 +166,10 @@ class Engine:
         beat_interval: interval at which new records become available for processing; up to a
             second after a pause.
         publish_delay: least public pause between a trigger and its publication, to hide load.
+        settle: time in which no trigger of a schedule is cut after the brokers were away or no
+            worker kept the clock, so that producers can send what they hold; a trigger that was due
+            meanwhile waits for `lateness` where that is longer. Releases come later by that then,
+            and at no other time.
         max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
         max_future_skew: records further ahead of the clock are set aside.
         step_records: maximum records per transaction.
@@ -204,6 +208,7 @@ class Engine:
     replication_factor: Annotated[int, within(-1, 100)] = -1
     beat_interval: Annotated[Duration, span("10ms", "1m")] = QUARTER_SECOND
     publish_delay: Annotated[Duration, span("0s", "31d")] = ZERO
+    settle: Annotated[Duration, span("0s", "1d")] = THIRTY_SECONDS
     max_clock_lead: Annotated[Duration, span("100ms", "1h")] = FIVE_SECONDS
     max_future_skew: Annotated[Duration, span("0s", "3650d")] = FIVE_MINUTES
     step_records: Annotated[int, within(1, 1_000_000)] = 40_000

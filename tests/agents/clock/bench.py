@@ -12,7 +12,7 @@ from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.known import AskedTriggers, KnownLogs
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.owner import ClockOwner
-from hushstream.agents.clock.wall_time import ClockLead, Pace, WallClock
+from hushstream.agents.clock.wall_time import ClockLead, Pace, Settling, WallClock
 from hushstream.agents.deployment.model import Deployment
 from hushstream.agents.kafka.progress import Progress
 from hushstream.topics.config.model import Kafka
@@ -113,6 +113,7 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._known, made._producer = known_logs(ledger, clock), producer
     made._on_record = lambda *_: None
     made._wall, made._pace = WallClock(), Pace(0.25)
+    made._settling, made._owned = Settling(0), True
     made._requests = asking(clock, lambda: made._pace.stir())
     made._lead, made._witness = ClockLead(NAMES.clock, 5_000_000), None
     made._timeout, made._trim, made._markers = 60_000, None, None

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
-from hushstream.agents.clock.ledger import FORMAT, GROWN, Ledger
+from hushstream.agents.clock.ledger import FORMAT, GROWN, LOST, Ledger
 from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.cluster import Cluster
@@ -120,7 +120,7 @@ class Deployed(Local):
         identity = self.names.transactional_id("clock", "clock", 0)
         record = ledger.next("charge", 1, body)
         line = admin.ledger_line(ledger_topic(self.name), record)
-        admin._append(self.cluster, identity, lambda: [line])
+        admin.append(self.cluster, identity, lambda: [line])
 
 
 @pytest.fixture
@@ -435,7 +435,7 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
 
 
 def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, monkeypatch):
-    later = GROWN + 1
+    later = LOST + 1
     begun = admin.read_ledger(made.cluster, made.name)
     assert begun.format == FORMAT == begun.genesis["format"]
     with monkeypatch.context() as patch:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hushstream.agents.clock.ledger import (
     FORMAT,
-    GROWN,
+    LOST,
     ZERO,
     Ledger,
     Record,
@@ -65,15 +65,15 @@ def test_a_format_rises_and_one_of_a_later_version_is_refused(monkeypatch: pytes
     begun = ledger.format
     values.append(ledger.next("format", 4, {"format": FORMAT}).encode())
     assert begun < FORMAT and Ledger.read(values).format == FORMAT
-    later = Ledger.read(values).next("format", 5, {"format": GROWN + 1}).encode()
-    both = f"reached format {GROWN + 1}, and this version of Hushstream knows formats up to {GROWN}"
+    later = Ledger.read(values).next("format", 5, {"format": LOST + 1}).encode()
+    both = f"reached format {LOST + 1}, and this version of Hushstream knows formats up to {LOST}"
     with pytest.raises(EngineError, match=both):
         Ledger.read([*values, later])
-    first = Ledger().next("genesis", 1, {"format": GROWN + 1}).encode()
+    first = Ledger().next("genesis", 1, {"format": LOST + 1}).encode()
     with pytest.raises(EngineError, match=both):
         Ledger.read([first])
-    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", GROWN + 1)
-    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == GROWN + 1
+    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", LOST + 1)
+    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == LOST + 1
 
 
 def test_a_worker_writes_no_format_that_its_ledger_does_not_name():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hushstream.agents.clock.wall_time as clock_module
-from hushstream.agents.clock.wall_time import Pace, WallClock
+from hushstream.agents.clock.wall_time import Pace, Settling, WallClock
 
 
 def test_the_wall_clock_neither_jumps_nor_goes_back(monkeypatch):
@@ -77,3 +77,92 @@ def test_a_clock_with_nothing_to_do_rests_longer_and_never_where_something_is_ne
     # A trigger that comes due during a rest was seen before it, however the wall clock drifts.
     most = clock_module.QUIET_BEAT_SECONDS + clock_module.JUMP_SECONDS / 10
     assert most * 1e6 < clock_module.SOON
+
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+T = 1_000 * MINUTE  # some moment
+
+
+def settled(settle: int = 30) -> Settling:
+    """One whose owner has had its last answer at `T`."""
+    made = Settling(settle * SECOND)
+    made.opened(T, T - SECOND, None, SECOND)
+    return made
+
+
+def held(settling: Settling, scheduled: int, at: int, lateness: int = 0) -> bool:
+    return settling.holds(T + scheduled * SECOND, lateness * SECOND, T + at * SECOND)
+
+
+def test_nothing_is_held_while_the_brokers_answer():
+    settling = Settling(30 * SECOND)
+    assert not settling.holds(T, 0, T)  # nobody has owned the clock yet
+    settling.opened(T, 0, T - 400 * MINUTE, SECOND)  # a deployment that begins: nothing was cut
+    for at in range(1, 120, 5):
+        settling.answered(T + at * SECOND, SECOND)
+        assert not held(settling, at - 1, at)
+
+
+def test_after_an_outage_every_trigger_waits_and_lateness_counts_from_the_return():
+    settling = settled()
+    settling.answered(T + 40 * SECOND, SECOND)  # back after forty seconds
+    assert held(settling, 10, 69) and not held(settling, 10, 70)
+    assert held(settling, 60, 69) and not held(settling, 60, 70)  # due while producers still send
+    # A trigger that was due in the outage waits for all of its lateness; a later one for the part
+    # of it that the outage took.
+    assert held(settling, 10, 40 + 299, 300) and not held(settling, 10, 340, 300)
+    assert held(settling, 200, 200 + 39, 300) and not held(settling, 200, 240, 300)
+    assert held(settling, 330, 339, 300) and not held(settling, 330, 340, 300)
+    assert not held(settling, 340, 340, 300)  # its window ended after the return
+
+
+def test_a_pause_that_is_usual_is_no_outage():
+    settling = settled()
+    settling.answered(T + 60 * SECOND, MINUTE)  # beat_interval = "1m"
+    settling.watched(T + 79 * SECOND)
+    assert not held(settling, 50, 79)
+    settling.answered(T + (60 + 66) * SECOND, MINUTE)
+    assert held(settling, 50, 127)
+
+
+def test_a_look_of_the_worker_hides_no_outage_from_the_owner():
+    settling = settled()
+    settling.watched(T + 12 * SECOND)  # the follower is answered first, and looks rarely
+    settling.answered(T + 12 * SECOND, SECOND)
+    assert held(settling, 5, 41) and not held(settling, 5, 42)
+
+
+def test_a_worker_that_saw_the_outage_waits_when_it_is_given_the_clock():
+    settling = Settling(30 * SECOND)
+    settling.watched(T)
+    settling.watched(T + 25 * SECOND)
+    settling.opened(T + 28 * SECOND, T + 27 * SECOND, None, SECOND)  # another has beaten meanwhile
+    assert held(settling, 26, 54) and not held(settling, 26, 55)
+    blind = Settling(30 * SECOND)
+    blind.watched(T)
+    blind.opened(T + 25 * SECOND, T, None, SECOND)  # it takes over before its own look
+    assert held(blind, 26, 54) and not held(blind, 26, 55)
+
+
+def test_a_clock_that_nobody_has_kept_waits_and_one_that_has_moved_does_not():
+    moved, stood = Settling(30 * SECOND), Settling(30 * SECOND)
+    moved.opened(T, T - 29 * SECOND, T - 29 * SECOND, SECOND)
+    assert not held(moved, -29, 0)
+    stood.opened(T, T - 32 * SECOND, None, SECOND)
+    assert held(stood, 5, 29) and not held(stood, 5, 30)
+
+
+def test_an_owner_that_ends_while_it_waits_leaves_the_wait_to_the_next():
+    fresh = Settling(30 * SECOND)
+    fresh.opened(T, T - SECOND, T - 45 * SECOND, SECOND)  # beats again, and has cut nothing
+    assert held(fresh, -45, 29) and not held(fresh, -45, 30)
+
+
+def test_an_outage_within_a_wait_prolongs_it_and_a_clock_set_back_does_not():
+    settling = settled()
+    settling.answered(T + 40 * SECOND, SECOND)
+    settling.answered(T + 50 * SECOND, SECOND)  # away for ten seconds more
+    assert held(settling, 100, 100 + 49, 300) and not held(settling, 100, 150, 300)
+    assert settling.holds(T, 0, T - 400 * MINUTE)
+    assert not settling.holds(T, 0, T - 399 * MINUTE)

@@ -35,9 +35,12 @@ def test_triggers_and_refusals_are_counted_by_schedule():
     metrics.triggered(P, one)
     metrics.triggered(P, one)
     metrics.refused(P)
+    metrics.declare(P)
+    metrics.published("p")
     read = metrics.registry.get_sample_value
     labels = {"pipeline": "p", "mechanism": "histogram"}
-    assert read("hush_releases_total", labels | {"outcome": "published"}) == 2
+    assert read("hush_releases_total", labels | {"outcome": "fired"}) == 2
+    assert read("hush_releases_total", labels | {"outcome": "published"}) == 1
     assert read("hush_releases_total", labels | {"outcome": "refused"}) == 1
     assert read("hush_last_release_timestamp_seconds", {"pipeline": "p"}) == one.scheduled / 1e6
 
@@ -63,7 +66,7 @@ def test_the_limit_that_is_nearer_decides_what_remains():
 def test_every_outcome_is_there_before_it_first_happens():
     metrics = PublicMetrics()
     metrics.declare(P)
-    for outcome in ("published", "refused"):
+    for outcome in ("fired", "published", "refused"):
         labels = {"pipeline": "p", "mechanism": "histogram", "outcome": outcome}
         assert metrics.registry.get_sample_value("hush_releases_total", labels) == 0
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.kafka.progress import Progress
+from hushstream.agents.worker import owned_clock
 from hushstream.agents.worker.owned_clock import OwnedClock
 from hushstream.agents.worker.tasks import Tasks
 from hushstream.topics.records import ClockRecord, Retired, Skipped
@@ -42,9 +43,11 @@ class Beating:
 
 
 def owned(tasks: Any = None, public: Any = None) -> OwnedClock:
-    setup: Any = SimpleNamespace(names=NAMES)
+    engine = SimpleNamespace(settle=0)
+    setup: Any = SimpleNamespace(names=NAMES, config=SimpleNamespace(engine=engine))
     unused: Any = None
-    return OwnedClock(setup, unused, tasks, public, unused)
+    follower: Any = SimpleNamespace()
+    return OwnedClock(setup, follower, tasks, public, unused)
 
 
 def test_the_clock_is_opened_once_and_can_be_owned_again(monkeypatch):
@@ -69,6 +72,28 @@ def test_the_clock_is_opened_once_and_can_be_owned_again(monkeypatch):
         await clock.close()  # where it is not owned, nothing is closed
         once = [("open", True, True), ("run", True, False), ("close", True, True)]
         assert seen == once * 2 and failures == []
+
+    asyncio.run(run())
+
+
+def test_the_clock_is_fenced_at_once_and_beats_when_the_shards_here_have_read(monkeypatch):
+    async def run() -> None:
+        monkeypatch.setattr(owned_clock, "LOOK_SECONDS", 0.01)
+        for patience, expected in ((60.0, False), (0.05, True)):
+            monkeypatch.setattr(owned_clock, "READ_SECONDS", patience)
+            clock, seen = owned(Tasks(lambda error: None)), []
+            made = Beating(seen)
+            made.of, able = clock, [False]
+            monkeypatch.setattr(clock, "_make", lambda made=made: made)
+            clock.read = lambda able=able: able[0]
+            await clock.open()
+            await asyncio.sleep(0.5)
+            assert [done for done, *_ in seen] == ["open", "run"][: 1 + expected]
+            assert clock.owned and not clock.opening
+            able[0] = True
+            await asyncio.sleep(0.5)
+            assert [done for done, *_ in seen] == ["open", "run"]
+            await clock.close()
 
     asyncio.run(run())
 

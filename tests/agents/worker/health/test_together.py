@@ -65,9 +65,9 @@ def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
 def test_each_sample_names_its_process_and_sums_are_those_of_all(two: Two) -> None:
     two.public[0].triggered(P, trigger(P, 3, [1000]))
     found = two.samples("/metrics")
-    published = {k: v for k, v in found.items() if k[0] == "hush_releases_total"}
-    assert sum(published.values()) == 1 and len(published) == 4
-    assert published["hush_releases_total", frozenset({"p", "histogram", "published", "0"})] == 1
+    outcomes = {k: v for k, v in found.items() if k[0] == "hush_releases_total"}
+    assert sum(outcomes.values()) == 1 and len(outcomes) == 6
+    assert outcomes["hush_releases_total", frozenset({"p", "histogram", "fired", "0"})] == 1
     assert found["hush_ready", frozenset({"0"})] == found["hush_ready", frozenset({"1"})] == 1
 
 

@@ -1,0 +1,183 @@
+"""The acceptance of lost records: a person says in the ledger that releases go on without them.
+
+The offsets at which reading goes on are exact counts. So they stand in the internal topic of
+beginnings, and the ledger, which may be public, holds a keyed hash of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ....errors import LedgerError
+from ....mechanisms.noise import derive
+from ....topics.config.model import Kafka
+from ....topics.names import Names
+from ....topics.records import Trigger, encode
+from ...deployment.model import Deployment, Pipeline
+from ...kafka.cluster import Cluster
+from ..genesis import Line, Stated, append, ledger_line
+from ..ledger import LOST, Ledger
+from ..log import ALL, entries_of
+from ..paid import Clocked
+from ..start import beginning_of, committed_lists, read_standing
+from ..timeline import Timeline
+from .found import Loss, Places
+
+Epochs = dict[str, tuple[int, int]]
+"""The first and the last epoch of each pipeline that may lack records."""
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """Offsets [begin, end) of each partition of a raw topic that are given up; equal: none."""
+
+    genesis: str
+    topic: str
+    begin: list[int]
+    end: list[int]
+
+    def encode(self) -> bytes:
+        """Encode as canonical bytes."""
+        return encode(self)
+
+    def seal(self, secret: bytes) -> str:
+        """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key.
+
+        Args:
+            secret: the noise key.
+
+        Returns:
+            64 hexadecimal digits.
+        """
+        return hmac.new(derive(secret, "losses"), self.encode(), hashlib.sha256).hexdigest()
+
+
+def read_accepted(cluster: Cluster, names: Names, ledger: Ledger, secret: bytes) -> list[Lost]:
+    """Read the losses that the ledger accepts, in its order.
+
+    Args:
+        cluster: where the internal topic is.
+        names: of all topics.
+        ledger: with a seal of each loss.
+        secret: the noise key.
+
+    Raises:
+        LedgerError: the internal topic lacks one.
+    """
+    if not ledger.losses:
+        return []
+    known = {}
+    for message in cluster.read(names.begins):
+        try:
+            one = msgspec.json.decode(message.value(), type=Lost)
+        except msgspec.MsgspecError:
+            continue  # where an input began
+        known[one.seal(secret)] = one
+    found = [known.get(body["seal"]) for body in ledger.losses]
+    if None in found:
+        raise LedgerError(
+            f"topic {names.begins} does not hold a loss as the ledger sealed it: one of the two "
+            "was changed or restored alone; restore both from the same moment"
+        )
+    return [one for one in found if one is not None]
+
+
+def resumed(accepted: Iterable[Lost]) -> dict[str, list[int]]:
+    """Tell where reading of each raw topic goes on, at least; by partition."""
+    found: dict[str, list[int]] = {}
+    for one in accepted:
+        found[one.topic] = one.end  # of the newest: it begins where those before have ended
+    return found
+
+
+def lacking(
+    kafka: Kafka, names: Names, deployment: Deployment, losses: Sequence[Loss], now: int
+) -> Epochs:
+    """Find the epochs whose releases may lack records, of all pipelines that read the topic.
+
+    They are a function of the clock log and of the time: from the oldest window that a shard which
+    has lost records had not closed, up to the newest that records may have been sent for.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        deployment: compiled pipelines.
+        losses: of one raw topic.
+        now: microseconds since 1970.
+    """
+    horizons = {p.name: p.mechanism.horizon for p in deployment.pipelines}
+    lines = read_standing(kafka, names, horizons, Clocked())
+    since = min(one.clock for one in losses)
+    waiting: dict[str, list[int]] = {name: [] for name in horizons}
+    for records in committed_lists(
+        kafka, names.clock, max(since, beginning_of(kafka, names.clock))
+    ):
+        for place, record in entries_of(records, ALL):
+            if isinstance(record, Trigger) and place >= since and record.pipeline in waiting:
+                waiting[record.pipeline].append(record.window)
+    topic = losses[0].topic
+    (source,) = (one for one in deployment.inputs if one.topic == topic)
+    return {p.name: _span(p, lines[p.name], waiting[p.name], now) for p in source.pipelines}
+
+
+def _span(p: Pipeline, line: Timeline, waiting: Sequence[int], now: int) -> tuple[int, int]:
+    windows = [*waiting, line.floor, *line.done]
+    newest = max(windows)
+    if not p.external:
+        newest = max(newest, p.windows.window(now + p.max_future_skew))
+    return p.windows.epoch(min(windows)), p.windows.epoch(newest)
+
+
+def accept(
+    cluster: Cluster,
+    deployment: Deployment,
+    names: Names,
+    losses: Sequence[Loss],
+    epochs: Epochs,
+    now: int,
+    secret: bytes,
+    floors: Places,
+) -> None:
+    """Write to the ledger that the records of one raw topic are given up.
+
+    Whoever owns the clock is fenced, and reads the ledger again before it goes on.
+
+    Args:
+        cluster: where the topics are.
+        deployment: compiled pipelines.
+        names: of all topics.
+        losses: of one raw topic.
+        epochs: those whose releases may lack records.
+        now: microseconds since 1970.
+        secret: the noise key.
+        floors: where reading of each raw topic goes on so far.
+
+    Raises:
+        EngineError: another process writes to the ledger at the same time.
+    """
+    topic = losses[0].topic
+    (source,) = (one for one in deployment.inputs if one.topic == topic)
+    known = floors.get(topic, [])
+    begin = [*known, *[0] * (source.partitions - len(known))]
+    end = list(begin)
+    for one in losses:
+        begin[one.partition], end[one.partition] = one.begin, one.end
+    lost = Lost(names.genesis, topic, begin, end)
+
+    def lines() -> list[Line]:
+        ledger = Ledger.read(m.value() for m in cluster.read(names.ledger))
+        made = [Line(names.begins, topic.encode(), lost.encode())]
+        body = {"topic": topic, "epochs": epochs, "seal": lost.seal(secret)}
+        stated: list[Stated] = [("loss", body)]
+        if ledger.format < LOST:
+            stated.insert(0, ("format", {"format": LOST}))
+        for kind, said in stated:
+            record = ledger.next(kind, now // 60_000_000 * 60_000_000, said)
+            ledger.take(record.encode())
+            made.append(ledger_line(names.ledger, record))
+        return made
+
+    append(cluster, names.transactional_id("clock", "clock", 0), lines)

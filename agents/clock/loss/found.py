@@ -1,0 +1,153 @@
+"""Lost records: a raw topic that begins above the place where a shard would go on reading.
+
+A worker that found out only when it reads would be ready for half a minute at each start, and own
+the clock meanwhile: epochs would be charged of which nothing can be released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from aiokafka.structs import TopicPartition as Place
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from faust.types import TP
+
+from ....errors import EngineError, OutageError
+from ....topics.config.model import Kafka
+from ....topics.names import Names
+from ....topics.records import Marker, decode_marker
+from ...deployment.model import Deployment
+from ...kafka import clients
+from ...kafka.cluster import Cluster
+from ...kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
+from ...kafka.markers import TAIL
+from ...state.layout import MARKER
+from ..begins import begin_of
+from ..ledger import Ledger
+
+Places = Mapping[str, list[int]]
+"""An offset of each partition, by raw topic."""
+
+
+class Loss(NamedTuple):
+    """Records of one partition that nobody can use any more.
+
+    Attributes:
+        topic, partition: where.
+        begin, end: offsets of the first one, and after the last one.
+        clock: the next entry of the clock log that the shard would handle.
+    """
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    clock: int
+
+
+def find_lost(
+    kafka: Kafka,
+    cluster: Cluster,
+    names: Names,
+    deployment: Deployment,
+    ledger: Ledger,
+    begins: Places,
+    resumed: Places,
+) -> list[Loss]:
+    """Hold the beginning of each raw partition against the marker of its shard.
+
+    Args:
+        kafka: the connection.
+        cluster: the same, for administration.
+        names: of all topics.
+        deployment: compiled pipelines.
+        ledger: says which pipeline was declared first.
+        begins: where inputs began, by pipeline.
+        resumed: where reading goes on after losses that were accepted.
+    """
+    found = []
+    for source in deployment.inputs:
+        known = begin_of(begins, ledger, source)
+        accepted = resumed.get(source.topic, [])
+        floors = [max(a, b) for a, b in zip(known, [*accepted, *known][: len(known)], strict=True)]
+        # Before the markers: a worker that runs meanwhile may come further, and never back.
+        starts = cluster.offsets.begins(source.topic, source.partitions)
+        for n, (floor, start) in enumerate(zip(floors, starts, strict=True)):
+            if start <= floor:
+                continue
+            marker = _last(kafka, names.changelog("ingest", source.name), n)
+            mine = marker is not None and marker.genesis == names.genesis
+            at, clock = (marker.applied, marker.clock) if marker and mine else (0, 0)
+            if start > (at := max(at, floor)):
+                found.append(Loss(source.topic, n, at, start, clock))
+    return found
+
+
+def check_lost(found: Iterable[Loss]) -> None:
+    """Refuse to begin where records were lost.
+
+    Raises:
+        EngineError: they were; what to do.
+    """
+    # Never the offsets: in a raw topic they are exact counts.
+    if places := ", ".join(sorted(f"{one.topic}-{one.partition}" for one in found)):
+        raise EngineError(
+            f"records of {places} were deleted before they were used (retention of the topic): "
+            "nothing is charged or released until they are restored, or until you have accepted "
+            "the loss with `hush accept-loss`, which writes it to the ledger"
+        )
+
+
+async def check_kept(kafka: Kafka, tp: TP, applied: int) -> None:
+    """Check that a raw partition still has all that its shard has not applied.
+
+    Args:
+        kafka: the connection.
+        tp: the partition.
+        applied: offset before which the shard has used everything.
+
+    Raises:
+        EngineError: it has not.
+    """
+    client, place = clients.consumer(kafka), Place(tp.topic, tp.partition)
+    await client.start()
+    try:
+        begin = (await client.beginning_offsets([place]))[place]
+    finally:
+        await clients.stop_quietly(client)
+    if begin > applied:
+        check_lost([Loss(tp.topic, tp.partition, applied, begin, 0)])
+
+
+def _last(kafka: Kafka, changelog: str, partition: int) -> Marker | None:
+    """The last committed marker of a shard; None if it has none."""
+    client = consumer(kafka, committed=True)
+    try:
+        begin, end = watermarks(client, TopicPartition(changelog, partition))
+        back = TAIL
+        while True:
+            start = max(begin, end - back)
+            row = _last_row(kafka, client, TopicPartition(changelog, partition, start))
+            if row is not None:
+                return decode_marker(row)
+            if start <= begin:
+                return None
+            back *= TAIL
+    finally:
+        client.close()
+
+
+def _last_row(kafka: Kafka, client: Consumer, place: TopicPartition) -> bytes | None:
+    client.assign([place])
+    row: bytes | None = None
+    while True:
+        message = client.poll(PATIENCE_SECONDS)
+        if message is None:
+            raise OutageError(f"{place.topic} could not be read: the broker is silent")
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return row
+            check(kafka, f"{place.topic}-{place.partition}", error, place.topic)
+        elif message.key() == MARKER:
+            row = message.value()

@@ -1,0 +1,44 @@
+"""What producers hold during an outage is in time afterwards, whoever owns the clock by then."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from .campaign import ROOT
+from .outages import CASES
+
+SETTLE = 30.0  # the default of engine.settle
+
+
+def run(case: str, seed: int) -> Any:
+    environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
+    command = [sys.executable, "-m", "tests.schedules.outages", "--case", case, "--seed", str(seed)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True, timeout=300
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("case", CASES)
+def test_what_was_in_time_is_not_late_after_an_outage(case: str, seed: int) -> None:
+    found = run(case, seed)
+    assert (found["late"], found["sent"], found["waiting"]) == (0, 1000, "")
+    assert found["exits"] == [] and found["triggers"] == 20  # each once, none left out
+
+
+def test_triggers_are_held_after_an_outage_alone_and_no_longer_than_is_said() -> None:
+    usual, after = run("none", 5), run("outage", 5)
+    assert max(usual["delays"]) < 1.0
+    # The brokers are back at 60 s. All that was due by then, or is within half a minute, is cut in
+    # one go; what is due later is not held at all.
+    cut = [due + delay for due, delay in zip(after["due"], after["delays"], strict=True)]
+    held = [moment for due, moment in zip(after["due"], cut, strict=True) if 14 < due < 90]
+    assert all(60 + SETTLE <= moment < 60 + SETTLE + 3 for moment in held)
+    assert all(d < 1.0 for due, d in zip(after["due"], after["delays"], strict=True) if due > 91)
