@@ -6,6 +6,9 @@ of them in aborted transactions, one partition of each topic idle. Meanwhile wor
 their data wiped, stopped past their session and resumed, added and removed, the clock's owner is
 taken, and the broker is killed and started again. Afterwards a replay must give the same bytes, and
 the judge of the tests, which shares no line with the product, the same rows.
+
+With --harsh there is also an outage while producers buffer (what was in time must not be late), and
+a crash loop (retention goes past what was used: nothing may be charged until that is accepted).
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ from _faults import HARSH, LEADERS, Harsh
 from _gone import gone
 from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
+from _loop import loop
+from _outage import buffered
 from _six import Six
 from _six import toml as six_toml
 from _trio import Trio
@@ -122,6 +127,9 @@ def chaos(
         finally:
             run.close()
             monkey.close()
+    if plan.harsh:
+        found["outage"] = buffered(folder, broker, min(40.0, plan.longest), replicas(broker))
+        found["loop"] = loop(folder, broker.bootstrap, replicas(broker))
     return {"points": points, **found, "faults": dict(monkey.counts),
             "stopped": dict(monkey.stopped), "died": monkey.died,
             "unwell": len(monkey.unwell), "complaints": monkey.unwell,
@@ -292,6 +300,9 @@ def main() -> None:
     wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved")
     bad = found["died"] or any(found[name] for name in wrong)
     bad = bad or found.get("gone", {}).get("wrong")
+    if options.harsh:
+        bad = bad or found["outage"]["late"] or found["outage"]["ended"] or found["loop"]["charged"]
+        bad = bad or found["loop"]["ready"] or found["loop"]["accepted"]
     sys.exit(1 if bad else 0)
 
 
