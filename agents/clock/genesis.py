@@ -358,10 +358,10 @@ def ledger_line(topic: str, record: Record) -> Line:
     return Line(topic, key, record.encode())
 
 
-def append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> None:
+def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -> None:
     """Write lines in a transaction of an id that fences whoever had it before.
 
-    ``made`` is called after that: what it reads of the ledger is what the records are chained to.
+    ``compose`` is called after that: the ledger that it reads is what the records are chained to.
 
     Raises:
         Overtaken: somebody else has taken the id meanwhile; nothing was written.
@@ -377,7 +377,7 @@ def append(cluster: Cluster, identity: str, made: Callable[[], list[Line]]) -> N
     try:
         producer.init_transactions(30)
         # Only now is the ledger read: after the fence nobody else can add to it unseen.
-        lines = made()
+        lines = compose()
         if not lines:
             return
         producer.begin_transaction()
