@@ -97,8 +97,10 @@ def worker() -> Any:
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made.health, made._loop, made._member = SimpleNamespace(serving=False), None, ""
     made._tasks, made._followed = Tasks(made.fail), True
-    setup: Any = SimpleNamespace(names=NAMES)
-    made._clock = OwnedClock(setup, Any, made._tasks, Any, Any)
+    config = SimpleNamespace(engine=SimpleNamespace(settle=0))
+    setup: Any = SimpleNamespace(names=NAMES, config=config)
+    follower: Any = SimpleNamespace()
+    made._clock = OwnedClock(setup, follower, made._tasks, Any, Any)
     made._joining, made._opening = Joining(60_000_000), asyncio.Lock()
     made.app = SimpleNamespace(
         consumer=SimpleNamespace(group_error=lambda: None, member_id="a"),
