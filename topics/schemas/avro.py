@@ -13,12 +13,14 @@ import numpy as np
 
 from .avro_types import AvroType
 from .batch import FieldColumn, Payloads, Rows
+from .schema import UnusableSchema
 
 Sink = Mapping[str, FieldColumn]
 Run = Callable[[Payloads, Rows, Sink], Rows]  # returns the rows that are still good
 Skip = Callable[[bytes, int, int, int], int]  # bytes, place, end, depth -> place after it
 
-MOST_DEPTH = 64  # of values within values that nobody reads
+MOST_DEPTH = 64  # of values within values that nobody reads, and of types that are read at once
+MOST_LOOKS = 500_000  # at types of one schema; one of the largest size needs fewer if it is sound
 
 
 class Broken(Exception):
@@ -31,18 +33,34 @@ def compile_avro(schema: AvroType, wanted: Mapping[str, Any]) -> Run:
     Args:
         schema: of the writer.
         wanted: nested names; a leaf has None.
+
+    Raises:
+        UnusableSchema: its types are nested too deeply, or name each other too often.
     """
     return _Compiler().top(schema, wanted)
 
 
 class _Compiler:
+    """Steps of one schema.
+
+    Types that name each other may make a chain as long as the schema, or be met again on every
+    branch of a union. So nothing here follows names by calls within calls without a limit, and
+    all that is looked at is counted.
+    """
+
     def __init__(self) -> None:
         self._empty: dict[AvroType, bool] = {}
         self._skips: dict[AvroType, Skip] = {}
         self._passes: dict[AvroType, Run] = {}
+        self._todo: list[tuple[AvroType, list[Skip]]] = []
+        self._looks = 0
 
     def top(self, schema: AvroType, wanted: Mapping[str, Any]) -> Run:
-        run = self.read(schema, wanted, "")
+        self._hollow(schema)
+        run = self.read(schema, wanted, "", 0)
+        while self._todo:
+            kind, made = self._todo.pop()
+            made.append(self._skip(kind))
 
         def whole(batch: Payloads, rows: Rows, sink: Sink) -> Rows:
             rows = run(batch, rows, sink)
@@ -50,75 +68,102 @@ class _Compiler:
 
         return whole
 
-    def read(self, kind: AvroType, wanted: Mapping[str, Any] | None, path: str) -> Run:
+    def read(self, kind: AvroType, wanted: Mapping[str, Any] | None, path: str, depth: int) -> Run:
         """Steps for a type at a path; ``wanted`` is None at a leaf, and names within otherwise."""
+        self._look(kind)
         if wanted is not None and not wanted:
-            return self.skipping(kind)
+            return self.skipping(kind, depth)
+        if depth > MOST_DEPTH:
+            raise UnusableSchema("types of the fields that are read are nested too deeply")
         if kind.kind == "union":
-            return _union([self.read(one, wanted, path) for one in kind.parts])
+            return _union([self.read(one, wanted, path, depth + 1) for one in kind.parts])
         if kind.kind == "null":
             return _nothing
         if wanted is None and kind.kind in _LEAVES:
             return _LEAVES[kind.kind](kind, path)
         if wanted is not None and kind.kind == "record":
-            return self._record(kind, wanted, path)
-        return _wrong(self.skipping(kind), list(_paths(wanted, path)))
+            return self._record(kind, wanted, path, depth)
+        return _wrong(self.skipping(kind, depth), list(_paths(wanted, path)))
 
-    def _record(self, kind: AvroType, wanted: Mapping[str, Any], path: str) -> Run:
+    def _look(self, kind: AvroType) -> None:
+        self._looks += 1 + len(kind.parts)
+        if self._looks > MOST_LOOKS:
+            raise UnusableSchema("types are named again and again")
+
+    def _record(self, kind: AvroType, wanted: Mapping[str, Any], path: str, depth: int) -> Run:
         runs = []
         for name, part in zip(kind.names, kind.parts, strict=True):
             inner = f"{path}.{name}" if path else name
             want = wanted.get(name, {})
-            runs.append(self.read(part, want, inner))
+            runs.append(self.read(part, want, inner, depth + 1))
         return _each([run for run in runs if run is not _nothing])
 
     # -- what nobody reads --------------------------------------------------------------------
 
-    def skipping(self, kind: AvroType) -> Run:
+    def skipping(self, kind: AvroType, depth: int) -> Run:
         """Steps that pass over a type, for all records at once where its shape is fixed."""
         if kind not in self._passes:
+            self._look(kind)
             self._passes[kind] = _one_by_one(self.skip(kind))  # where it is met again within
-            self._passes[kind] = self._skipping(kind)
+            if depth <= MOST_DEPTH:
+                self._passes[kind] = self._skipping(kind, depth + 1)
         return self._passes[kind]
 
-    def _skipping(self, kind: AvroType) -> Run:
-        if self.empty(kind):
+    def _skipping(self, kind: AvroType, depth: int) -> Run:
+        if self._empty[kind]:
             return _nothing
         if kind.kind in _LEAVES:
             return _LEAVES[kind.kind](kind, "")
         if kind.kind in ("bytes", "fixed"):
             return _bytes(kind)
         if kind.kind == "union":
-            return _union([self.skipping(one) for one in kind.parts])
+            return _union([self.skipping(one, depth) for one in kind.parts])
         if kind.kind == "record":
-            return _each([run for run in map(self.skipping, kind.parts) if run is not _nothing])
+            runs = [self.skipping(one, depth) for one in kind.parts]
+            return _each([run for run in runs if run is not _nothing])
         return _one_by_one(self.skip(kind))
 
-    def empty(self, kind: AvroType) -> bool:
-        """Whether values of a type take no bytes, so that any number of them would fit."""
-        if kind not in self._empty:
-            self._empty[kind] = False  # a record within itself ends in a union, which takes a byte
-            alone = kind.kind == "null" or (kind.kind == "fixed" and kind.size == 0)
-            hollow = kind.kind == "record" and all(map(self.empty, kind.parts))
-            self._empty[kind] = alone or hollow
-        return self._empty[kind]
+    def _hollow(self, schema: AvroType) -> None:
+        """Find the types whose values take no bytes, so that any number of them would fit.
+
+        A record is one if all of its fields are; a record within itself is none, since it ends in
+        a union, which takes a byte.
+        """
+        around: dict[AvroType, list[AvroType]] = {schema: []}
+        todo = [schema]
+        for kind in todo:
+            for part in kind.parts:
+                if part not in around:
+                    around[part] = []
+                    todo.append(part)
+                around[part].append(kind)
+        self._empty = dict.fromkeys(around, False)
+        left = {kind: len(kind.parts) for kind in todo}
+        hollow = [kind for kind in todo if _nothing_in(kind)]
+        for kind in hollow:
+            self._empty[kind] = True
+            for outer in around[kind]:
+                left[outer] -= 1
+                if not left[outer] and outer.kind == "record":
+                    hollow.append(outer)
 
     def skip(self, kind: AvroType) -> Skip:
         """Pass over one value of one record."""
         if kind in self._skips:
             return self._skips[kind]
+        made: list[Skip] = []  # the steps; made later, since a type may contain itself
 
         def later(blob: bytes, at: int, end: int, depth: int) -> int:
             if depth > MOST_DEPTH:
                 raise Broken
-            return made(blob, at, end, depth + 1)
+            return made[0](blob, at, end, depth + 1)
 
-        self._skips[kind] = later  # a type may contain itself
-        made = self._skip(kind)
+        self._skips[kind] = later
+        self._todo.append((kind, made))
         return later
 
     def _skip(self, kind: AvroType) -> Skip:
-        if self.empty(kind):
+        if self._empty[kind]:
             return lambda blob, at, end, depth: at
         if kind.kind in ("int", "long", "enum"):
             return lambda blob, at, end, depth: _number(blob, at, end)[1]
@@ -127,10 +172,16 @@ class _Compiler:
         if kind.kind in ("union", "array", "map", "record"):
             parts = [self.skip(one) for one in kind.parts]
             return {"union": _skip_union, "record": _skip_record}.get(kind.kind, _skip_blocks)(
-                parts, kind.kind == "map", all(map(self.empty, kind.parts))
+                parts, kind.kind == "map", all(self._empty[one] for one in kind.parts)
             )
         size = {"boolean": 1, "float": 4, "double": 8}.get(kind.kind, kind.size)
         return lambda blob, at, end, depth: _within(at + size, end)
+
+
+def _nothing_in(kind: AvroType) -> bool:
+    """Whether values of a type take no bytes, whatever stands beside it."""
+    alone = kind.kind == "null" or (kind.kind == "fixed" and kind.size == 0)
+    return alone or (kind.kind == "record" and not kind.parts)
 
 
 def _paths(wanted: Mapping[str, Any] | None, path: str) -> Iterable[str]:
