@@ -7,7 +7,7 @@ import random
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,9 @@ from hushstream.mechanisms.spatial.region import Region
 from hushstream.topics import frames
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.public import read_regions
+from hushstream.topics.events.binary.avro_program import avro_program
+from hushstream.topics.events.binary.program import NoProgram
+from hushstream.topics.events.binary.proto_program import proto_program
 from hushstream.topics.events.decode import Decoder, RawRecord
 from hushstream.topics.events.fields import InputFields, PipelineFields
 from hushstream.topics.events.reasons import REASONS
@@ -66,6 +69,7 @@ from hushstream.topics.schemas.schema import FORMATS, Pinned, Schema, UnusableSc
 
 from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, engine, event, start, trigger
 from ..topics.forms.records import bodies, described
+from .hostile_schemas import chain, hostile
 from .mutate import mutant
 
 Mutate = Callable[[random.Random, list[bytes]], bytes]
@@ -179,18 +183,37 @@ def framed(form: str) -> Target:
 
 
 def schemas() -> Target:
-    """Schemas, as a registry hands them out."""
-    corpus = [AVRO.encode(), PROTO.encode(), b"x" + AVRO.encode()]
+    """Schemas, as a registry hands them out: records are read by them, or are dead letters."""
+    corpus = [AVRO.encode(), PROTO.encode(), b"x" + AVRO.encode(), chain(9).encode()]
+    fields = InputFields("t", "epoch_us", "UTC", ("user",))
+    mechanism = deployment().pipelines[0].mechanism
+    decoders = [
+        Decoder(replace(fields, format=form), [PipelineFields(("page",))], [mechanism])
+        for form in ("avro", "protobuf")
+    ]
+    values = [framed(form).corpus for form in ("avro", "protobuf")]
+    wanted = {"user": None, "t": {"x": None}, "b": {"t": None}}
 
     def run(data: bytes) -> None:
         text = data.decode("utf-8", "replace")
         with suppress(UnusableSchema):
-            compile_avro(parse_avro(Schema("AVRO", text)), {"user": None, "t": {"x": None}})
+            kind = parse_avro(Schema("AVRO", text))
+            compile_avro(kind, wanted)
+            with suppress(NoProgram):
+                avro_program(kind, wanted, {"user": 0, "t.x": 1, "b.t": 2})
         with suppress(UnusableSchema):
-            kind = message_at(parse_protobuf(Schema("PROTOBUF", text)), (0,))
-            Message(kind, {"user": None, "b": {"t": None}}, "")
+            message = message_at(parse_protobuf(Schema("PROTOBUF", text)), (0,))
+            Message(message, wanted, "")
+            with suppress(NoProgram):
+                proto_program(message, {"user": 0, "a": 1})
+        for decoder, real, form in zip(decoders, values, ("AVRO", "PROTOBUF"), strict=True):
+            # Zeros and ones go deep into any schema.
+            every = [*real, b"\0\0\0\0\1" + bytes(300), b"\0\0\0\0" + b"\1" * 300]
+            log = [RawRecord(n, 0, None, value) for n, value in enumerate(every)]
+            decoded = decoder.decode(log, {1: Pinned(Schema(form, text), 0)})
+            assert set((decoded.bad | decoded.views[0].bad).values()) <= set(REASONS)
 
-    return Target(corpus, run)
+    return Target(corpus, run, mutate=hostile)
 
 
 NAME = b"8 bytes!"

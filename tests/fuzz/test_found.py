@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -16,9 +19,19 @@ from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import Kafka
+from hushstream.topics.events.decode import Decoder, RawRecord
+from hushstream.topics.events.fields import InputFields, PipelineFields
 from hushstream.topics.records import decode_clock, decode_marker, decode_request
+from hushstream.topics.schemas import proto_text
+from hushstream.topics.schemas.avro import compile_avro
+from hushstream.topics.schemas.avro_types import parse_avro
+from hushstream.topics.schemas.proto_text import parse_protobuf
+from hushstream.topics.schemas.proto_types import message_at
+from hushstream.topics.schemas.protobuf import Message
+from hushstream.topics.schemas.schema import FORMATS, MAX_TEXT, Pinned, Schema, UnusableSchema
 
 from ..support import ORIGIN, deployment
+from . import hostile_schemas
 
 DEEP = b'{"a":' * 5000
 
@@ -171,3 +184,145 @@ def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():
     assert decode_public(header, row % b"null") is not None
     with pytest.raises(EngineError, match="damaged"):
         decode_public(header, row % value)
+
+
+# -- schemas, by whoever may register one ----------------------------------------------------------
+
+
+def _read_by(form: str, text: str) -> set[str]:
+    """What becomes of a record with this schema; nothing is raised."""
+    fields = InputFields("t", "epoch_us", "UTC", ("user",), format=form)
+    decoder = Decoder(fields, [PipelineFields(("page",))], [deployment().pipelines[0].mechanism])
+    log = [RawRecord(0, 0, None, b"\0\0\0\0\1" + bytes(40))]
+    return set(decoder.decode(log, {1: Pinned(Schema(FORMATS[form], text), 0)}).bad.values())
+
+
+@pytest.mark.parametrize("number", [129, 328, 900, 5000])
+@pytest.mark.parametrize("kind", ["array", "map", "union"])
+def test_an_avro_schema_of_types_within_types_is_unusable(number, kind):
+    """328 nested arrays raised `RecursionError`: the worker ended at every start."""
+    assert _read_by("avro", hostile_schemas.nested(number, kind)) == {"wrong_schema"}
+
+
+def test_whether_a_schema_is_too_deep_does_not_depend_on_who_asks():
+    """A replay stands elsewhere on the stack than a worker, and must refuse the same schemas."""
+
+    def refused(text: str, below: int) -> bool:
+        if below:
+            return refused(text, below - 1)
+        try:
+            compile_avro(parse_avro(Schema("AVRO", text)), {"user": None})
+        except UnusableSchema:
+            return True
+        return False
+
+    for depth in (20, 126, 127, 128, 129, 140):
+        text = hostile_schemas.nested(depth)
+        assert refused(text, 0) == refused(text, 400) == (depth > 127)
+    brackets = hostile_schemas.record('"user","doc":%s' % ("[" * 600 + "]" * 600), '"string"')
+    assert refused(brackets, 0) and refused(brackets, 400)
+
+
+@pytest.mark.parametrize("size", [1 << 31, 1 << 63, 1 << 70])
+def test_a_fixed_of_more_bytes_than_there_are_is_unusable(size):
+    """2^70 raised `OverflowError` in the first record's list."""
+    kind = f'{{"type":"fixed","name":"F","size":{size}}}'
+    text = hostile_schemas.record('"user"', '"string"', f'{{"name":"f","type":{kind}}},')
+    assert _read_by("avro", text) == {"wrong_schema"}
+
+
+def test_a_chain_of_avro_records_by_name_is_followed_without_a_stack():
+    text = hostile_schemas.chain(3_000)
+    assert len(text) <= MAX_TEXT
+    assert _read_by("avro", text) <= {"malformed", "not_object", "missing_unit", "bad_time"}
+
+
+def test_unions_that_name_one_record_again_and_again_do_not_multiply():
+    """30,000 branches on each level of a path are 900,000,000 steps."""
+    begun = time.process_time()
+    schema = Schema("AVRO", hostile_schemas.product(30_000))
+    assert schema.size <= MAX_TEXT
+    with pytest.raises(UnusableSchema, match="again and again"):
+        compile_avro(parse_avro(schema), {"t": {"x": {"q": None}}})
+    assert time.process_time() - begun < 10
+
+
+def test_names_that_lie_in_a_long_one_take_no_memory():
+    with pytest.raises(UnusableSchema, match="too long"):
+        parse_avro(Schema("AVRO", hostile_schemas.names(90_000)))
+    long = f'syntax = "proto3"; message {"a" * 9000} {{ {"message b {}" * 20} }}'
+    deep = f'syntax = "proto3"; package {".".join("p" * 80)}; message E {{ a b = 1; }}'
+    for text in (long, deep):
+        with pytest.raises(UnusableSchema, match="too long"):
+            parse_protobuf(Schema("PROTOBUF", text))
+
+
+@pytest.mark.parametrize("group", ["oneof o {{ {} }}", "{}"])
+def test_a_protobuf_message_of_many_fields_compiles_in_linear_time(group):
+    """378 kB took 21.8 s: each field was held against all others."""
+    many = "".join(f"int32 a{n}={n + 1};" for n in range(20_000))
+    text = f'syntax="proto3";message E{{{group.format(many)}}}'
+    assert 300_000 < len(text) <= MAX_TEXT
+    begun = time.process_time()
+    kind = message_at(parse_protobuf(Schema("PROTOBUF", text)), (0,))
+    Message(kind, {"a7": None, "a19999": None}, "")
+    assert time.process_time() - begun < 5
+
+
+def test_fields_of_one_name_do_not_multiply():
+    many = "".join(f"E user={n + 1};" for n in range(15_000))
+    text = f'syntax="proto3";message E{{oneof o{{{many}}}}}'
+    assert _read_by("protobuf", text) == {"wrong_schema"}
+
+
+def test_references_are_connected_once():
+    """With 64 of them each field was looked up 65 times."""
+    texts = [f"message M{n}{{{''.join(f'Z z{i}={i};' for i in range(1, 500))}}}" for n in range(65)]
+    schema = Schema("PROTOBUF", texts[0], tuple((f"r{n}", one) for n, one in enumerate(texts[1:])))
+    assert schema.size <= MAX_TEXT
+    begun = time.process_time()
+    parse_protobuf(schema)
+    assert time.process_time() - begun < 5
+
+
+def test_a_descriptor_whose_number_does_not_end_is_refused_at_once():
+    text = base64.b64encode(b"\x80" * 290_000).decode()
+    begun = time.process_time()
+    with pytest.raises(UnusableSchema, match="descriptor"):
+        parse_protobuf(Schema("PROTOBUF", text))
+    assert time.process_time() - begun < 1
+
+
+def test_a_descriptor_of_messages_within_messages_is_unusable():
+    """Its names were walked by generators within generators, deeper than the stack is."""
+    data = b"\x0a\x01E"
+    for _ in range(200):
+        data = b"\x0a\x01E\x1a" + bytes([len(data) & 0x7F | 0x80, len(data) >> 7]) + data
+    whole = b"\x22" + bytes([len(data) & 0x7F | 0x80, len(data) >> 7]) + data
+    with pytest.raises(UnusableSchema, match="deeply"):
+        parse_protobuf(Schema("PROTOBUF", base64.b64encode(whole).decode()))
+
+
+def test_texts_that_do_not_end_are_looked_at_once():
+    begun = time.process_time()
+    with pytest.raises(UnusableSchema):
+        parse_avro(Schema("AVRO", hostile_schemas.quotes(190_000)))
+    assert time.process_time() - begun < 2
+
+
+def test_records_that_name_many_messages_parse_their_schema_once(monkeypatch):
+    """Who writes records chooses the message: each choice parsed the whole schema anew."""
+    parsed: list[Schema] = []
+
+    def counted(schema: Schema) -> Any:
+        parsed.append(schema)
+        return parse_protobuf(schema)
+
+    monkeypatch.setattr(proto_text, "parse_protobuf", counted)
+    files = proto_text.ParsedFiles()
+    good, bad = Schema("PROTOBUF", "message E {}"), Schema("PROTOBUF", "message {")
+    for place in range(50):
+        for schema in (good, bad):
+            with contextlib.suppress(UnusableSchema):
+                assert files.message(schema, (place,)).name == "E" and (schema, place) == (good, 0)
+    assert parsed == [good, bad]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from ..schemas.avro import compile_avro
 from ..schemas.avro_types import parse_avro
 from ..schemas.batch import FieldColumn, Payloads
-from ..schemas.proto_text import parse_protobuf
-from ..schemas.proto_types import message_at
+from ..schemas.proto_text import ParsedFiles
 from ..schemas.protobuf import Message, message_indexes
 from ..schemas.schema import FORMATS, Known, Schema, UnusableSchema
 from .reasons import Bad, Reason, Unread
@@ -156,6 +155,7 @@ class FramedReader:
         self._wanted = _leaves(tree)
         self._paths = tuple(paths)
         self._framing = Framing(format, largest)
+        self._files = ParsedFiles()
         self._compiled: dict[tuple[Schema, bytes], tuple[Program | None, int]] = {}
 
     def read(self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known) -> Columns:
@@ -224,7 +224,7 @@ class FramedReader:
             place, size = message_indexes(head)
         except ValueError as error:
             raise UnusableSchema("no message is named") from error
-        kind = message_at(parse_protobuf(schema), place)
+        kind = self._files.message(schema, place)
         return Message(kind, self._wanted, "").read, HEAD + size
 
     def _run(

@@ -20,7 +20,7 @@ Run = Callable[[Payloads, Rows, Sink], Rows]  # returns the rows that are still 
 Skip = Callable[[bytes, int, int, int], int]  # bytes, place, end, depth -> place after it
 
 MOST_DEPTH = 64  # of values within values that nobody reads, and of types that are read at once
-MOST_LOOKS = 500_000  # at types of one schema; one of the largest size needs fewer if it is sound
+MOST_LOOKS = 200_000  # at types of one schema; the largest sound one needs fewer
 
 
 class Broken(Exception):
@@ -70,7 +70,7 @@ class _Compiler:
 
     def read(self, kind: AvroType, wanted: Mapping[str, Any] | None, path: str, depth: int) -> Run:
         """Steps for a type at a path; ``wanted`` is None at a leaf, and names within otherwise."""
-        self._look(kind)
+        self._look()
         if wanted is not None and not wanted:
             return self.skipping(kind, depth)
         if depth > MOST_DEPTH:
@@ -85,8 +85,8 @@ class _Compiler:
             return self._record(kind, wanted, path, depth)
         return _wrong(self.skipping(kind, depth), list(_paths(wanted, path)))
 
-    def _look(self, kind: AvroType) -> None:
-        self._looks += 1 + len(kind.parts)
+    def _look(self) -> None:
+        self._looks += 1
         if self._looks > MOST_LOOKS:
             raise UnusableSchema("types are named again and again")
 
@@ -103,7 +103,7 @@ class _Compiler:
     def skipping(self, kind: AvroType, depth: int) -> Run:
         """Steps that pass over a type, for all records at once where its shape is fixed."""
         if kind not in self._passes:
-            self._look(kind)
+            self._look()
             self._passes[kind] = _one_by_one(self.skip(kind))  # where it is met again within
             if depth <= MOST_DEPTH:
                 self._passes[kind] = self._skipping(kind, depth + 1)

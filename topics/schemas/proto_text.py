@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 from .proto_types import (
+    MOST_DEPTH,
     SCALARS,
     ProtoField,
     ProtoFile,
     ProtoMessage,
     from_descriptor,
+    message_at,
     resolve,
     well_known,
 )
@@ -21,8 +23,8 @@ _TOKEN = re.compile(
     (?P<sign>[-+={}\[\]()<>;,:/])""",
     re.VERBOSE | re.DOTALL,
 )
+_KEPT = 8  # parsed files
 _LABELS = ("optional", "required", "repeated")
-MOST_DEPTH = 32  # of messages within messages
 
 
 def parse_text(text: str) -> ProtoFile:
@@ -49,10 +51,37 @@ def parse_protobuf(schema: Schema) -> ProtoFile:
 
     others = [parsed(text) for _, text in schema.references]
     file = parsed(schema.text)
-    resolve(file, [*others, well_known()])
-    for one in others:
-        resolve(one, [file, *others, well_known()])
+    resolve([file, *others, well_known()])
     return file
+
+
+class ParsedFiles:
+    """The last schemas that were looked at, each parsed once.
+
+    Whoever writes records chooses which message of a schema each of them names, or none; a schema
+    that is parsed anew for each would cost far more than the record.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[Schema, ProtoFile | UnusableSchema] = {}
+
+    def message(self, schema: Schema, place: tuple[int, ...]) -> ProtoMessage:
+        """Find a message of a schema by its place.
+
+        Raises:
+            UnusableSchema: it is not a Protobuf schema, or has no message there.
+        """
+        if schema not in self._files:
+            if len(self._files) >= _KEPT:
+                del self._files[next(iter(self._files))]
+            try:
+                self._files[schema] = parse_protobuf(schema)
+            except UnusableSchema as error:
+                self._files[schema] = error
+        file = self._files[schema]
+        if isinstance(file, UnusableSchema):
+            raise UnusableSchema(str(file))
+        return message_at(file, place)
 
 
 def _tokens(text: str) -> list[str]:

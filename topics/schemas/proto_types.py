@@ -14,6 +14,9 @@ SCALARS = (
     "group", "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
 """Names of types by their number in a descriptor, from 1 on."""
+MOST_DEPTH = 32  # of messages within messages
+MOST_NAME = 1_000  # characters of a complete name
+MOST_STEPS = 64  # of names within names: where a name is looked for
 
 
 @dataclass(eq=False)
@@ -57,8 +60,15 @@ class ProtoFile:
     enums: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def full(self, *steps: str) -> str:
-        """The complete name of something in this file."""
-        return ".".join(step for step in (self.package, *steps) if step)
+        """The complete name of something in this file.
+
+        Raises:
+            UnusableSchema: it is too long to be looked for in all that it lies in.
+        """
+        name = ".".join(step for step in (self.package, *steps) if step)
+        if len(name) > MOST_NAME or name.count(".") >= MOST_STEPS:
+            raise UnusableSchema("a name is too long")
+        return name
 
 
 def every_message(messages: list[ProtoMessage]) -> Iterator[ProtoMessage]:
@@ -68,24 +78,30 @@ def every_message(messages: list[ProtoMessage]) -> Iterator[ProtoMessage]:
         yield from every_message(one.inner)
 
 
-def resolve(file: ProtoFile, others: list[ProtoFile]) -> None:
-    """Connect fields with the types that they name; an unknown type stays a closed message."""
-    files = [file, *others]
+def resolve(files: list[ProtoFile]) -> None:
+    """Connect fields with the types that they name; an unknown type stays a closed message.
+
+    Args:
+        files: that know each other; of two things with one name, the last counts.
+    """
     messages = {m.name: m for f in files for m in every_message(f.messages)}
     enums = {name: symbols for f in files for name, symbols in f.enums.items()}
-    for message in list(messages.values()):
+    for message in messages.values():
+        scopes = _scopes(message.name)
         for one in message.fields:
             if one.type_name:
-                _connect(one, message.name, messages, enums)
+                _connect(one, scopes, messages, enums)
 
 
 def _connect(
     one: ProtoField,
-    scope: str,
+    scopes: list[str],
     messages: dict[str, ProtoMessage],
     enums: dict[str, dict[int, str]],
 ) -> None:
-    for name in _candidates(one.type_name, scope):
+    plain = one.type_name
+    names = [plain[1:]] if plain.startswith(".") else [scope + plain for scope in scopes]
+    for name in names:
         if name in messages:
             one.kind, one.message, one.explicit = "message", messages[name], True
             return
@@ -95,14 +111,14 @@ def _connect(
     one.kind, one.message, one.explicit = "message", None, True
 
 
-def _candidates(name: str, scope: str) -> Iterator[str]:
-    """Complete names that a name may stand for, from the innermost scope outward."""
-    if name.startswith("."):
-        yield name[1:]
-        return
-    steps = scope.split(".")
-    for depth in range(len(steps), -1, -1):
-        yield ".".join([*steps[:depth], name])
+def _scopes(name: str) -> list[str]:
+    """What may stand before a name that is used in a message, from the innermost scope outward.
+
+    >>> _scopes("a.B")
+    ['a.B.', 'a.', '']
+    """
+    steps = name.split(".")
+    return ["".join(f"{step}." for step in steps[:n]) for n in range(len(steps), -1, -1)]
 
 
 # -- descriptors ----------------------------------------------------------------------------------
@@ -146,12 +162,13 @@ def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < 70:
         byte = data[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+    raise ValueError
 
 
 def _signed(value: int | bytes) -> int:
@@ -180,6 +197,8 @@ def _file(data: bytes, file: ProtoFile) -> None:
 
 
 def _message(data: bytes, file: ProtoFile, around: tuple[str, ...]) -> ProtoMessage:
+    if len(around) >= MOST_DEPTH:
+        raise UnusableSchema("messages are nested too deeply")
     parts = list(_parts(data))
     name = next((_bytes(value).decode() for number, value in parts if number == 1), "")
     made = ProtoMessage(file.full(*around, name))

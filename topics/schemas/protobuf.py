@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from .batch import FAR, U64, FieldColumn, Payloads, Rows, unzigzag
 from .proto_types import ProtoField, ProtoMessage
+from .schema import UnusableSchema
 
 Sink = Mapping[str, FieldColumn]
 
@@ -45,6 +46,9 @@ class Message:
         leaves: by field number.
         inner: messages within, by field number.
         wrong: paths whose type cannot be used.
+
+    Raises:
+        UnusableSchema: two fields have a name that is read.
     """
 
     def __init__(self, kind: ProtoMessage | None, wanted: Mapping[str, Any], path: str) -> None:
@@ -56,12 +60,17 @@ class Message:
         if kind is None:
             self.wrong = list(_paths(wanted, path))
             return
+        needed = [one for one in kind.fields if one.name in wanted]
+        if len({one.name for one in needed}) < len(needed):
+            raise UnusableSchema("two fields of a message have one name")
+        for one in needed:
+            self._add(one, wanted[one.name], f"{path}.{one.name}" if path else one.name)
+        groups: dict[str, list[int]] = {}  # of each, the fields that are read
         for one in kind.fields:
-            if one.name in wanted:
-                self._add(one, wanted[one.name], f"{path}.{one.name}" if path else one.name)
+            if one.oneof and (one.number in self.leaves or one.number in self.inner):
+                groups.setdefault(one.oneof, []).append(one.number)
         for one in kind.fields:
-            same = [o.number for o in kind.fields if one.oneof and o.oneof == one.oneof]
-            known = [n for n in same if n != one.number and (n in self.leaves or n in self.inner)]
+            known = [n for n in groups.get(one.oneof, ()) if n != one.number]
             if known:
                 wire = _NUMBERS[one.kind][0] if one.kind in _NUMBERS else BYTES
                 self._wires[one.number] = VARINT if one.kind == "enum" else wire

@@ -15,6 +15,7 @@ TRUTHS = b"truefalse"  # the first texts of every program
 TRUE_END = 4
 MOST_DEPTH = 12  # of types within types
 MOST_STEPS = 2_000  # of one program: a schema may name a type again and again
+MOST_SYMBOLS = 100_000  # of one program, for the same reason
 FAR = 1 << 40  # more bytes than any value has
 
 
@@ -69,9 +70,11 @@ class Maker:
         """Add the symbols of an enum, by number; return the place of the first, and how many.
 
         Raises:
-            NoProgram: a symbol holds more than plain text.
+            NoProgram: a symbol holds more than plain text, or there are too many.
         """
         first = len(self._symbols)
+        if first + len(words) > MOST_SYMBOLS:
+            raise NoProgram
         for number, word in sorted(words.items()):
             self._symbols.append((number, *self._text(word)))
         return first, len(words)

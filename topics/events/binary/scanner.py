@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64
 from ...schemas.avro_types import parse_avro
-from ...schemas.proto_text import parse_protobuf
-from ...schemas.proto_types import message_at
+from ...schemas.proto_text import ParsedFiles
 from ...schemas.protobuf import message_indexes
 from ...schemas.schema import Known, Schema, UnusableSchema
 from ..fields import InputFields
@@ -87,6 +86,7 @@ class BinaryScanner:
         self._places = {path: n for n, path in enumerate(sorted(kinds))}
         texts = [n for path, n in self._places.items() if "str" in kinds[path]]
         self._texts = np.array(texts, np.int64)  # fields whose integers are wanted as text
+        self._files = ParsedFiles()
         self._programs: dict[tuple[Schema, bytes], Program | None] = {}
         self._none = Maker(len(kinds)).made()
 
@@ -143,7 +143,7 @@ class BinaryScanner:
         place, size = message_indexes(head)
         if size != len(head):
             raise NoProgram
-        return proto_program(message_at(parse_protobuf(schema), place), self._places)
+        return proto_program(self._files.message(schema, place), self._places)
 
 
 def _messages(
