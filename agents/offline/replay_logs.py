@@ -17,7 +17,7 @@ from ..deployment.model import Deployment
 from ..kafka.logs import PATIENCE_SECONDS, check, consumer, raw, watermarks
 from ..stages.step import LogFrame
 from ..stages.topology import INGEST
-from ..state.layout import SCHEMA
+from ..state.layout import SCHEMA, schema_number
 
 BATCH = 1_000  # records of a changelog that are read at once
 BUFFER_KB = 4096  # fetched ahead of each partition
@@ -207,7 +207,10 @@ class RecordedSchemas:
         """Look up the schemas of a partition."""
         return self._by_place.get((topic, partition), {})
 
-    def ask(self, number: int) -> Schema | Verdict:
+    def seen(self, number: int) -> None:
+        """Forget it: nothing is asked."""
+
+    def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
         """Deny it: a schema that was used is pinned."""
         return Verdict.UNKNOWN
 
@@ -233,7 +236,7 @@ def recorded_schemas(kafka: Kafka, names: Names, deployment: Deployment) -> Reco
             def take(message: Any, into: dict[int, Pinned] = mine) -> None:
                 key, value = message.key() or b"", message.value()
                 if key[:1] == SCHEMA and value:
-                    into[int.from_bytes(key[1:], "big")] = decode_pinned(value)
+                    into[schema_number(key)] = decode_pinned(value)
 
             log = StreamLog(kafka, span, BATCH, whole=False, make=take)
             try:

@@ -1,8 +1,10 @@
 """The asking for schemas beside the work: stages ask at any time, and are woken by the answer.
 
 While the registry gives no clear answer, whoever asked waits. So an outage delays records, and
-never turns a good one into a dead letter. What an id once stood for is remembered by the stages
-themselves: a registry that says something else later is not even asked.
+never turns a good one into a dead letter. An id that has no answer while others have one is bad:
+whoever may write records must not stop a worker, nor delay other partitions, by the ids in them.
+What an id once stood for is remembered by the stages themselves: a registry that says something
+else later is not even asked.
 """
 
 from __future__ import annotations
@@ -12,34 +14,83 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from ...errors import EngineError
 from ...topics.config.model import RegistrySettings
+from ...topics.forms.form import MOST_ID
 from ...topics.schemas.schema import Known, Schema, Verdict
 from ..kafka.progress import Progress
 
 AGAIN_SECONDS = 0.5  # until an id that is unknown is asked for once more: replicas may lag behind
 RETRY_SECONDS = 1.0
+ALONE_SECONDS = 60.0  # for one id without an answer, while the registry answers others
 UNKNOWN_SECONDS = 30.0  # how long an unknown id is not asked for again
 MOST_UNKNOWN = 10_000
+MOST_FOUND = 64_000_000  # bytes of schemas
+MOST_ASKED = 100  # unknown ids that are asked for, of one partition in a minute
+MINUTE = 60.0
+SLOTS = 16  # requests at a time
+MINE = 8  # of these for one partition
+WAKE_SECONDS = 0.02  # answers that come together wake the stages once
+WITNESSES = 3
+WHOLE = (401, 407, 408, 429)  # HTTP: of the client or the moment, never of one id
+FORBIDDEN = 403  # of the client, unless other ids are not
 
 log = logging.getLogger("hushstream.registry")
+Place = tuple[str, int]  # raw topic, partition
+
+
+class Refused(Exception):
+    """The registry answers, but not with a schema: a matter of this id, if it answers others.
+
+    Args:
+        status: HTTP status of the answer.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.http_status_code = status
 
 
 class Fetcher(Protocol):
-    """A client of a registry."""
+    """A client of a registry; several threads use it."""
 
     def fetch(self, number: int) -> Schema | Verdict:
-        """Ask for a schema by its id; any error means that there is no clear answer."""
+        """Ask for a schema by its id.
+
+        Raises:
+            Refused: the answer is none, and may be about this id alone.
+            Exception: there is no answer.
+        """
+
+    def probe(self, number: int) -> None:
+        """Ask for an id anew, whatever is remembered; any error means that there is no answer."""
+
+
+class _Quota:
+    """What one partition has asked for; a stranger may write any number of ids into it."""
+
+    def __init__(self) -> None:
+        self.asked: set[int] = set()
+        self.slots = asyncio.Semaphore(MINE)
+        self.unknown = 0
+        self._begun = 0.0
+
+    def begin(self, now: float) -> None:
+        """Count anew once a minute is over."""
+        if now - self._begun >= MINUTE:
+            self._begun, self.unknown = now, 0
 
 
 class Asking:
     """Answers stages from memory, and asks the registry for what is not known yet.
 
     Args:
-        client: asked in a thread of its own.
+        client: asked in threads of its own.
         patience: microseconds without a clear answer, `registry.outage_timeout`.
         wake: called after new answers.
 
@@ -49,32 +100,62 @@ class Asking:
 
     def __init__(self, client: Fetcher, patience: int, wake: Callable[[], None]) -> None:
         self._client = client
-        self._patience = patience
+        self._patience = patience / 1e6
         self._wake = wake
         self._lock = threading.Lock()
         self._found: dict[int, Schema] = {}
+        self._found_bytes = 0
         self._unknown: dict[int, float] = {}  # until when, seconds of the monotonic clock
-        self._wanted: set[int] = set()
+        self._aside: set[int] = set()  # of these, the ones for which nobody waits any more
+        self._witnesses: dict[int, None] = {}  # ids that a schema was found for, the last ones
+        self._quotas: defaultdict[Place, _Quota] = defaultdict(_Quota)
+        self._fresh: list[tuple[Place, int]] = []
         self._asked = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._open = 0  # ids that are asked for
+        self._waking = False
+        self._away: float | None = None  # since when nothing is answered
+        self._said = 0.0
+        self._probed: dict[bool, tuple[float, bool]] = {}
         self.progress = Progress("asking the schema registry")
 
     def pinned(self, topic: str, partition: int) -> Known:
         """Add nothing to what a shard's own state holds."""
         return {}
 
-    def ask(self, number: int) -> Schema | Verdict:
-        """Answer at once; any thread may ask."""
+    def seen(self, number: int) -> None:
+        """Take an id for one that the registry has answered; any thread may tell."""
+        with self._lock:
+            self._witness(number)
+
+    def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
+        """Answer at once; any thread may ask.
+
+        Args:
+            topic, partition: where the id occurs: each partition may ask for so many unknown ids.
+            number: the id.
+        """
+        place, now = (topic, partition), time.monotonic()
         with self._lock:
             if number in self._found:
                 return self._found[number]
-            if self._unknown.get(number, 0.0) > time.monotonic():
+            if self._unknown.get(number, 0.0) > now:
                 return Verdict.UNKNOWN
-            self._wanted.add(number)
+            waits = Verdict.UNKNOWN if number in self._aside else Verdict.PENDING
+            quota = self._quotas[place]
+            quota.begin(now)
+            if number in quota.asked:
+                return waits
+            if quota.unknown >= MOST_ASKED:
+                return Verdict.UNKNOWN
+            if quota.unknown + len(quota.asked) >= MOST_ASKED:
+                return waits  # it has its turn when some of the others are answered
+            quota.asked.add(number)
+            self._fresh.append((place, number))
         with contextlib.suppress(RuntimeError):  # the worker stops: nobody waits any more
             if (loop := self._loop) is not None:
                 loop.call_soon_threadsafe(self._asked.set)
-        return Verdict.PENDING
+        return waits
 
     async def run(self) -> None:
         """Ask for what is wanted, for as long as the worker runs.
@@ -82,73 +163,198 @@ class Asking:
         Raises:
             EngineError: there was no clear answer for too long.
         """
-        self._asked = asyncio.Event()  # of this loop
+        self._begin()
         self._loop = asyncio.get_running_loop()
-        if self._wanted:
-            self._asked.set()
+        self._pool = ThreadPoolExecutor(SLOTS + 1, "schema registry")  # and one for probes
         try:
-            await self._serve()
+            async with asyncio.TaskGroup() as tasks:
+                await self._serve(tasks)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
         finally:
             self._loop = None
+            self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _serve(self) -> None:
+    def _begin(self) -> None:
+        """Make what belongs to one loop, and ask for what was asked for before."""
+        self._asked, self._slots, self._probing = (
+            asyncio.Event(), asyncio.Semaphore(SLOTS), asyncio.Lock()
+        )  # fmt: skip
+        self._open, self._waking = 0, False
+        with self._lock:
+            for quota in self._quotas.values():
+                quota.slots = asyncio.Semaphore(MINE)
+            self._fresh = [(place, n) for place, one in self._quotas.items() for n in one.asked]
+        self._asked.set()
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             await self._asked.wait()
             self._asked.clear()
-            self.progress.moved()
             with self._lock:
-                wanted = sorted(self._wanted)
-            missing = await self._fetch(wanted)
-            if missing:
-                await asyncio.sleep(AGAIN_SECONDS)
-                self._refuse(await self._fetch(missing))
-            self.progress.rest()
-            self._wake()
+                fresh, self._fresh = self._fresh, []
+            for place, number in fresh:
+                self.progress.moved()
+                self._open += 1
+                tasks.create_task(self._settle(place, number))
 
-    async def _fetch(self, wanted: Sequence[int]) -> list[int]:
-        """Fetch schemas, however long it takes; return the ids that are unknown."""
-        missing = []
-        for number in wanted:
-            answer = await self._answer(number)
-            if isinstance(answer, Schema):
-                with self._lock:
-                    self._found[number] = answer
-                    self._unknown.pop(number, None)
-                    self._wanted.discard(number)
-                self._wake()
-            else:
-                missing.append(number)
-        return missing
-
-    async def _answer(self, number: int) -> Schema | Verdict:
-        until = time.monotonic() + self._patience / 1e6
-        while True:
-            try:
-                answer = await asyncio.to_thread(self._client.fetch, number)
-            except Exception as error:
-                self.progress.outage(True)
-                why = type(error).__name__  # its text may quote an answer
-                status = getattr(error, "http_status_code", None)
-                why += f" {status}" if isinstance(status, int) else ""
-                if time.monotonic() > until:
-                    raise EngineError(
-                        f"no clear answer of the schema registry for {self._patience / 1e6:g} s "
-                        f"({why}; registry.outage_timeout); records wait for it"
-                    ) from error
-                log.warning("records wait for the schema registry (%s)", why)
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                self.progress.outage(False)
-                return answer
-
-    def _refuse(self, missing: Sequence[int]) -> None:
-        """Remember for a while that the registry has no such schemas."""
-        until = time.monotonic() + UNKNOWN_SECONDS
+    async def _settle(self, place: Place, number: int) -> None:
+        """Ask for one id, however long it takes, and remember the answer."""
+        answer = await self._answer(place, number)
         with self._lock:
-            if len(self._unknown) + len(missing) > MOST_UNKNOWN:
-                self._unknown.clear()
-            self._unknown.update(dict.fromkeys(missing, until))
-            self._wanted.difference_update(missing)
+            quota = self._quotas[place]
+            quota.asked.discard(number)
+            if isinstance(answer, Schema):
+                self._keep(number, answer)
+            else:
+                self._refuse(number, aside=answer is Verdict.PENDING)
+                quota.unknown += 1
+            full = quota.unknown == MOST_ASKED
+        if full:
+            log.warning(
+                "%s-%d: %d unknown schemas within a minute; its records with further ones are "
+                "dead letters until the minute is over", *place, MOST_ASKED,
+            )  # fmt: skip
+        self._open -= 1
+        if self._open:
+            self.progress.moved()
+        else:
+            self.progress.rest()
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_later(WAKE_SECONDS, self._woken)
+
+    def _woken(self) -> None:
+        self._waking = False
+        self._wake()
+
+    async def _answer(self, place: Place, number: int) -> Schema | Verdict:
+        """The answer for an id; `Verdict.PENDING` if it alone has none.
+
+        What is no schema is asked for twice.
+        """
+        denied, alone = 0, 0.0
+        while True:
+            if (found := self._found.get(number)) is not None:
+                return found  # another partition asked, too
+            begun = time.monotonic()
+            try:
+                answer = await self._fetch(place, number)
+            except Exception as error:
+                if not await self._answers_others(number, error):
+                    self._outage(error)
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                self._answered()
+                if not isinstance(error, Refused):
+                    await asyncio.sleep(RETRY_SECONDS)
+                    alone += time.monotonic() - begun
+                    if alone > min(ALONE_SECONDS, self._patience):
+                        log.warning("no answer for one schema alone (%s): set aside", _why(error))
+                        return Verdict.PENDING
+                    continue
+            else:
+                self._answered()
+                if isinstance(answer, Schema):
+                    return answer
+            denied += 1
+            if denied == 2:
+                return Verdict.UNKNOWN
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _fetch(self, place: Place, number: int) -> Schema | Verdict:
+        loop = asyncio.get_running_loop()
+        async with self._quotas[place].slots, self._slots:
+            return await loop.run_in_executor(self._pool, self._client.fetch, number)
+
+    # -- one id, or all of them ---------------------------------------------------------------
+
+    async def _answers_others(self, number: int, error: Exception) -> bool:
+        """Whether the registry answers other ids while it does not answer this one.
+
+        It is asked for an id that nobody has, and for some that it has answered: a proxy's page for
+        a wrong address, or rights that the client lacks, must not make a good record a bad one.
+        """
+        status = getattr(error, "http_status_code", None)
+        if status in WHOLE:
+            return False
+        strict = status == FORBIDDEN  # an id that nobody has may be looked up without any right
+        async with self._probing:
+            when, good = self._probed.get(strict, (0.0, False))
+            if time.monotonic() - when > RETRY_SECONDS:
+                good = await self._probe(number, strict)
+                self._probed[strict] = time.monotonic(), good
+            return good
+
+    async def _probe(self, number: int, strict: bool) -> bool:
+        with self._lock:
+            others = [one for one in self._witnesses if one != number]
+        loop = asyncio.get_running_loop()
+        for one in others if strict else [MOST_ID, *others]:
+            with contextlib.suppress(Exception):
+                await loop.run_in_executor(self._pool, self._client.probe, one)
+                return True
+        return False
+
+    def _answered(self) -> None:
+        self._away = None
+        self.progress.outage(False)
+
+    def _outage(self, error: Exception) -> None:
+        """Note that nothing is answered.
+
+        Raises:
+            EngineError: it was so for too long.
+        """
+        now = time.monotonic()
+        self._away = now if self._away is None else self._away
+        self.progress.outage(True)
+        if now - self._away > self._patience:
+            raise EngineError(
+                f"no clear answer of the schema registry for {self._patience:g} s "
+                f"({_why(error)}; registry.outage_timeout); records wait for it"
+            ) from error
+        if now - self._said >= RETRY_SECONDS:
+            self._said = now
+            log.warning("records wait for the schema registry (%s)", _why(error))
+
+    # -- what is remembered -------------------------------------------------------------------
+
+    def _keep(self, number: int, schema: Schema) -> None:
+        if number not in self._found:
+            self._found[number] = schema
+            self._found_bytes += schema.size
+        while self._found_bytes > MOST_FOUND and len(self._found) > 1:
+            self._found_bytes -= self._found.pop(next(iter(self._found))).size
+        self._unknown.pop(number, None)
+        self._aside.discard(number)
+        self._witness(number)
+
+    def _refuse(self, number: int, aside: bool) -> None:
+        """Remember for a while that the registry has no such schema.
+
+        One that was set aside is asked for again later, but nobody waits for it a second time.
+        """
+        self._unknown.pop(number, None)
+        if len(self._unknown) >= MOST_UNKNOWN:
+            oldest = next(iter(self._unknown))
+            del self._unknown[oldest]
+            self._aside.discard(oldest)
+        self._unknown[number] = time.monotonic() + UNKNOWN_SECONDS
+        if aside:
+            self._aside.add(number)
+
+    def _witness(self, number: int) -> None:
+        self._witnesses.pop(number, None)
+        self._witnesses[number] = None
+        if len(self._witnesses) > WITNESSES:
+            del self._witnesses[next(iter(self._witnesses))]
+
+
+def _why(error: Exception) -> str:
+    """The kind of an error; its text may quote an answer."""
+    status = getattr(error, "http_status_code", None)
+    return type(error).__name__ + (f" {status}" if isinstance(status, int) else "")
 
 
 def asking_of(settings: RegistrySettings, wake: Callable[[], None]) -> Asking:

@@ -8,6 +8,7 @@ from ...errors import ConfigError, needs
 from ...topics.config.clients import registry_options
 from ...topics.config.model import RegistrySettings
 from ...topics.schemas.schema import MAX_TEXT, Schema, Verdict
+from .asking import WHOLE, Refused
 
 with needs("registry"):
     import attrs  # noqa: F401 - confluent_kafka hides a failed import of it
@@ -16,15 +17,11 @@ with needs("registry"):
 
 MOST_REFERENCES = 64
 MISSING = (40401, 40402, 40403)  # subject, version or schema, in the registry's own words
-TOO_MUCH = Schema("none", "")  # stands for one that is too large, and fits no format
-
-
-class UnclearAnswer(Exception):
-    """A registry's answer is not one; the text is ours, because an answer may quote anything."""
+TOO_MUCH = Schema("none", "")  # stands for one that is too large or no text, and fits no format
 
 
 class RegistryClient:
-    """A client of a schema registry; one thread uses it.
+    """A client of a schema registry; several threads may use it, but only one may probe.
 
     Args:
         settings: with an address.
@@ -35,7 +32,9 @@ class RegistryClient:
 
     def __init__(self, settings: RegistrySettings) -> None:
         try:
-            self._client = SchemaRegistryClient(registry_options(settings))
+            options = registry_options(settings)
+            self._client = SchemaRegistryClient(options)
+            self._prober = SchemaRegistryClient(options)  # with a memory of its own
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             raise ConfigError(
                 f"registry: certificates or key cannot be used ({type(error).__name__})"
@@ -56,23 +55,42 @@ class RegistryClient:
             The schema, or that there is none.
 
         Raises:
+            Refused: the answer holds no schema, or the registry refuses this one or one of those
+                that it refers to.
             Exception: there is no clear answer, whatever the reason: ask again later.
         """
         try:
             found = self._client.get_schema(number)
-        except SchemaRegistryError as error:
-            # A proxy's page for an unknown address is no answer of a registry.
-            if error.http_status_code == 404 and error.error_code in MISSING:
-                return Verdict.UNKNOWN
-            raise
-        references: dict[str, str] = {}
-        kind, text = _checked(found)
-        try:
+            kind, text = _checked(found)
+            references: dict[str, str] = {}
             self._refer(found, references)
-        except _TooMuch:
+            schema = Schema(kind, text, tuple(references.items()))
+            return schema if schema.size <= MAX_TEXT else TOO_MUCH
+        except (_TooMuch, UnicodeEncodeError):  # half of a surrogate pair is no text
             return TOO_MUCH
-        schema = Schema(kind, text, tuple(references.items()))
-        return schema if schema.size <= MAX_TEXT else TOO_MUCH
+        except SchemaRegistryError as error:
+            if _is_missing(error):
+                return Verdict.UNKNOWN
+            status = error.http_status_code
+            if 400 <= status < 500 and status not in WHOLE:
+                raise Refused(status) from None
+            raise
+
+    def probe(self, number: int) -> None:
+        """Ask for an id anew, to learn whether the registry answers at all.
+
+        Args:
+            number: the id; a registry that says in its own words that it has none answers, too.
+
+        Raises:
+            Exception: there is no clear answer.
+        """
+        self._prober.clear_caches()
+        try:
+            _checked(self._prober.get_schema(number))
+        except SchemaRegistryError as error:
+            if not _is_missing(error):
+                raise
 
     def _refer(self, found: Any, into: dict[str, str], depth: int = 0) -> None:
         """Fetch what a schema refers to, depth first: what is needed comes before what needs it."""
@@ -81,7 +99,7 @@ class RegistryClient:
         for one in found.references or ():
             if one.name in into:
                 continue
-            if len(into) >= MOST_REFERENCES:
+            if len(into) >= MOST_REFERENCES or sum(map(len, into.values())) > MAX_TEXT:
                 raise _TooMuch
             version = self._client.get_version(one.subject, one.version, deleted=True)
             _, text = _checked(version.schema)
@@ -93,13 +111,18 @@ class _TooMuch(Exception):
     """A schema refers to more than is read."""
 
 
+def _is_missing(error: SchemaRegistryError) -> bool:
+    """Whether a registry says so itself; a proxy's page for an unknown address is no answer."""
+    return bool(error.http_status_code == 404 and error.error_code in MISSING)
+
+
 def _checked(found: Any) -> tuple[str, str]:
     """Type and text of a schema.
 
     Raises:
-        UnclearAnswer: the answer has none.
+        Refused: the answer has none.
     """
     kind, text = getattr(found, "schema_type", None) or "AVRO", getattr(found, "schema_str", None)
     if not isinstance(text, str) or not text or not isinstance(kind, str):
-        raise UnclearAnswer("the registry's answer holds no schema")
+        raise Refused(200)
     return kind, text

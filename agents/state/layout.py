@@ -154,6 +154,15 @@ def schema_row(number: int) -> bytes:
     return SCHEMA + number.to_bytes(4, "big")
 
 
+def schema_number(row: bytes) -> int:
+    """The id of a schema, by the name of its row.
+
+    >>> schema_number(schema_row(7))
+    7
+    """
+    return int.from_bytes(row[len(SCHEMA) :], "big")
+
+
 def due_at(window: int, due: int) -> bytes:
     """Prefix the index of keys that are due at a trigger; -1 stands for every trigger."""
     return DUE + sortable(window) + (due & 0xFFFFFFFF).to_bytes(4, "big")

@@ -8,6 +8,7 @@ import contextlib
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hushstream.agents.clock.ledger import Ledger, number, totals
@@ -25,6 +26,7 @@ from hushstream.topics.records import decode_clock, decode_marker, decode_reques
 from hushstream.topics.schemas import proto_text
 from hushstream.topics.schemas.avro import compile_avro
 from hushstream.topics.schemas.avro_types import parse_avro
+from hushstream.topics.schemas.batch import FieldColumn, Payloads
 from hushstream.topics.schemas.proto_text import parse_protobuf
 from hushstream.topics.schemas.proto_types import message_at
 from hushstream.topics.schemas.protobuf import Message
@@ -232,9 +234,15 @@ def test_a_fixed_of_more_bytes_than_there_are_is_unusable(size):
 
 
 def test_a_chain_of_avro_records_by_name_is_followed_without_a_stack():
+    """No text is deep, but each of 3,000 types has the one before it."""
     text = hostile_schemas.chain(3_000)
-    assert len(text) <= MAX_TEXT
-    assert _read_by("avro", text) <= {"malformed", "not_object", "missing_unit", "bad_time"}
+    last = hostile_schemas.record('"f"', '"R2999"').replace('"E"', '"F"')
+    schema = Schema("AVRO", last, (("E", text),))
+    assert schema.size <= MAX_TEXT
+    payloads = Payloads([b"\x02", b"\x04", b""])
+    run = compile_avro(parse_avro(schema), {"user": None})
+    run(payloads, np.arange(3), {"user": FieldColumn(3)})
+    assert payloads.bad.all()  # deeper than values may be; and nothing was raised
 
 
 def test_unions_that_name_one_record_again_and_again_do_not_multiply():

@@ -109,8 +109,8 @@ class RegistrySettings:
         ssl_certfile: certificate of this client (mutual TLS), PEM.
         ssl_keyfile: private key of that certificate, PEM.
         timeout: of one request.
-        outage_timeout: a worker that needs a schema and gets no answer for longer ends with exit
-            code 4.
+        outage_timeout: a worker that needs a schema ends with exit code 4 if the registry answers
+            nothing for longer.
     """
 
     url: str | None = None

@@ -7,14 +7,15 @@ wiped, lies or is gone later changes nothing, and a replay takes the same record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from ....topics.events.decode import RawRecord
 from ....topics.events.framed import HEAD, heads_of, schema_id
+from ....topics.forms.form import MOST_ID
 from ....topics.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
-from ...state.layout import schema_row
-from ...state.store import Changes, StateReader
+from ...state.layout import SCHEMA, schema_number, schema_row
+from ...state.store import Changes, StateReader, scan_prefix
 
 
 class SchemaSource(Protocol):
@@ -23,8 +24,11 @@ class SchemaSource(Protocol):
     def pinned(self, topic: str, partition: int) -> Known:
         """List what is known of a partition beforehand; a replay knows all of it."""
 
-    def ask(self, number: int) -> Schema | Verdict:
-        """Answer at once; `Verdict.PENDING` if the answer is still to come."""
+    def seen(self, number: int) -> None:
+        """Take an id for one that was answered once: a registry can be tried by it."""
+
+    def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
+        """Answer a partition at once; `Verdict.PENDING` if the answer is still to come."""
 
 
 class NoSchemas:
@@ -34,7 +38,10 @@ class NoSchemas:
         """List none."""
         return {}
 
-    def ask(self, number: int) -> Schema | Verdict:
+    def seen(self, number: int) -> None:
+        """Forget it."""
+
+    def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
         """Deny it."""
         return Verdict.UNKNOWN
 
@@ -53,11 +60,13 @@ class KnownSchemas:
         self._place = topic, partition
         self._known: dict[int, Pinned] = {}
         self._fresh: dict[int, Pinned] = {}
+        self._opened = False
 
     def reopen(self) -> None:
         """Forget everything: the state is read anew."""
         self._known = dict(self._source.pinned(*self._place))
         self._fresh = {}
+        self._opened = False
 
     def ready(
         self, reader: StateReader, records: Sequence[RawRecord], fetched: int
@@ -73,17 +82,20 @@ class KnownSchemas:
             The records that can be read, and the offset before which these are complete.
         """
         self._fresh = {}
-        heads = {head for head in heads_of(r.value for r in records) if self._is_new(head, reader)}
+        if not self._opened:
+            self._tell(reader)
+        new = self._new(heads_of(r.value for r in records), reader)
         pending: set[bytes] = set()
-        if heads:
+        if new:
             since: dict[bytes, int] = {}
             for record in records:
-                since.setdefault((record.value or b"")[:HEAD], record.offset)
-            for head in heads:
-                number = schema_id(head) or 0
-                answer = self._source.ask(number)
+                head = (record.value or b"")[:HEAD]
+                if head in new:
+                    since.setdefault(head, record.offset)
+            for head, offset in since.items():  # as they occur: of many not all are asked at once
+                answer = self._source.ask(*self._place, new[head])
                 if isinstance(answer, Schema):
-                    self._fresh[number] = Pinned(answer, since[head])
+                    self._fresh[new[head]] = Pinned(answer, offset)
                 elif answer is Verdict.PENDING:
                     pending.add(head)
         for row, record in enumerate(records if pending else ()):
@@ -91,15 +103,25 @@ class KnownSchemas:
                 return records[:row], record.offset
         return records, fetched
 
-    def _is_new(self, head: bytes, reader: StateReader) -> bool:
-        number = schema_id(head)
-        if number is None or number in self._known:
-            return False
-        (row,) = reader.get_many([schema_row(number)])
-        if row is None:
-            return True
-        self._known[number] = decode_pinned(row)
-        return False
+    def _tell(self, reader: StateReader) -> None:
+        """Name one id that was answered before this worker started, if there is any."""
+        self._opened = True
+        for key, _ in scan_prefix(reader, SCHEMA):
+            self._source.seen(schema_number(key))
+            return
+
+    def _new(self, heads: Collection[bytes], reader: StateReader) -> dict[bytes, int]:
+        """The ids to ask for, by frame: those that registries give and the state does not hold."""
+        numbers = {head: number for head in heads if (number := schema_id(head)) is not None}
+        new = {head: number for head, number in numbers.items() if number not in self._known}
+        rows = reader.get_many([schema_row(number) for number in new.values()]) if new else []
+        for (head, number), row in zip(list(new.items()), rows, strict=True):
+            if row is not None:
+                self._known[number] = decode_pinned(row)
+                del new[head]
+            elif number > MOST_ID:
+                del new[head]  # no registry has it, and some give an unclear answer
+        return new
 
     @property
     def known(self) -> Known:

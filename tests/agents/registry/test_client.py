@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from hushstream.agents.registry.asking import MOST_ID, Asking, Refused
 from hushstream.agents.registry.client import MOST_REFERENCES, TOO_MUCH, RegistryClient
 from hushstream.errors import ConfigError
 from hushstream.topics.config.clients import registry_options
@@ -100,13 +102,91 @@ def test_what_is_too_large_or_refers_to_too_much_fits_no_format(
     assert client.fetch(1) == client.fetch(2) == TOO_MUCH
 
 
-def test_a_missing_reference_is_no_clear_answer(served: tuple[str, Pages]) -> None:
+@pytest.mark.parametrize("code", [40401, 40402, 40403])
+def test_a_schema_that_refers_to_a_deleted_one_is_unknown(
+    served: tuple[str, Pages], code: int
+) -> None:
     url, pages = served
     one = {"name": "r", "subject": "r", "version": 1}
     pages["/schemas/ids/1"] = page(schema="x", references=[one])
-    pages["/subjects/r/versions/1"] = (404, json.dumps({"error_code": 40402, "message": ""}))
+    pages["/subjects/r/versions/1"] = (404, json.dumps({"error_code": code, "message": ""}))
+    assert RegistryClient(RegistrySettings(url=url)).fetch(1) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, "<html>no such page</html>"), (404, json.dumps({"error_code": 404})),
+        (400, "{}"), (403, ""), (409, "{}"), (422, json.dumps({"error_code": 42201})),
+        (200, "{}"), (200, '{"schema": ""}'), (200, '{"schema": 7}'),
+        (200, '{"schema": "{}", "schemaType": 7}'),
+    ],
+)  # fmt: skip
+def test_what_may_be_said_of_one_id_is_told_apart(
+    served: tuple[str, Pages], answer: tuple[int, str]
+) -> None:
+    url, pages = served
+    pages["/schemas/ids/1"] = answer
+    with pytest.raises(Refused) as raised:
+        RegistryClient(RegistrySettings(url=url)).fetch(1)
+    assert raised.value.http_status_code == answer[0]
+
+
+@pytest.mark.parametrize("status", [401, 407, 408, 429, 500, 503])
+def test_what_is_said_of_the_client_or_the_moment_is_no_refusal(
+    served: tuple[str, Pages], status: int
+) -> None:
+    url, pages = served
+    pages["/schemas/ids/1"] = (status, "{}")
     with pytest.raises(SchemaRegistryError):
         RegistryClient(RegistrySettings(url=url)).fetch(1)
+
+
+def test_a_probe_asks_anew(served: tuple[str, Pages]) -> None:
+    url, pages = served
+    pages["/schemas/ids/1"] = page(schema="{}")
+    client = RegistryClient(RegistrySettings(url=url))
+    client.fetch(1)
+    client.probe(1)
+    pages["/schemas/ids/1"] = (404, json.dumps({"error_code": 40403, "message": "no"}))
+    client.probe(1)  # in its own words: it answers
+    assert client.fetch(1) == Schema("AVRO", "{}")
+    for answer in ((503, "{}"), (404, "<html>lost</html>"), (401, "{}"), (200, "{}")):
+        pages["/schemas/ids/1"] = answer
+        with pytest.raises(Exception):  # noqa: B017 - whatever it is, it is no answer
+            client.probe(1)
+
+
+def test_a_text_that_is_none_fits_no_format(served: tuple[str, Pages]) -> None:
+    """Half of a surrogate pair raised `UnicodeEncodeError`, which was taken for an outage."""
+    url, pages = served
+    pages["/schemas/ids/1"] = (200, '{"schema": "\\ud800"}')
+    assert RegistryClient(RegistrySettings(url=url)).fetch(1) == TOO_MUCH
+
+
+def test_a_worker_goes_on_past_every_answer_about_one_id(served: tuple[str, Pages]) -> None:
+    """Through HTTP: whatever is said of an id, the ids beside it are found, and nobody stops."""
+    url, pages = served
+    pages["/schemas/ids/1"] = page(schema="{}")
+    pages[f"/schemas/ids/{MOST_ID}"] = (404, json.dumps({"error_code": 40403, "message": "no"}))
+    said = {2: (404, '{"error_code": 404}'), 3: (400, ""), 4: (403, "{}"), 5: (422, "{}"),
+            6: (200, '{"schema": ""}')}  # fmt: skip
+    pages.update({f"/schemas/ids/{number}": answer for number, answer in said.items()})
+
+    async def run() -> dict[int, Schema | Verdict]:
+        made = Asking(RegistryClient(RegistrySettings(url=url)), 20_000_000, lambda: None)
+        task = asyncio.create_task(made.run())
+        while not task.done():
+            found = {number: made.ask("events", 0, number) for number in (1, *said)}
+            if Verdict.PENDING not in found.values():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                return found
+            await asyncio.sleep(0.02)
+        task.result()
+        raise AssertionError("it ended")
+
+    assert asyncio.run(run()) == {1: Schema("AVRO", "{}")} | dict.fromkeys(said, Verdict.UNKNOWN)
 
 
 def test_files_that_cannot_be_read_are_named_without_their_content(tmp_path: Path) -> None:

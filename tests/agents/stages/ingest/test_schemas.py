@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import fastavro
+import pytest
 from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.offline.replay_logs import RecordedSchemas
 from hushstream.agents.stages.ingest.schemas import KnownSchemas, NoSchemas
@@ -31,11 +32,16 @@ class Source:
     def __init__(self, answers: dict[int, Schema | Verdict]) -> None:
         self.answers = answers
         self.asked: list[int] = []
+        self.witnesses: list[int] = []
 
     def pinned(self, topic: str, partition: int) -> Known:
         return {}
 
-    def ask(self, number: int) -> Schema | Verdict:
+    def seen(self, number: int) -> None:
+        self.witnesses.append(number)
+
+    def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
+        assert (topic, partition) == ("events", 0)
         self.asked.append(number)
         return self.answers.get(number, Verdict.UNKNOWN)
 
@@ -95,6 +101,63 @@ def test_without_a_registry_nothing_is_known() -> None:
     schemas = known(NoSchemas())
     records, _ = schemas.ready(MemoryStore(), [record(3)], 4)
     assert len(records) == 1 and schemas.known == {}
+
+
+@pytest.mark.parametrize("number", [1 << 31, (1 << 32) - 1])
+def test_an_id_that_no_registry_has_is_bad_without_being_asked_for(number: int) -> None:
+    # Six bytes: a registry answered such ids unclearly, and the worker waited for ever.
+    source = Source({number: Verdict.PENDING, 1: SCHEMA})
+    log = [RawRecord(0, 0, None, b"\0" + number.to_bytes(4, "big") + b"\2"), record(1)]
+    schemas = known(source)
+    records, fetched = schemas.ready(MemoryStore(), log, 20)
+    assert (len(records), fetched) == (2, 20) and source.asked == [1]
+    assert schemas.known == {1: Pinned(SCHEMA, 1)}
+    engine = _run(log, source)
+    assert engine.counts["p", "invalid:unknown_schema"] == 1 and number not in source.asked
+
+
+def test_what_the_state_holds_counts_whatever_its_number() -> None:
+    store, number = MemoryStore(), (1 << 31) + 5
+    store.write({schema_row(number): Pinned(SCHEMA, 2).encode()})
+    schemas = known(Source({}))
+    schemas.ready(store, [record(3, number)], 4)
+    assert schemas.known == {number: Pinned(SCHEMA, 2)}
+
+
+def test_ids_are_asked_for_in_the_order_of_their_records() -> None:
+    source = Source(dict.fromkeys(range(1, 40), Verdict.PENDING))
+    numbers = [7, 30, 2, 7, 19, 1, 25]
+    known(source).ready(MemoryStore(), [record(n, one) for n, one in enumerate(numbers)], 20)
+    assert source.asked == [7, 30, 2, 19, 1, 25]
+
+
+def test_a_registry_can_be_tried_by_an_id_of_the_state() -> None:
+    store, source = MemoryStore(), Source({})
+    schemas = known(source)
+    schemas.ready(store, [], 1)
+    assert source.witnesses == []
+    store.write({schema_row(9): Pinned(SCHEMA, 2).encode()})
+    schemas.ready(store, [], 1)
+    schemas.reopen()
+    for _ in range(3):
+        schemas.ready(store, [], 1)
+    assert source.witnesses == [9]
+
+
+def test_a_record_that_was_set_aside_stays_so_when_its_schema_comes() -> None:
+    """What was decided is in the log of the state: a replay decides the same."""
+    source = Source({1: SCHEMA, 2: Verdict.UNKNOWN})
+    log = [record(n, 1 + n % 2, f"u{n}") for n in range(20)]
+    store, schemas = MemoryStore(), known(source)
+    schemas.ready(store, log[:10], 10)
+    store.write(schemas.rows(log[:10]))
+    source.answers[2] = SWAPPED
+    schemas.ready(store, log[10:], 20)
+    store.write(schemas.rows(log[10:]))
+    pinned = {n: decode_pinned(store.get_many([schema_row(n)])[0] or b"") for n in (1, 2)}
+    assert pinned[2] == Pinned(SWAPPED, 11)
+    replayed = _run(log, RecordedSchemas({("events", 0): pinned}))
+    assert replayed.counts["p", "invalid:unknown_schema"] == 5
 
 
 def _run(log: list[RawRecord], schemas: Any) -> OfflineEngine:
