@@ -24,6 +24,7 @@ from ...topics.config.model import RegistrySettings
 from ...topics.forms.form import MOST_ID
 from ...topics.schemas.schema import Known, Schema, Verdict
 from ..kafka.progress import Progress
+from .refusals import FORBIDDEN, WHOLE, IdRefused
 
 AGAIN_SECONDS = 0.5  # until an id that is unknown is asked for once more: replicas may lag behind
 RETRY_SECONDS = 1.0
@@ -37,23 +38,9 @@ SLOTS = 16  # requests at a time
 MINE = 8  # of these for one partition
 WAKE_SECONDS = 0.02  # answers that come together wake the stages once
 WITNESSES = 3
-WHOLE = (401, 407, 408, 429)  # HTTP: of the client or the moment, never of one id
-FORBIDDEN = 403  # of the client, unless other ids are not
 
 log = logging.getLogger("hushstream.registry")
 Place = tuple[str, int]  # raw topic, partition
-
-
-class Refused(Exception):
-    """The registry answers, but not with a schema: a matter of this id, if it answers others.
-
-    Args:
-        status: HTTP status of the answer.
-    """
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"HTTP {status}")
-        self.http_status_code = status
 
 
 class Fetcher(Protocol):
@@ -63,7 +50,7 @@ class Fetcher(Protocol):
         """Ask for a schema by its id.
 
         Raises:
-            Refused: the answer is none, and may be about this id alone.
+            IdRefused: the answer is none, and may be about this id alone.
             Exception: there is no answer.
         """
 
@@ -72,7 +59,7 @@ class Fetcher(Protocol):
 
 
 class _Quota:
-    """What one partition has asked for; a stranger may write any number of ids into it."""
+    """Ids of one partition that are asked for; strangers may write any number of them."""
 
     def __init__(self) -> None:
         self.asked: set[int] = set()
@@ -246,7 +233,7 @@ class Asking:
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 self._answered()
-                if not isinstance(error, Refused):
+                if not isinstance(error, IdRefused):
                     await asyncio.sleep(RETRY_SECONDS)
                     alone += time.monotonic() - begun
                     if alone > min(ALONE_SECONDS, self._patience):

@@ -8,7 +8,7 @@ from ...errors import ConfigError, needs
 from ...topics.config.clients import registry_options
 from ...topics.config.model import RegistrySettings
 from ...topics.schemas.schema import MAX_TEXT, Schema, Verdict
-from .asking import WHOLE, Refused
+from .refusals import WHOLE, IdRefused
 
 with needs("registry"):
     import attrs  # noqa: F401 - confluent_kafka hides a failed import of it
@@ -55,7 +55,7 @@ class RegistryClient:
             The schema, or that there is none.
 
         Raises:
-            Refused: the answer holds no schema, or the registry refuses this one or one of those
+            IdRefused: the answer holds no schema, or the registry refuses this one or one of those
                 that it refers to.
             Exception: there is no clear answer, whatever the reason: ask again later.
         """
@@ -73,7 +73,7 @@ class RegistryClient:
                 return Verdict.UNKNOWN
             status = error.http_status_code
             if 400 <= status < 500 and status not in WHOLE:
-                raise Refused(status) from None
+                raise IdRefused(status) from None
             raise
 
     def probe(self, number: int) -> None:
@@ -120,9 +120,9 @@ def _checked(found: Any) -> tuple[str, str]:
     """Type and text of a schema.
 
     Raises:
-        Refused: the answer has none.
+        IdRefused: the answer has none.
     """
     kind, text = getattr(found, "schema_type", None) or "AVRO", getattr(found, "schema_str", None)
     if not isinstance(text, str) or not text or not isinstance(kind, str):
-        raise Refused(200)
+        raise IdRefused(200)
     return kind, text

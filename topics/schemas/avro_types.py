@@ -50,7 +50,7 @@ def parse_avro(schema: Schema) -> AvroType:
     Raises:
         UnusableSchema: it is not an Avro schema, or is nested too deeply.
     """
-    parser = _Parser()
+    parser = _AvroParser()
     try:
         for _, text in schema.references:
             parser.parse(_decoded(text), "", 0)
@@ -68,7 +68,7 @@ def _decoded(text: str) -> Any:
     return msgspec.json.decode(text)
 
 
-class _Parser:
+class _AvroParser:
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
 

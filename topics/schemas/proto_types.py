@@ -112,7 +112,7 @@ def _connect(
 
 
 def _scopes(name: str) -> list[str]:
-    """What may stand before a name that is used in a message, from the innermost scope outward.
+    """The scopes in which a name is looked for that a message uses, from the innermost outward.
 
     >>> _scopes("a.B")
     ['a.B.', 'a.', '']

@@ -1,4 +1,7 @@
-"""Asking: outages are waited for, and one id alone stops nobody; patience ends aloud."""
+"""Asking: outages are waited for, and one id alone stops nobody; patience ends aloud.
+
+Covers: agents/registry/refusals.py
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from typing import Any
 
 import pytest
 from hushstream.agents.registry import asking
-from hushstream.agents.registry.asking import MOST_ID, Asking, Refused
+from hushstream.agents.registry.asking import MOST_ID, Asking
+from hushstream.agents.registry.refusals import IdRefused
 from hushstream.agents.stages.ingest.schemas import KnownSchemas
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
@@ -164,7 +168,7 @@ def test_memory_of_unknown_ids_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("status", [200, 400, 404, 409, 410, 422])
 def test_a_clear_refusal_of_one_id_makes_it_unknown(status: int) -> None:
-    client = Client(Verdict.UNKNOWN, n7=Refused(status))
+    client = Client(Verdict.UNKNOWN, n7=IdRefused(status))
     made, _ = make(client, patience=300_000)
     asked(made, 7)
     play(made, lambda: asked(made, 7) is Verdict.UNKNOWN)
@@ -174,25 +178,25 @@ def test_a_clear_refusal_of_one_id_makes_it_unknown(status: int) -> None:
 
 def test_a_refusal_in_all_cases_is_an_outage() -> None:
     """A wrong address gives a page of a proxy for every id: no record is bad because of it."""
-    made, _ = make(Client(Refused(404)), patience=50_000)
+    made, _ = make(Client(IdRefused(404)), patience=50_000)
     asked(made, 7)
-    with pytest.raises(EngineError, match=r"no clear answer .*Refused 404"):
+    with pytest.raises(EngineError, match=r"no clear answer .*IdRefused 404"):
         play(made, lambda: asked(made, 7) is Verdict.UNKNOWN)
     assert asked(made, 7) is Verdict.PENDING
 
 
 def test_a_client_without_rights_is_no_matter_of_one_id() -> None:
     """That nobody has an id may be said to anybody."""
-    client = Client(Refused(403), **{f"n{MOST_ID}": Verdict.UNKNOWN})
+    client = Client(IdRefused(403), **{f"n{MOST_ID}": Verdict.UNKNOWN})
     made, _ = make(client, patience=50_000)
     asked(made, 7)
-    with pytest.raises(EngineError, match="Refused 403"):
+    with pytest.raises(EngineError, match="IdRefused 403"):
         play(made, lambda: asked(made, 7) is Verdict.UNKNOWN)
     assert client.probed == []
 
 
 def test_one_schema_without_rights_is_unknown_where_another_is_given() -> None:
-    client = Client(Refused(403), n5=SCHEMA)
+    client = Client(IdRefused(403), n5=SCHEMA)
     made, _ = make(client, patience=200_000)
     made.seen(5)
     asked(made, 7)

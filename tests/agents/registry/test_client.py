@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError
-from hushstream.agents.registry.asking import MOST_ID, Asking, Refused
+from hushstream.agents.registry.asking import MOST_ID, Asking
 from hushstream.agents.registry.client import MOST_REFERENCES, TOO_MUCH, RegistryClient
+from hushstream.agents.registry.refusals import IdRefused
 from hushstream.errors import ConfigError
 from hushstream.topics.config.clients import registry_options
 from hushstream.topics.config.model import RegistrySettings
@@ -127,7 +128,7 @@ def test_what_may_be_said_of_one_id_is_told_apart(
 ) -> None:
     url, pages = served
     pages["/schemas/ids/1"] = answer
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(IdRefused) as raised:
         RegistryClient(RegistrySettings(url=url)).fetch(1)
     assert raised.value.http_status_code == answer[0]
 

@@ -1,0 +1,18 @@
+"""Answers of a registry that may be about one id alone, and those that never are."""
+
+from __future__ import annotations
+
+WHOLE = (401, 407, 408, 429)  # HTTP: of the client or the moment, never of one id
+FORBIDDEN = 403  # of the client, unless other ids are not
+
+
+class IdRefused(Exception):
+    """The registry answers, but not with a schema: a matter of this id, if it answers others.
+
+    Args:
+        status: HTTP status of the answer.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.http_status_code = status
