@@ -71,7 +71,6 @@ class SimApp:
         self._patience = setup.config.kafka.outage_timeout
         self.process: Process | None = HERE.get()
         self.consumer = self
-        self.conf = SimpleNamespace(consumer_group_instance_id=None)
         self.on_rebalance_complete = Signal()
         self.on_partitions_revoked = Signal()
         self.on_before_shutdown = Signal()
