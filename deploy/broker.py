@@ -32,6 +32,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from ..errors import BrokerError
+from ..topics.private_files import private_folder
 from . import class_archive
 from .jars import fetch, read_lock
 from .java import find_java
@@ -107,7 +108,8 @@ class Broker:
         """Folder with data, settings and log."""
         if self._data is None:
             self._data = Path(tempfile.mkdtemp(prefix="hush-broker-"))
-        self._data.mkdir(parents=True, exist_ok=True)
+        if not self._data.is_dir():
+            private_folder(self._data)
         return self._data
 
     @property
@@ -219,6 +221,7 @@ class Broker:
         found, classpath = find_java(), classpath_of_kafka(self._quiet)
         java = [str(found), f"-Xmx{self._heap_mb}m", *JVM_FLAGS, "-cp", classpath]
         java[1:1] = self._more or class_archive.options(found, classpath)
+        private_folder(self.data, whole=False)  # what lies below are raw records
         config = self.data / "server.properties"
         logs = self.data / "kafka"
         settings = server_settings(self.port, self._controller_port(), logs, self._overrides)

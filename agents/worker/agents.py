@@ -13,6 +13,7 @@ from typing import Any
 
 import faust
 
+from ...topics.private_files import private_folder
 from ..kafka import transport
 from ..kafka.intervals import Interval
 from ..kafka.private.of_faust import FailingApp, PromptTables
@@ -56,7 +57,7 @@ def make_app(
     transport.register()
     engine, kafka = setup.config.engine, setup.config.kafka
     session = engine.session_timeout / 1e6
-    setup.data_dir.mkdir(parents=True, exist_ok=True)
+    private_folder(setup.data_dir, whole=False)
     app = FailingApp(
         setup.names.group,
         broker=[f"{transport.ALIAS}://{address}" for address in kafka.bootstrap.split(",")],

@@ -28,6 +28,7 @@ from ...topics.config.load import Config
 from ...topics.events import compiled
 from ...topics.events.columns import LEAST
 from ...topics.events.raw import RawRecord
+from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
 from ..kafka.record_columns import RecordColumns
 from ..stages.bound.codec import UnitCodec, distinct
@@ -176,12 +177,14 @@ def lock_folder(folder: Path) -> Iterator[None]:
     shards, and only then fail on their tables.
 
     Args:
-        folder: made if it does not exist.
+        folder: made if it does not exist; else others lose what they may do in it.
 
     Raises:
         EngineError: another process holds it.
+        ConfigError: others keep rights in it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
+    private_file(folder / "lock")
     with (folder / "lock").open("w") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,7 +218,10 @@ async def _serve(plan: WorkerSetup, stopping: threading.Timer, probes: Probes) -
         await warmed(plan.deployment, plan.data_dir)
         for number in SIGNALS:
             loop.add_signal_handler(number, worker.stopped.set)
-        await worker.run(stopping.start)
+        # Tables hold exact counts, and their library makes files that all may read. Not before: a
+        # cache of compiled loops beside the package is for every user of it.
+        with unseen():
+            await worker.run(stopping.start)
         log.info("stopped")
     finally:
         for server in servers:

@@ -68,3 +68,6 @@ def test_a_worker_that_comes_back_at_once_stalls_nobody(tmp_path):
             begin(run, workers[place], place)
             run.trigger(ORIGIN + (n + 1) * HOUR)
             run.wait_released(run.wait_triggers(n + 1), 300)
+        others = [p for p in (run.folder / "state").rglob("*") if p.stat().st_mode & 0o077]
+        assert others == []  # exact counts: no other user of the machine reads them
+        assert list((run.folder / "state").rglob("*.log"))

@@ -20,6 +20,7 @@ from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.load import Config
 from ....topics.config.values import format_duration
 from ....topics.events.decode import utc
+from ....topics.private_files import private_file, private_folder
 from ....topics.releases import decode_public
 from ...advice.search import Answer
 from ...advice.table import show
@@ -269,8 +270,8 @@ def simulate(
     stays inside the trust boundary.
     """
     for folder in (out, pictures):
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+        if folder is not None and not folder.is_dir():
+            private_folder(folder)
     config = read_config(path, bootstrap, settings)
     rows = read_file(file)
     secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
@@ -310,9 +311,13 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
         if not found:
             continue
         if out is not None:
-            parquet.write_table(table_of(found), out / f"{p.name}.parquet")
+            file = out / f"{p.name}.parquet"
+            private_file(file)  # whoever knows the seed can subtract the noise
+            parquet.write_table(table_of(found), file)
         if pictures is not None:
-            _draw(p, found, pictures / f"{p.name}.png")
+            file = pictures / f"{p.name}.png"
+            private_file(file)
+            _draw(p, found, file)
 
 
 def _draw(p: Pipeline, found: list[Released], path: Path) -> None:

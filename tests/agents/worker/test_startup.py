@@ -140,3 +140,14 @@ def test_a_signal_while_loops_are_compiled_ends_the_process_at_once(number: sign
         worker.send_signal(number)
         assert worker.wait(120) == 0
         assert "stopped before the start" in worker.stderr.read()
+
+
+def test_the_folder_of_a_worker_from_before_is_closed_to_other_users(tmp_path: Path):
+    table = tmp_path / "worker" / "genesis" / "log" / "0"
+    table.mkdir(parents=True)
+    (table / "000012.sst").write_bytes(b"exact")
+    for path in (tmp_path / "worker", *(tmp_path / "worker").rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with lock_folder(tmp_path / "worker"):
+        found = [path.stat().st_mode for path in (tmp_path / "worker").rglob("*")]
+        assert not any(mode & 0o077 for mode in found) and len(found) == 5

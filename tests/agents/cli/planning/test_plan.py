@@ -77,6 +77,18 @@ def test_simulate_reads_files_of_every_kind(folder, kind):
     assert code == 0 and "released" in out
 
 
+def test_what_simulate_writes_is_for_nobody_else(folder):
+    path = folder / "data.jsonl"
+    write(path, ROWS)
+    (folder / "there").mkdir(mode=0o755)
+    (folder / "there" / "pages.parquet").touch(0o644)
+    for name in ("made", "there"):
+        out = folder / name
+        assert typed("simulate", str(path), "--seed", "s", "--out", str(out))[0] == 0
+        assert (out / "pages.parquet").stat().st_mode & 0o777 == 0o600
+    assert (folder / "made").stat().st_mode & 0o777 == 0o700
+
+
 def test_simulate_counts_what_is_bad(folder):
     write(folder / "d.jsonl", [*ROWS, {"user": "u"}, {"user": "u", "page": "", "t": ROWS[0]["t"]}])
     counts = json.loads(typed("simulate", "d.jsonl", "--json")[1])["pages"]["counts"]

@@ -1,0 +1,58 @@
+"""What a person sees of a text: nothing acts on a terminal, hides or turns; JSON means the same."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hushstream.topics.visible import visible, visible_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+TRICKS = {
+    "\x1b[2J": r"\u001b[2J",
+    "\x1b]0;title\x07": r"\u001b]0;title\u0007",
+    "\x9b2J": r"\u009b2J",
+    "a\nb\rc\td": r"a\nb\rc\td",
+    "\x7f\x00\x85": r"\u007f\u0000\u0085",
+    "invoice\u202efdp.exe": r"invoice\u202efdp.exe",
+    "a\u2066b\u2069c\u200f\u061c": r"a\u2066b\u2069c\u200f\u061c",
+    "a\u2028b\u2029": r"a\u2028b\u2029",
+    "te\u200ba\ufeff\u00ad": r"te\u200ba\ufeff\u00ad",
+    "te\u200da": r"te\u200da",
+    "\u200c": r"\u200c",
+    "\U000e0041": r"\udb40\udc41",
+    "\ud800": r"\ud800",
+}
+
+
+@pytest.mark.parametrize(("text", "seen"), TRICKS.items(), ids=ascii)
+def test_what_acts_or_hides_is_written_out(text, seen):
+    assert visible(text) == seen
+
+
+@pytest.mark.parametrize(
+    "text", ["Grüße, 東京", "می\u200cخواهم", "👩\u200d💻", "C:\\new", "a / b", "שלום", "é", "❤\ufe0f"]
+)
+def test_what_people_write_stays_as_it_is(text):
+    assert visible(text) == text
+
+
+def test_lines_stay_lines_and_nothing_else_does():
+    assert visible_lines("a\r\n\x1bb\n") == "a\\r\n\\u001bb\n"
+
+
+@given(st.text(st.characters(codec=None)))
+def test_nothing_that_acts_is_left_and_a_second_look_changes_nothing(text):
+    seen = visible(text)
+    assert visible(seen) == seen
+    assert not {unicodedata.category(one) for one in seen} & {"Cc", "Zl", "Zp", "Cs"}
+    assert not {unicodedata.bidirectional(one) for one in seen} & {
+        "LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI",
+    }  # fmt: skip
+
+
+@given(st.text(st.characters(codec=None)))
+def test_json_means_the_same(text):
+    assert json.loads(visible(json.dumps([text], ensure_ascii=False))) == [text]

@@ -1,0 +1,87 @@
+"""Folders and files that no other user of the machine can read.
+
+Tables, witnesses and simulated releases hold exact counts, or follow from them. So folders get mode
+0700 and files 0600. One exception: a folder with the setgid bit is shared with its group on
+purpose, as volumes of Kubernetes are (`fsGroup`); what the group may do stays as it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import ConfigError
+
+OTHERS = stat.S_IRWXO
+GROUP = stat.S_IRWXG
+MASK = GROUP | OTHERS
+
+
+@contextlib.contextmanager
+def unseen() -> Iterator[None]:
+    """Let whatever this process makes within the block be its user's alone."""
+    before = os.umask(MASK)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def private_folder(folder: Path, whole: bool = True) -> None:
+    """Make a folder for this user alone, or take from others what they may do in one that exists.
+
+    Args:
+        folder: with parents, which are made as private; those that exist stay as they are.
+        whole: whether all that lies in it is tightened too; links are not followed.
+
+    Raises:
+        ConfigError: others keep some rights: it belongs to another user, or the file system keeps
+            none.
+    """
+    with unseen():
+        folder.mkdir(parents=True, exist_ok=True)
+    shared = folder.stat().st_mode & stat.S_ISGID
+    taken = OTHERS if shared else MASK
+    _tighten(folder, folder, taken)
+    if not whole:
+        return
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+                _tighten(folder, Path(place, name), taken)
+
+
+def private_file(path: Path) -> None:
+    """Make a file for this user alone, or take from others what they may do with one that exists.
+
+    Args:
+        path: in a folder that exists; what is in the file stays.
+
+    Raises:
+        ConfigError: others keep some rights.
+    """
+    with unseen():
+        path.touch()
+    _tighten(path, path, MASK)
+
+
+def _tighten(whole: Path, one: Path, taken: int) -> None:
+    mode = one.lstat().st_mode
+    if stat.S_ISLNK(mode) or not mode & taken:
+        return
+    who = "go" if taken & GROUP else "o"
+    try:
+        one.chmod(stat.S_IMODE(mode) & ~taken)
+    except PermissionError:
+        raise ConfigError(
+            f"{one} is open to other users and belongs to another one: what lies there are exact "
+            f"counts; let its owner run `chmod -R {who}-rwx {whole}`, or name another place"
+        ) from None
+    if one.lstat().st_mode & taken:
+        raise ConfigError(
+            f"{one} stays open to other users: its file system keeps no rights; mount it so that "
+            "this user alone may enter, or name another place"
+        )
