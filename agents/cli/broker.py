@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from ..worker.lines.screen import say
 from .options import emit, json_option
 
 if TYPE_CHECKING:  # the local broker is optional: only a running command imports it
@@ -47,9 +48,9 @@ def stop(data: Path | None, delete: bool) -> None:
 
     if delete:
         daemon.remove(data)
-        click.echo("stopped and deleted")
+        say("stopped and deleted")
     else:
-        click.echo("stopped" if daemon.stop(data) else "it was not running")
+        say("stopped" if daemon.stop(data) else "it was not running")
 
 
 @broker.command()
@@ -67,7 +68,7 @@ def _say(state: BrokerState, as_json: bool) -> None:
         emit(msgspec.to_builtins(state))
         return
     where = f" at {state.bootstrap} (process {state.pid}, log {state.log})" if state.pid else ""
-    click.echo(f"{state.state}{where}; data in {state.data}")
+    say(f"{state.state}{where}; data in {state.data}")
 
 
 COMMANDS: list[click.Command] = [broker]

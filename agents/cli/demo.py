@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from ...errors import ExtraError
+from ..worker.lines.screen import Screen, say
 
 
 @click.command()
@@ -52,14 +52,14 @@ def demo(
     if stop is not None:
         if not stop_kept(stop.resolve()):
             raise click.UsageError(f"{stop} is not the folder of a kept demo")
-        click.echo("stopped, and removed its folder")
+        say("stopped, and removed its folder")
         return
     if not out.resolve().parent.is_dir():
         raise click.BadParameter(
             f"folder {out.resolve().parent} does not exist", param_hint="--out"
         )
     with site(bootstrap, keep) as place:
-        run(place, users, workers, out.resolve(), Console(highlight=False))
+        run(place, users, workers, out.resolve(), Screen(highlight=False))
 
 
 COMMANDS: list[click.Command] = [demo]

@@ -16,6 +16,7 @@ import click
 
 from ...errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
 from ..worker.lines import log_lines, redaction
+from ..worker.lines.visible import visible_lines
 
 COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "init": ("init", "Write a commented hush.toml and a fresh noise key."),
@@ -134,17 +135,18 @@ def _failed(error: BaseException) -> int:
     if (code := _told_to_end(error)) is not None:
         return code
     if isinstance(error, click.ClickException):
+        error.message = visible_lines(error.message)
         error.show()
         return 2
     if isinstance(error, HushError):
-        click.echo(f"hush: {error}", err=True)
+        click.echo(f"hush: {visible_lines(str(error))}", err=True)
         return exit_code(error)
     if (said := _of_broker(error)) is not None:
-        click.echo(f"hush: {said}", err=True)
+        click.echo(f"hush: {visible_lines(said)}", err=True)
         return 4
     if redaction.quoting():
-        traceback.print_exception(error)
-    click.echo(f"hush: {redaction.told(error)}", err=True)
+        click.echo(visible_lines("".join(traceback.format_exception(error))), err=True, nl=False)
+    click.echo(f"hush: {visible_lines(redaction.told(error))}", err=True)
     return 1
 
 

@@ -18,6 +18,7 @@ from ..deployment.compile import compile_config
 from ..deployment.model import Deployment
 from ..kafka.cluster import Cluster
 from ..worker.admission import prepare, warnings
+from ..worker.lines.screen import say
 from ..worker.metrics import code_version
 from .group import exit_code
 from .options import config_options, emit, json_option, read_config
@@ -37,7 +38,7 @@ def init(folder: Path) -> None:
         write_new_key(key)
     target.write_text(text, "utf-8")
     load(target)  # the written file must be valid
-    click.echo(
+    say(
         f"{target}  every setting, with comments\n"
         f"{key}  the noise key: back it up and keep it secret\n"
         "Next: edit hush.toml, then `hush plan`, `hush topics`, `hush worker`."
@@ -71,7 +72,7 @@ def check(
     else:
         marks = {"ok": "ok   ", "warn": "warn ", "fail": "FAIL "}
         for level, text in findings:
-            click.echo(marks[level] + text)
+            say(marks[level] + text)
     if code:
         raise click.exceptions.Exit(code)
 
@@ -124,7 +125,7 @@ def version(as_json: bool) -> None:
     if as_json:
         emit({"version": code_version(), "python": platform.python_version()})
     else:
-        click.echo(f"hushstream {code_version()} on Python {platform.python_version()}")
+        say(f"hushstream {code_version()} on Python {platform.python_version()}")
 
 
 COMMANDS: list[click.Command] = [init, check, version]

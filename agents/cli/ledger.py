@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from ...errors import ConfigError, LedgerError
@@ -26,6 +25,7 @@ from ..deployment.lineage import generations
 from ..deployment.model import Pipeline
 from ..kafka.cluster import Cluster
 from ..reading.joint import Joint, UnitSum, joint
+from ..worker.lines.screen import Screen, say
 from .options import CONFIG, config_options, emit, json_option, read_config, readable
 
 
@@ -67,7 +67,7 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
             }
         )
         return
-    console = Console()
+    console = Screen()
     console.print(records(read.records))
     units = {r.body.get("pipeline"): r.body.get("unit") for r in read.records if "unit" in r.body}
     for name, (epsilon, delta, epochs) in sums.items():
@@ -76,7 +76,7 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
             f"pays at most ε={float(epsilon):g}, δ={float(delta):g} in total"
         )
     for chain in generations(read.pipelines):
-        click.echo(over_generations(chain, sums, read))
+        say(over_generations(chain, sums, read))
 
 
 def over_generations(
@@ -139,7 +139,7 @@ def verify(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json:
     if as_json:
         emit(body)
     else:
-        click.echo(
+        say(
             f"intact: {body['records']} records, {body['charges']} charges, each epoch once, every "
             f"trigger of the clock log paid for; head {read.head}"
         )
@@ -166,24 +166,24 @@ def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipelin
     if pipeline not in read.pipelines:
         raise ConfigError(f"pipeline {pipeline!r} is not in the ledger")
     if not charges:
-        click.echo(f"{pipeline}: nothing has been released or charged yet.")
+        say(f"{pipeline}: nothing has been released or charged yet.")
         return
     body = charges[-1].body
     epsilon = sum(float(number(r.body["epsilon"])) for r in charges)
     compiled = {p.name: p for p in compile_config(config).pipelines}.get(pipeline)
-    click.echo(_explanation(pipeline, body, len(charges), epsilon, compiled))
+    say(_explanation(pipeline, body, len(charges), epsilon, compiled))
     for record in charges:
         epoch = record.body["epoch"]
-        click.echo(
+        say(
             f"  record {record.seq}: epoch {epoch}{_span(compiled, epoch)}, charged "
             f"{utc(record.time // 1_000_000 * 1_000_000)} before its first release; "
             f"hash {record.hash()[:16]}"
         )
     refused = sorted(epoch for name, epoch in read.refused if name == pipeline)
     if refused:
-        click.echo(f"  refused for lack of budget: epochs {', '.join(map(str, refused))}")
+        say(f"  refused for lack of budget: epochs {', '.join(map(str, refused))}")
     if (end := read.retired.get(pipeline)) is not None:
-        click.echo(f"  retired at {utc(end['until'])}: no epoch from {end['epoch']} on is charged")
+        say(f"  retired at {utc(end['until'])}: no epoch from {end['epoch']} on is charged")
 
 
 def _explanation(
@@ -237,19 +237,19 @@ def add_up(
     if as_json:
         emit(_plain_sum(found, whole))
         return
-    console = Console()
+    console = Screen()
     for name, one in found.items():
-        click.echo(f"{name}: {len(one.records)} records, chain intact, head {one.head[:16]}")
+        say(f"{name}: {len(one.records)} records, chain intact, head {one.head[:16]}")
     for one_sum in whole.sums:
         console.print()
         console.print(lines(one_sum))
-        click.echo(_summed(one_sum))
+        say(_summed(one_sum))
     if not whole.sums:
-        click.echo("nothing has been charged yet")
+        say("nothing has been charged yet")
     if whole.twice:
-        click.echo(f"\n{whole.twice} charges stand in more than one of them, and count once")
+        say(f"\n{whole.twice} charges stand in more than one of them, and count once")
     if len(whole.sums) > 1:
-        click.echo(
+        say(
             "\nUnits and neighbouring relations of these sums differ, so they are not added: "
             "whoever is several of these units pays for each."
         )

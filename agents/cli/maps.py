@@ -20,6 +20,7 @@ from ..reading.grids import FINEST
 from ..reading.maps import cells_of, domain_of, map_before, points_as_geojson, points_of
 from ..reading.regrid import regrid
 from ..reading.tables import table_of
+from ..worker.lines.screen import say
 from .options import F, config_options, release_topic
 
 FORMATS = ("geojson", "csv", "parquet")
@@ -137,7 +138,7 @@ def _with_map_before(
     release = _last(filter(Wanted(window=asked).takes, every), pipeline, window)
     before = map_before(every, release)
     if before is None:
-        click.echo("no window before this one has ended: cells stay as they are", err=True)
+        say("no window before this one has ended: cells stay as they are", err=True)
     return release, before
 
 

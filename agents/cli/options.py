@@ -15,6 +15,8 @@ from rich.table import Table
 from ...errors import ConfigError
 from ...topics.config.load import Config, load
 from ..reading.client import ReleaseTopic, source_of
+from ..worker.lines.screen import put
+from ..worker.lines.visible import visible
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG = "hush.toml"
@@ -95,7 +97,7 @@ def release_topic(
 
 def emit(body: object) -> None:
     """Print one JSON object on a line of its own."""
-    click.echo(json.dumps(body, default=str))
+    put(visible(json.dumps(body, default=str)))  # it means the same, and has no DEL
 
 
 def readable(table: Table) -> Table:

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 from confluent_kafka import KafkaError
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...errors import ConfigError, EngineError
@@ -24,6 +23,7 @@ from ..deployment.topic_specs import TopicSpec
 from ..kafka.cluster import Cluster
 from ..offline.files import stream_file
 from ..stages.ingest.unit_digests import partition_text
+from ..worker.lines.screen import Screen, say
 from .options import config_options, emit, json_option, read_config
 
 CHUNK = 5_000
@@ -72,7 +72,7 @@ def produce(
         cluster.create([spec], config.engine.replication_factor)
     columns = (TextColumn(f"writing {topic}"), BarColumn(), MofNCompleteColumn(),
                TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+    with Progress(*columns, console=Screen(stderr=True), disable=as_json) as bar:
         task = bar.add_task("", total=total)
         sent, bad = 0, 0
         for count, faults in _sent(cluster, given, source, file):
@@ -82,9 +82,9 @@ def produce(
     if as_json:
         emit(body)
         return
-    click.echo(f"{topic}: {sent:,} records written" + (", topic created" * (not existing)))
+    say(f"{topic}: {sent:,} records written" + (", topic created" * (not existing)))
     if bad:
-        click.echo(f"  {bad:,} of them lack a unit or a time: they will be dead letters")
+        say(f"  {bad:,} of them lack a unit or a time: they will be dead letters")
 
 
 def _input(config: Config, topic: str) -> tuple[InputSettings, Input]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 from pyarrow import csv, parquet
-from rich.console import Console
 from rich.table import Table
 
 from ...errors import ConfigError
@@ -20,6 +19,8 @@ from ..reading.assembly import Released, in_order, newest
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
+from ..worker.lines.screen import Screen, put
+from ..worker.lines.visible import visible
 from .options import config_options, read_config, release_topic
 
 
@@ -78,7 +79,7 @@ def releases(
 def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:
     """Print complete releases; ``first``: whether a header is due."""
     if form == "text":
-        console = Console()
+        console = Screen()
         if not found:
             console.print("nothing yet")
         for listing in _newest(found) if latest else map(_single, _in_order(found)):
@@ -92,7 +93,7 @@ def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:
         out.flush()
         return
     for row in table.to_pylist():
-        click.echo(json.dumps(row, default=_iso, ensure_ascii=False))
+        put(visible(json.dumps(row, default=_iso, ensure_ascii=False)))  # means the same
 
 
 def _iso(value: datetime) -> str:
@@ -143,7 +144,7 @@ def table(placed: Iterable[tuple[Released, Row]]) -> Table:
     for name in told.value_names if told else ():
         made.add_column(name, justify="right", overflow="fold")
     for _, row in rows:
-        own = [str(row.key.get(name, "")) for name in keys]
+        own = [visible(str(row.key.get(name, ""))) for name in keys]
         own += [f"{low:g} to {high:g}" for low, high in row.box.values()]
         made.add_row(*own, *(number(row.values.get(n)) for n in (told.value_names if told else ())))
     return made
@@ -226,7 +227,7 @@ def connect(
     config = read_config(path, bootstrap, settings)
     for one in compile_config(config).pipelines:
         if one.name == pipeline:
-            click.echo(sink_properties(one, url, table or pipeline, integers), nl=False)
+            put(sink_properties(one, url, table or pipeline, integers), "")
             return
     raise ConfigError(f"pipeline {pipeline!r} is unknown")
 

@@ -14,6 +14,7 @@ from ...topics.config.load import Config
 from ..deployment.compile import compile_config
 from ..offline.compare import ReplayOutcome
 from ..offline.replay import replay as run_replay
+from ..worker.lines.screen import Screen
 from .options import config_options, emit, json_option, moment, read_config, readable
 
 DISAGREES = 4
@@ -40,7 +41,7 @@ def replay(
     differs, is missing or occurs twice. It may run beside the workers.
     """
     config = read_config(path, bootstrap, settings)
-    console = Console(stderr=True)
+    console = Screen(stderr=True)
     with _progress(console, hidden=as_json) as bar:
         outcome = run_replay(config, pipelines, _numbers(config, pipelines, windows), _Tasks(bar))
     if as_json:
@@ -95,7 +96,7 @@ def _show(outcome: ReplayOutcome) -> None:
     }
     for name, text in words.items():
         table.add_row(text, f"{figures[name]:,}")
-    console = Console()
+    console = Screen()
     console.print(readable(table))
     for problem in outcome.problems:
         console.print(f"[red]{problem}[/]", highlight=False)

@@ -22,6 +22,7 @@ from ..seeing.declared import Declared
 from ..seeing.history import History, millis
 from ..seeing.server import serve
 from ..seeing.views import MOST_ROWS, Wish, shown, view
+from ..worker.lines.screen import say
 from .options import config_options, read_config
 
 
@@ -59,7 +60,7 @@ def live(
     board = Board(kafka, name, only, windows)
     board.start()
     server = serve(board, bind, port)
-    click.echo(f"{server.url} shows the releases of {name}; Ctrl-C ends it")
+    say(f"{server.url} shows the releases of {name}; Ctrl-C ends it")
     try:
         threading.Event().wait()
     finally:
@@ -120,7 +121,7 @@ def plot(
         "unit": declared.unit, "mechanism": declared.mechanism, "measured": declared.measured
     }  # fmt: skip
     draw(pipeline, told, seen, file)
-    click.echo(f"wrote {file}")
+    say(f"wrote {file}")
 
 
 def _declared(config: Config, name: str) -> Declared:

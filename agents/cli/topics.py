@@ -33,6 +33,7 @@ from ..deployment.topic_specs import TopicSpec, counted, internal_topics, public
 from ..kafka.access.orphans import delete_orphans, left_behind
 from ..kafka.cluster import Cluster
 from ..registry.announced import announce
+from ..worker.lines.screen import put, say
 from .options import config_options, emit, json_option, read_config
 
 FORMATS = ("table", "kafka-acls", "strimzi")
@@ -107,9 +108,9 @@ def _delete_orphans(config: Config, as_json: bool) -> None:
     if as_json:
         emit({"deleted": deleted})
         return
-    click.echo(f"deployment {name}: {len(deleted)} topics deleted that no ledger names")
+    say(f"deployment {name}: {len(deleted)} topics deleted that no ledger names")
     for topic in deleted:
-        click.echo(f"  {topic}")
+        say(f"  {topic}")
 
 
 def _create(config: Config, as_json: bool, grow: bool) -> None:
@@ -124,7 +125,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     deployment = _registered(config, deployment, ledger)
     if not as_json:
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
-        click.echo(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
+        say(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
     fired = partial(last_triggers, config.kafka) if grow else None
     created = begin(cluster, deployment, replication, now, secret, fired)
     ledger = read_ledger(cluster, deployment.name)
@@ -138,15 +139,15 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
         emit({"genesis": genesis, "created": created, "changed": changed, "refused": refused,
               "left_behind": left})  # fmt: skip
         return
-    click.echo(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
+    say(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
     for name in created:
-        click.echo(f"  {name}")
+        say(f"  {name}")
     for name in changed:
-        click.echo(f"  {name}: segments and compaction set as they should be")
+        say(f"  {name}: segments and compaction set as they should be")
     for name in refused:
-        click.echo(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
+        say(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
     for one in others:
-        click.echo(f"note: {one}")
+        say(f"note: {one}")
 
 
 def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deployment:
@@ -207,23 +208,23 @@ class Shown:
         elif form == "table":
             if topics:
                 self._topics()
-            click.echo("\n\n".join(table(role, given) for role, given in self._rights.items()))
-            click.echo("\n" + "\n".join(self._remarks()))
+            say("\n\n".join(table(role, given) for role, given in self._rights.items()))
+            say("\n" + "\n".join(self._remarks()))
         else:
-            click.echo("\n".join(f"# {line}" for line in self._remarks()))
+            put("\n".join(f"# {line}" for line in self._remarks()))
             self._commands() if form == "kafka-acls" else self._manifests(topics)
 
     def _commands(self) -> None:
         for role, given in self._rights.items():
-            click.echo(f"\n# {role}: {TASKS[role]}\n{kafka_acls(self._users[role], given)}")
+            put(f"\n# {role}: {TASKS[role]}\n{kafka_acls(self._users[role], given)}")
 
     def _manifests(self, topics: bool) -> None:
         # Internal topics have names only once there is a genesis.
         named = self._internal if self._names.genesis != UNKNOWN else []
         for spec in [*self._public, *named] if topics else []:
-            click.echo(strimzi_topic(spec, self._replicas, self._resource), nl=False)
+            put(strimzi_topic(spec, self._replicas, self._resource), "")
         for role, given in self._rights.items():
-            click.echo(strimzi_user(self._users[role], given, self._resource), nl=False)
+            put(strimzi_user(self._users[role], given, self._resource), "")
 
     def _body(self) -> dict[str, object]:
         return {
@@ -236,9 +237,9 @@ class Shown:
 
     def _topics(self) -> None:
         for spec in (*self._public, *self._internal):
-            click.echo(_line(spec))
-        click.echo("\n" + "\n".join(counted((*self._public, *self._internal))))
-        click.echo(
+            say(_line(spec))
+        say("\n" + "\n".join(counted((*self._public, *self._internal))))
+        say(
             "\nA changelog of stage `ingest` has as many partitions as its input topic.\n"
             "Rights of each role; READ, WRITE and others include DESCRIBE:\n"
         )
@@ -287,7 +288,7 @@ def alerts(
     if as_json:
         emit(rules(found, runbooks))
     else:
-        click.echo(text(found, runbooks), nl=False)
+        put(text(found, runbooks), "")
 
 
 def gaps(config: Config) -> dict[str, float]:

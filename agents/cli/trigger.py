@@ -18,6 +18,7 @@ from ..clock.outlook import InForce, Outlook, Standing, outlook
 from ..clock.timeline import Timeline
 from ..deployment.compile import compile_config
 from ..kafka.cluster import Cluster
+from ..worker.lines.screen import say
 from .options import config_options, emit, json_option, moment, read_config
 
 MOST_CHARGES = 10  # of one request, without --yes
@@ -69,16 +70,16 @@ def trigger(
     found = [] if cancel else asked.outlooks()
     if not as_json:
         for one in found:
-            click.echo(_line(one))
+            say(_line(one))
     if not yes:
         _refuse_costly(found)
     asked.send()
     if as_json:
         emit({"id": request.id, "at": request.at, "pipelines": [_body(one) for one in found]})
     elif cancel:
-        click.echo(f"cancelled: nothing more of earlier requests fires ({request.id})")
+        say(f"cancelled: nothing more of earlier requests fires ({request.id})")
     else:
-        click.echo(f"requested: everything scheduled up to {at or 'now'} ({request.id})")
+        say(f"requested: everything scheduled up to {at or 'now'} ({request.id})")
     if wait:
         asked.wait(found)
 
@@ -175,18 +176,16 @@ class Asked:
             now, number = time.monotonic(), sum(left.values())
             if number != before:
                 before, since = number, now
-                click.echo(_done(total, left), err=True)
+                say(_done(total, left), err=True)
             elif now - since > STILL_SECONDS:
                 since = now
-                click.echo(
-                    f"nothing has fired for {STILL_SECONDS:g} s: does a worker run?", err=True
-                )
+                say(f"nothing has fired for {STILL_SECONDS:g} s: does a worker run?", err=True)
             time.sleep(LOOK_SECONDS)
         if refused:
             fired = sum(one.triggers for one in found)
-            click.echo(f"{fired} triggers fired; {_refused(refused)}", err=True)
+            say(f"{fired} triggers fired; {_refused(refused)}", err=True)
         else:
-            click.echo("all triggers fired", err=True)
+            say("all triggers fired", err=True)
 
 
 def _done(total: int, left: Mapping[str, int]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import needs
+from ..worker.lines.visible import visible
 
 with needs("plot"):
     from matplotlib import dates
@@ -37,7 +38,8 @@ def draw(name: str, told: dict[str, Any], view: dict[str, Any], path: Path) -> N
         view: of the pipeline; not empty.
         path: file to write; its ending, one of `KINDS`, decides its kind.
     """
-    figure = _figure(name, told, view)
+    seen = {k: visible(text) if isinstance(text, str) else text for k, text in told.items()}
+    figure = _figure(visible(name), seen, view | {"value": visible(view["value"])})
     FigureCanvasAgg(figure)
     meta = {"Date": None} if path.suffix == ".svg" else None
     figure.savefig(path, dpi=130, metadata=meta)
@@ -127,7 +129,7 @@ def _keys(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:
 def _short(key: str) -> str:
     """A key without what matplotlib would take for a formula; at most forty letters."""
     text = key if len(key) <= 40 else f"{key[:39]}…"
-    return text.replace("$", r"\$")
+    return visible(text).replace("$", r"\$")
 
 
 def _cells(axes: Axes, told: dict[str, Any], view: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...client.survey import octave_end
 from ...errors import ParameterError
 from ...mechanisms.columns import F64
+from ..worker.lines.visible import visible
 from .declared import MILLI, Declared
 from .history import History, Sheet
 from .plane import flattened
@@ -114,7 +115,8 @@ def shown(text: str) -> str:
     >>> shown('["Queens", 4, true]')
     'Queens / 4 / true'
     """
-    return " / ".join(v if isinstance(v, str) else json.dumps(v) for v in json.loads(text))
+    parts = (v if isinstance(v, str) else json.dumps(v) for v in json.loads(text))
+    return visible(" / ".join(parts))
 
 
 def _rows(history: History, sheet: Sheet, value: str, asked: Wish) -> dict[str, Any]:

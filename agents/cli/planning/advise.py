@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ....errors import ParameterError
@@ -22,6 +21,7 @@ from ...advice.sample import sample_of, shape_sample
 from ...advice.search import Answer, Search
 from ...deployment.compile import parameters_of, setting_of, value_columns
 from ...deployment.model import Deployment, Input, Pipeline
+from ...worker.lines.screen import Screen
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -237,7 +237,7 @@ def _advised(advisor: Advisor, question: Question, quiet: bool) -> dict[str, Any
         TextColumn("trying settings of {task.description}"), BarColumn(), MofNCompleteColumn(),
         TimeRemainingColumn(),
     )  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), disable=quiet or not most) as bar:
+    with Progress(*columns, console=Screen(stderr=True), disable=quiet or not most) as bar:
         task = bar.add_task(question.name, total=most)
         body = advisor.advise(question, lambda: bar.advance(task))
         bar.update(task, completed=most)  # some candidates occur twice
@@ -277,7 +277,7 @@ def ways(
 def _searched(config: Config, source: Input, p: Pipeline, path: Path, quiet: bool) -> Answer:
     (given,) = (one for one in config.pipeline if one.name == p.name)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with Progress(*columns, console=Screen(stderr=True), disable=quiet) as bar:
         reading = bar.add_task(f"reading {path.name}", total=None)
         records = read_records(
             p, source, tuple(value_columns(given)), path, lambda n: bar.advance(reading, n)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import click
-from rich.console import Console
 from rich.table import Table
 
 from ....topics.config.load import Config, load
@@ -14,6 +12,7 @@ from ...clock.genesis import read_ledger
 from ...deployment.compile import compile_config
 from ...deployment.difference import ChangedSetting, Difference, Terms, beside, differences
 from ...kafka.cluster import Cluster
+from ...worker.lines.screen import Screen, say
 from ..options import emit, readable
 
 LEDGER = "ledger"
@@ -43,7 +42,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
     if as_json:
         emit({"pipelines": [_plain(one) for one in found], "other": [vars(one) for one in more]})
         return
-    console = Console()
+    console = Screen()
     for one in found:
         alone = one.against in (None, one.pipeline)
         title = one.pipeline if alone else f"{one.against} → {one.pipeline}"
@@ -56,7 +55,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
     if more:
         console.print(_table(more))
     if not found and not more:
-        click.echo("nothing differs that is charged, declared or shown")
+        say("nothing differs that is charged, declared or shown")
 
 
 def _declared(config: Config) -> list[Terms]:

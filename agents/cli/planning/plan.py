@@ -41,6 +41,7 @@ from ...reading.tables import table_of
 from ...seeing.declared import Declared
 from ...seeing.history import History
 from ...seeing.views import MOST_ROWS, Wish, view
+from ...worker.lines.screen import Screen
 from ..options import config_options, emit, json_option, read_config, readable
 from .advise import advice, advice_options, check, request, ways
 from .diff import show_difference
@@ -112,7 +113,7 @@ def plan(
     if asked.sample is not None:
         stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read
     bodies = [describe(p) for p in deployment.pipelines]
-    console = Console()
+    console = Screen()
     if not as_json:
         for p, body in zip(deployment.pipelines, bodies, strict=True):
             console.print(readable(described(p, body)))
@@ -278,14 +279,14 @@ def simulate(
     name = source or config.input[0].name
     pipelines = sum(1 for p in config.pipeline if p.input == name)
     columns = (TextColumn("simulating"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), disable=as_json) as bar:
+    with Progress(*columns, console=Screen(stderr=True), disable=as_json) as bar:
         task = bar.add_task("", total=len(rows) * max(pipelines, 1))
         reports, engine = run_simulation(config, rows, name, secret, lambda n: bar.advance(task, n))
     _write(config, engine, out, pictures)
     if as_json:
         emit({p: _figures(r) for p, r in reports.items()})
         return
-    console = Console()
+    console = Screen()
     for report in reports.values():
         for part in show_simulated(report):
             console.print(part, highlight=False, markup=False)

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import click
-from rich.console import Console
 
 from ....topics.config.load import Config
 from ...advice.costs import COSTS, MEASURED_BY
@@ -15,6 +14,7 @@ from ...advice.size import Load
 from ...advice.size import size as size_of
 from ...advice.size_table import MIB, table_of
 from ...deployment.compile import compile_config
+from ...worker.lines.screen import Screen
 from ..options import emit, json_option, read_config, readable
 
 NUMBER, COUNT = click.FloatRange(0), click.IntRange(1)
@@ -80,7 +80,7 @@ def size(
         }  # fmt: skip
         emit(body)
         return
-    Console().print(readable(table_of(load, found, parts)))
+    Screen().print(readable(table_of(load, found, parts)))
 
 
 def _finite(number: float) -> float | None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from ....errors import ConfigError
 from ....topics.config.load import Config, loads
@@ -19,6 +18,7 @@ from ....topics.sql.written import table
 from ...advice.ways import show_ways
 from ...deployment.cautions import cautions
 from ...deployment.compile import compile_config
+from ...worker.lines.screen import Screen, put, say
 from ..options import CONFIG, emit, readable
 from .advise import check, request, ways
 from .plan import describe, described
@@ -118,11 +118,11 @@ def sql(
         (p,) = compile_config(config).pipelines
         emit({"pipeline": forms["settings"], "plan": describe(p)})
     else:
-        click.echo(table(forms["settings"]))
+        put(table(forms["settings"]))
         _explain(config, sample)
     if write:
         file.write_text(after, "utf-8")
-        click.echo(f"{path}: pipeline {settings['name']} is appended; next: hush topics", err=True)
+        say(f"{path}: pipeline {settings['name']} is appended; next: hush topics", err=True)
 
 
 def _read(file: Path) -> str:
@@ -187,7 +187,7 @@ def _checked(text: str, path: str, folder: Path, name: str) -> Config:
 
 def _explain(config: Config, sample: Path | None) -> None:
     """Print what the pipeline would release and cost, and advice from a sample."""
-    console, deployment = Console(), compile_config(config)
+    console, deployment = Screen(), compile_config(config)
     (p,) = deployment.pipelines
     console.print(readable(described(p, describe(p))))
     for caution in cautions(config, int(time.time() * 1e6)):

@@ -1,6 +1,6 @@
 // Pictures as SVG, drawn as wide as their place. Each can be walked through with the arrow keys.
 
-import { about, draw, make } from "./text.js";
+import { about, draw, make, visible } from "./text.js";
 
 const HOUR = 3_600_000;
 const STEPS = [1, 5, 10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
@@ -95,7 +95,7 @@ export function walk(picture, items, near) {
     now = Math.min(Math.max(place, 0), items.length - 1);
     ring.replaceChildren(items[now].shape?.() ?? draw("circle", { cx: items[now].x, cy: items[now].y, r: 6 }));
     ring.setAttribute("visibility", "visible");
-    said.textContent = items[now].text();
+    said.textContent = visible(items[now].text());
   };
   picture.addEventListener("keydown", (event) => {
     const moves = { ArrowRight: now + 1, ArrowLeft: now < 0 ? items.length - 1 : now - 1, Home: 0, End: items.length - 1 };

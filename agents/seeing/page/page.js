@@ -1,7 +1,7 @@
 // The page: what there is, what is new, and whether anybody is still there to say so.
 
 import { badge, Panel } from "./panel.js";
-import { about, make, table, when } from "./text.js";
+import { about, make, table, visible, when } from "./text.js";
 
 const AGAIN = 30_000; // ages and lateness grow without any event
 const panels = new Map();
@@ -31,13 +31,13 @@ function overview(summary) {
 
 function announce(summary) {
   const fresh = summary.pipelines.filter((told) => known.has(told.name) && known.get(told.name) !== told.health.last);
-  if (fresh.length) at("news").textContent = `New releases: ${fresh.map((told) => `${told.name}, ${when(told.health.last)}`).join("; ")}.`;
+  if (fresh.length) at("news").textContent = visible(`New releases: ${fresh.map((told) => `${told.name}, ${when(told.health.last)}`).join("; ")}.`);
   known = new Map(summary.pipelines.map((told) => [told.name, told.health.last]));
 }
 
 function show(summary) {
-  at("deployment").textContent = summary.deployment;
-  document.title = `${summary.deployment} – Hushstream live`;
+  at("deployment").textContent = visible(summary.deployment);
+  document.title = visible(`${summary.deployment} – Hushstream live`);
   connection(summary.link.good, summary.link.words);
   for (const told of summary.pipelines) {
     if (!panels.has(told.name)) {

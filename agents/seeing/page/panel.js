@@ -2,7 +2,7 @@
 
 import { bars, interval, line, scaleOf, share, spark } from "./charts.js";
 import { map, placed } from "./map.js";
-import { about, count, estimate, make, sentence, span, table, when } from "./text.js";
+import { about, count, estimate, make, sentence, span, table, visible, when } from "./text.js";
 
 const SIZES = [12, 50, 200];
 const LISTED = 200; // rows of a table behind a picture
@@ -74,7 +74,7 @@ export class Panel {
   /** Take the newest summary of the pipeline, and load its values if they have changed. */
   update(told) {
     this.told = told;
-    this.health.replaceChildren(badge(told.health.state), " ", told.health.words);
+    this.health.replaceChildren(badge(told.health.state), " ", visible(told.health.words));
     const newest = told.windows[0];
     offer(this.window, [option("", newest ? `newest: ${span(newest.start, newest.end)}` : "none yet"),
       ...told.windows.slice(1).map((one) => option(one.start, span(one.start, one.end)))]);
@@ -119,7 +119,7 @@ export class Panel {
     this.width = this.figure.clientWidth;
     this.element.classList.toggle("empty", Boolean(view.empty));
     if (view.empty) {
-      this.what.textContent = `${this.told.mechanism}, unit: ${this.told.unit}`;
+      this.what.textContent = visible(`${this.told.mechanism}, unit: ${this.told.unit}`);
       this.figure.replaceChildren(make("p", { class: "quiet" }, "There is nothing to show yet."));
       for (const one of [this.pager, this.movement]) one.replaceChildren();
       return;
@@ -128,7 +128,7 @@ export class Panel {
     this.valueLabel.hidden = view.values.length < 2;
     this.searchLabel.hidden = this.sizeLabel.hidden = view.form !== "keys";
     const last = view.final ? ", the window's last" : "";
-    this.what.textContent = `Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view.cut)}`;
+    this.what.textContent = visible(`Release ${view.trigger} of ${view.triggers}${last}, ${when(view.released)} · ${this.told.mechanism} · unit: ${this.told.unit} · intervals of ${about(view.confidence * 100)} %, of the noise alone · ${cut(view.cut)}`);
     this[{ keys: "keys", cells: "cells", slots: "slots", stream: "stream" }[view.form]](view);
   }
 

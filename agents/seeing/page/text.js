@@ -3,6 +3,17 @@
 const SVG = "http://www.w3.org/2000/svg";
 const DAY = 86_400_000;
 
+// As agents/worker/lines/visible.py: whatever acts, turns text or cannot be seen is written out.
+const HIDDEN = /[\0-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f\u00ad\u180e\u200b\u2060-\u2065\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}\p{Cs}]|(?<![^\0-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f])/gu;
+const SHORT = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+const READ = new Set(["title", "aria-label", "placeholder"]);
+
+/** A text of the stream as a person may see it. */
+export function visible(text) {
+  return text.replace(HIDDEN, (one) => SHORT[one]
+    ?? one.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
 /** Make an element: attributes by name, then children; texts become text nodes. */
 export function make(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -18,9 +29,11 @@ function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (READ.has(name)) element.setAttribute(name, visible(String(value)));
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined));
+  const given = children.filter((child) => child !== null && child !== undefined);
+  element.append(...given.map((child) => typeof child === "string" ? visible(child) : child));
   return element;
 }
 

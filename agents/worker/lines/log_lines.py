@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 
 from .redaction import Formatter, quoting
+from .visible import visible
 
 EVERY_SECONDS = 60.0
 MOST = 1000  # causes that are remembered
@@ -58,11 +59,11 @@ class JsonFormatter(Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": super().format(record),
+            "message": self._text(record),
         }
         if who := getattr(record, "who", "").strip(" []"):
             body["worker"] = who
-        return json.dumps(body)
+        return visible(json.dumps(body))  # it means the same, and has no DEL
 
 
 def set_up(level: int, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....errors import HushError
+from .visible import visible_lines
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,7 +70,10 @@ class Formatter(logging.Formatter):
     """Formats log records of any library; errors in them become `where` unless `quoting`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Text of a record."""
+        """Text of a record, in which nothing acts on a terminal."""
+        return visible_lines(self._text(record))
+
+    def _text(self, record: logging.LogRecord) -> str:
         if quoting():
             return super().format(record)
         shown = copy.copy(record)

@@ -2,16 +2,16 @@
 
 Names and released keys come from whoever writes records. Sent to a terminal as they are, some would
 clear the screen, set its title or forge a line; others turn the direction of text, or cannot be
-seen, so that one key looks like another. They are written as JSON writes them, so JSON means the same
-afterwards.
+seen, so that one key looks like another. They are written as JSON writes them, so JSON means the
+same afterwards.
 """
 
 from __future__ import annotations
 
 import re
 
-# C0, DEL and C1; the separators of lines and paragraphs; controls of direction; invisible ones; halves
-# of surrogate pairs, which cannot be written at all.
+# C0, DEL and C1; the separators of lines and paragraphs; controls of direction; invisible ones;
+# halves of surrogate pairs, which cannot be written at all.
 _ALWAYS = (
     r"\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
     r"\u00ad\u180e\u200b\u2060-\u2065\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"

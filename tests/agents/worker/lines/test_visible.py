@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import unicodedata
+from pathlib import Path
 
+import hushstream
 import pytest
-from hushstream.topics.visible import visible, visible_lines
+from hushstream.agents.worker.lines.visible import visible, visible_lines
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,9 +36,10 @@ def test_what_acts_or_hides_is_written_out(text, seen):
     assert visible(text) == seen
 
 
-@pytest.mark.parametrize(
-    "text", ["Grüße, 東京", "می\u200cخواهم", "👩\u200d💻", "C:\\new", "a / b", "שלום", "é", "❤\ufe0f"]
-)
+PLAIN = ["Grüße, 東京", "می\u200cخواهم", "👩\u200d💻", "C:\\new", "a / b", "שלום", "é", "❤\ufe0f"]
+
+
+@pytest.mark.parametrize("text", PLAIN)
 def test_what_people_write_stays_as_it_is(text):
     assert visible(text) == text
 
@@ -56,3 +61,19 @@ def test_nothing_that_acts_is_left_and_a_second_look_changes_nothing(text):
 @given(st.text(st.characters(codec=None)))
 def test_json_means_the_same(text):
     assert json.loads(visible(json.dumps([text], ensure_ascii=False))) == [text]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js: apt-get install nodejs")
+def test_the_live_page_writes_the_same():
+    page = Path(hushstream.__path__[0], "agents", "seeing", "page", "text.js").read_text("utf-8")
+    texts = [*TRICKS, *PLAIN, *map(chr, (*range(0x3000), *range(0xD7F0, 0xE010), 0xE0001, 0x1F600))]
+    script = (
+        "const { visible } = await import('data:text/javascript,' + encodeURIComponent("
+        f"{json.dumps(page)}));"
+        f"console.log(JSON.stringify({json.dumps(texts)}.map(visible)));"
+    )
+    told = subprocess.run(
+        ["node", "--input-type=module", "-"], input=script, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert json.loads(told.stdout) == [visible(text) for text in texts]

@@ -1,0 +1,42 @@
+"""A terminal that people read: names and keys of others cannot act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from .visible import visible_lines
+
+
+class Screen(Console):
+    """A console that writes out whatever a text holds to act on a terminal, or to hide."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Render as `rich` does; its own colours and movements stay."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible_lines(text), style, control)
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print lines for a person.
+
+    Args:
+        text: one line or several; whatever else acts on a terminal is written out.
+        err: whether to print to stderr.
+    """
+    click.echo(visible_lines(text), err=err)
+
+
+def put(text: str, end: str = "\n") -> None:
+    """Print, exactly as it is, what another program will read.
+
+    Args:
+        text: in the form of that program.
+        end: what follows.
+    """
+    click.echo(text + end, nl=False, color=True)  # else it drops what it takes for colours
