@@ -1,4 +1,4 @@
-"""Harsher faults: outages, clocks that jump, full disks, damaged and old tables, storms."""
+"""Harsher faults: outages, clocks that jump, full disks, damaged and old tables, storms, floods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import struct
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from _chaos import SESSION, SLOW, Monkey, Told
+from _flooding import FLOODS, ORIGIN, feed, share
+from _load import PARTITIONS
 from _trio import NODES, Trio
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.state.rocks import discard
@@ -24,9 +27,11 @@ DISK = 1 << 30  # bytes of the disk of each worker, in memory
 OUTAGE = (1.0, 120.0)  # seconds, evenly by their logarithm
 START = 45.0  # seconds that a worker may take to serve
 KEPT = 8  # copies of tables
+FLOOD = 24_000  # keys of a flood, about: 10 MB for each aggregate shard
 HARSH = {
     "kill": 3, "wipe": 2, "pause": 2, "clock": 2, "add": 1, "remove": 1, "broker": 1, "outage": 1,
     "freeze": 1, "jump": 3, "full": 2, "corrupt": 3, "old": 3, "rolling": 1, "storm": 2,
+    "flood": 2,
 }  # fmt: skip
 LEADERS = {"leader": 6}
 AHEAD = r"ahead of the broker|behind the broker"
@@ -39,12 +44,14 @@ class Harsh(Monkey):
     Attributes:
         longest: seconds that the broker may be away at most.
         mounts: folders that are disks of their own.
-        effects: what was damaged or put back.
+        effects: what was damaged, put back or flooded.
+        now: event time of the load, microseconds.
     """
 
     longest: float = OUTAGE[1]
     mounts: list[Path] = field(default_factory=list)
     effects: Counter[str] = field(default_factory=Counter)
+    now: Callable[[], int] = lambda: ORIGIN
     _before: dict[str, int] = field(default_factory=dict)
     _copies: list[Path] = field(default_factory=list)
     _shifts: dict[str, Path] = field(default_factory=dict)
@@ -237,6 +244,17 @@ class Harsh(Monkey):
 
     def _again(self, name: str) -> None:
         self._soon(0, 4, lambda: self._start(name))
+
+    # -- records ------------------------------------------------------------------------------
+
+    def _flood(self) -> None:
+        """Somebody who may write records writes hostile ones, enough to divide steps by bytes."""
+        name = self.random.choice(sorted(FLOODS))
+        flood = FLOODS[name](share(name, FLOOD), self.now())
+        here = (one for one in flood if one.topic in self.local.raw)
+        with contextlib.suppress(AssertionError):  # what an outage keeps out was never there
+            feed(self.local, here, PARTITIONS, idle=1)
+        self.effects[f"floods of {name}"] += 1
 
     # -- many at once -------------------------------------------------------------------------
 

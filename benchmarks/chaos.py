@@ -111,6 +111,8 @@ def chaos(
         try:
             load = kind(run, seed, pace.rate, pace.speed)
             load.start()
+            if isinstance(monkey, Harsh):
+                monkey.now = lambda: load.now
             monkey.begin(2)
             until, points = time.monotonic() + 60 * pace.minutes, 0
             while points < pace.points if not pace.minutes else time.monotonic() < until:

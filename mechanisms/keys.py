@@ -15,6 +15,7 @@ Bytes = NDArray[np.uint8]
 Index = NDArray[np.intp]
 
 _SORTED_WIDTH = 64  # bytes; longer keys are told apart by a dictionary
+_PIECE = 1 << 18  # bytes gathered at once: the index of each byte takes three words meanwhile
 
 
 class Keys:
@@ -90,6 +91,9 @@ class Keys:
     def __getitem__(self, row: slice | NDArray[np.generic]) -> Keys: ...
     def __getitem__(self, row: int | np.integer | slice | NDArray[np.generic]) -> bytes | Keys:
         if isinstance(row, slice):
+            begin, end, step = row.indices(len(self))
+            if step == 1:
+                return self._span(begin, max(begin, end))
             return self.take(np.arange(len(self))[row])
         if isinstance(row, np.ndarray):
             return self.take(np.flatnonzero(row) if row.dtype == np.bool_ else row)
@@ -117,8 +121,12 @@ class Keys:
         widths = self.offsets[1:][rows] - starts
         offsets = np.zeros(len(widths) + 1, np.int64)
         np.cumsum(widths, out=offsets[1:])
-        where = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], widths)
-        return Keys(self.data[where], offsets)
+        return Keys(gather(self.data, starts, offsets), offsets)
+
+    def _span(self, begin: int, end: int) -> Keys:
+        """The keys in [begin, end), without a copy of their bytes."""
+        offsets = self.offsets[begin : end + 1]
+        return Keys(self.data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def unique(self) -> tuple[Keys, Index]:
         """Distinct keys in canonical (byte-wise) order, and the row of each key among them."""
@@ -170,6 +178,30 @@ class Keys:
         codes, inverse = np.unique(padded.view(">u8").reshape(-1), return_inverse=True)
         matrix = codes.astype(">u8").view(np.uint8).reshape(len(codes), 8)[:, 8 - width :]
         return Keys.fixed(matrix), inverse.astype(np.intp)
+
+
+def gather(data: Bytes, begins: NDArray[np.int64], offsets: NDArray[np.int64]) -> Bytes:
+    """Copy strings that lie anywhere in ``data`` one after the other.
+
+    Args:
+        data: (bytes,) that holds them.
+        begins: (n,) where each begins.
+        offsets: (n+1,) from 0, where each is to begin and end.
+
+    Returns:
+        (offsets[-1],) bytes.
+    """
+    out = np.empty(int(offsets[-1]), np.uint8)
+    row = 0
+    while row < len(begins):
+        # One row at the least: it takes memory by its own size, and not by that of all.
+        end = max(int(np.searchsorted(offsets, offsets[row] + _PIECE, "right")) - 1, row + 1)
+        at = slice(int(offsets[row]), int(offsets[end]))
+        shift = np.repeat(begins[row:end] - offsets[row:end], np.diff(offsets[row : end + 1]))
+        shift += np.arange(at.start, at.stop)
+        out[at] = data[shift]
+        row = end
+    return out
 
 
 def concat(columns: Iterable[Keys]) -> Keys:

@@ -87,10 +87,12 @@ AnyFrame = EventsFrame | CellsFrame | Barrier
 
 def encode_events(origin: int, events: EventSlice) -> Iterator[bytes]:
     """Split into frames of at most `LIMIT` bytes each, in order."""
-    frame = _encode_events(origin, events)
-    if len(frame) <= LIMIT or len(events.unit) <= 1:
-        yield frame
-        return
+    columns = (events.unit, events.key.astype(np.int32), events.sign, events.value)
+    if len(events.unit) <= 1 or _least(events.keys, columns) <= LIMIT:
+        frame = _encode_events(origin, events)
+        if len(events.unit) <= 1 or len(frame) <= LIMIT:
+            yield frame
+            return
     half = len(events.unit) // 2
     yield from encode_events(origin, events.part(np.arange(half)))
     yield from encode_events(origin, events.part(np.arange(half, len(events.unit))))
@@ -98,13 +100,20 @@ def encode_events(origin: int, events: EventSlice) -> Iterator[bytes]:
 
 def encode_cells(origin: int, window: int, batch: int, part: Part) -> Iterator[bytes]:
     """Split into frames of at most `LIMIT` bytes each, in key order."""
-    frame = _encode_cells(origin, window, batch, part)
-    if len(frame) <= LIMIT or len(part.key) <= 1:
-        yield frame
-        return
+    if len(part.key) <= 1 or _least(part.key, (part.lane, part.sums)) <= LIMIT:
+        frame = _encode_cells(origin, window, batch, part)
+        if len(part.key) <= 1 or len(frame) <= LIMIT:
+            yield frame
+            return
     half = len(part.key) // 2
-    for rows in (np.arange(half), np.arange(half, len(part.key))):
-        yield from encode_cells(origin, window, batch, take_part(part, rows))
+    for rows in (slice(half), slice(half, None)):
+        some = Part(part.key[rows], part.lane[rows], part.sums[rows], part.totals)
+        yield from encode_cells(origin, window, batch, some)
+
+
+def _least(keys: Keys, columns: tuple[NDArray[Any], ...]) -> int:
+    """Bytes that a frame of these columns has at the least: a larger one need not be encoded."""
+    return int(keys.offsets[-1] - keys.offsets[0]) + sum(column.nbytes for column in columns)
 
 
 def take_part(part: Part, rows: NDArray[Any]) -> Part:

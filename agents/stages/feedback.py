@@ -16,10 +16,10 @@ from ...topics.records import Selected, Trigger, decode_selected, encode
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment
 from ..state.layout import statuses_of
-from ..state.store import Changes, Overlay, StateReader
+from ..state.store import Changes, KeyLimit, Overlay, StateReader
 from .step import Out
 
-_PER_RECORD = 2_000
+_PER_RECORD = KeyLimit(2_000, 400_000)  # keys of one record, which is half as long again
 
 Statuses = Callable[[str, int, Keys, int], NDArray[np.int32]]
 """The public status of keys, given pipeline, window, keys and the trigger as of which to look."""
@@ -45,8 +45,9 @@ def changed_statuses(
     now = [values[i : i + 4] for i in range(0, len(values), 4)]
     fresh = [(k, n) for k, b, n in zip(keys, before, now, strict=True) if b != n]
     rows.update((prefix + key, value) for key, value in fresh)
-    for begun in range(0, len(fresh), _PER_RECORD):
-        some = fresh[begun : begun + _PER_RECORD]
+    while fresh:
+        fit = _PER_RECORD.fit([key for key, _ in fresh[: _PER_RECORD.keys]])
+        some, fresh = fresh[:fit], fresh[fit:]
         listed = [base64.b64encode(key).decode() for key, _ in some]
         status = [int.from_bytes(value, "little", signed=True) for _, value in some]
         record = Selected(trigger.window, trigger.index, shard, listed, status, False)

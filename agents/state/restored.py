@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import EngineError
-from ...mechanisms.keys import Keys
+from ...mechanisms.keys import Keys, gather
 from ...topics.events.raw import RawBatch
 from .columns import NO_ROWS, RowColumns
 from .layout import DIGEST, ROW, UNIT, UNIT_WIDTH, index_entries
@@ -65,8 +65,7 @@ def _units(batch: RawBatch, rows: NDArray[np.intp]) -> RowColumns:
         raise EngineError("a unit's row in a changelog is damaged: it is empty")
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(widths)])
     begins = np.where(widths > 0, batch.value[rows], 0)
-    where = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], widths)
-    found = RowColumns(Keys.fixed(matrix), Keys(batch.data[where], ends))
+    found = RowColumns(Keys.fixed(matrix), Keys(gather(batch.data, begins, ends), ends))
     return _newest(found, matrix)
 
 

@@ -6,13 +6,49 @@ are rebuilt, never sent to the changelog.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ...mechanisms.keys import Keys
 from .layout import after
 
 Changes = dict[bytes, bytes | None]  # None deletes
+
+
+class KeyLimit(NamedTuple):
+    """The most keys that are taken at once: a key has up to 1,024 bytes, so their bytes count too.
+
+    Attributes:
+        keys: number of them.
+        size: bytes of all of them together.
+    """
+
+    keys: int
+    size: int
+
+    def first(self, source: Iterable[bytes]) -> list[bytes]:
+        """List the first keys within the limit, and the one after them if there is one."""
+        found, size = list[bytes](), 0
+        for key in source:
+            found.append(key)
+            size += len(key)
+            if len(found) > 1 and (len(found) > self.keys or size > self.size):
+                break
+        return found
+
+    def fit(self, keys: Sequence[bytes]) -> int:
+        """Count the first keys that are within the limit; one is, whatever its size."""
+        size = 0
+        for place, key in enumerate(keys):
+            size += len(key)
+            if place and (place >= self.keys or size > self.size):
+                return place
+        return len(keys)
+
+    def end(self, keys: Sequence[bytes]) -> bytes | None:
+        """Find the last key within the limit; None if all of them are."""
+        fit = self.fit(keys)
+        return keys[fit - 1] if fit < len(keys) else None
 
 
 class StateReader(Protocol):

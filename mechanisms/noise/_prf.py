@@ -95,7 +95,5 @@ def _message(keys: NDArray[np.uint8], length: int | NDArray[np.int64]) -> U64:
 def _padded(keys: Keys, width: int) -> NDArray[np.uint8]:
     """(n, width) bytes: every key, then zeros."""
     padded = np.zeros((len(keys), width), np.uint8)
-    skip = np.arange(len(keys)) * width - keys.offsets[:-1]
-    to = np.arange(len(keys.data)) + np.repeat(skip, np.diff(keys.offsets))
-    padded.reshape(-1)[to] = keys.data
+    padded[np.arange(width) < np.diff(keys.offsets)[:, None]] = keys.packed()
     return padded

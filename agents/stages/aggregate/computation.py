@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ....mechanisms.noise import KeyedNoise, Nonces
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
-from ...state.store import StateReader
+from ...state.store import KeyLimit, StateReader
 from ..feedback import changed_statuses
 from ..step import Step
 from .due_keys import DueKeys, united
@@ -21,7 +22,8 @@ from .nonces import renewals
 from .partial_sums import PartialSums
 
 CHUNK = 50_000  # keys read in one step
-_EVERY = 1 << 62
+CHUNK_BYTES = 8 << 20  # of these keys
+_EVERY = KeyLimit(1 << 62, 1 << 62)
 SHARED = b""  # the row that belongs to a whole shard
 
 
@@ -75,11 +77,11 @@ class Computation:
         Returns:
             None if that is too much for one step: then call `chunk` until ``end`` is None.
         """
-        place = (trigger.window, trigger.index)
-        if not (sums.small(place, CHUNK) or self._indivisible):
+        place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
+        if not (sums.small(place, limit) or self._indivisible):
             return None
         part = sums.whole(reader, place)
-        most = _EVERY if self._indivisible else CHUNK
+        most = _EVERY if self._indivisible else limit
         every = _renewed(trigger, nonces)
         keys = self._due.keys(reader, trigger, part, most, every)
         if keys is None:
@@ -103,11 +105,10 @@ class Computation:
             sums: exact sums of its micro-batch, complete.
             nonces: segments of the window.
         """
-        place = (trigger.window, trigger.index)
-        due = self._due.due(reader, trigger, begun, CHUNK, _renewed(trigger, nonces))
+        place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
+        due = self._due.due(reader, trigger, begun, limit, _renewed(trigger, nonces))
         seeds = self._due.seeds(trigger, begun)
-        ends = [sums.end(place, begun, CHUNK)]
-        ends += [source[CHUNK - 1] for source in (due, seeds) if len(source) > CHUNK]
+        ends = [sums.end(place, begun, limit), limit.end(due), limit.end(seeds)]
         end = min((e for e in ends if e is not None), default=None)
         part = sums.chunk(reader, place, begun, end)
         further = [k for k in (*due, *seeds) if end is None or k <= end]
@@ -153,11 +154,11 @@ class Computation:
             step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
         # Index entries of this trigger have served. They are deleted as their rows are read: a
         # chunk must leave those of later chunks, which find their own rows through them.
-        passed = due_keys(reader, trigger.window, trigger.index, None, 10 * CHUNK)
-        if passed:
-            gone = set(chosen.keys.tolist())
-            passed = [key for key in passed if key in gone]
-        step.local |= due_entries(trigger.window, trigger.index, passed)
+        if len(chosen.keys):
+            last, gone = chosen.keys[-1], set(chosen.keys.tolist())
+            passed = due_keys(reader, trigger.window, trigger.index, None)
+            passed = (key for key in takewhile(lambda key: key <= last, passed) if key in gone)
+            step.local |= due_entries(trigger.window, trigger.index, list(passed))
         return releases
 
     def _noise(self, trigger: Trigger, nonces: Nonces) -> KeyedNoise:

@@ -11,7 +11,7 @@ from ....mechanisms.keys import Keys
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
 from ...state.layout import key_of, rows_of
-from ...state.store import StateReader, scan_prefix
+from ...state.store import KeyLimit, StateReader, scan_prefix
 from ..routing import route
 from .key_rows import due_keys, stored_keys
 
@@ -30,7 +30,7 @@ class DueKeys:
         self._all = pipeline.mechanism.load == "all"
 
     def keys(
-        self, reader: StateReader, trigger: Trigger, part: Part, most: int, every: bool
+        self, reader: StateReader, trigger: Trigger, part: Part, most: KeyLimit, every: bool
     ) -> Keys | None:
         """Choose all keys that the release reads, in canonical order.
 
@@ -42,24 +42,30 @@ class DueKeys:
             every: whether every stored row is due.
 
         Returns:
-            None if more than ``most`` keys are due.
+            None if more keys than ``most`` are due.
         """
         if self._all:
             stored = scan_prefix(reader, rows_of(trigger.window))
             wanted = {key_of(row) for row, _ in stored}
         else:
-            wanted = set(self.due(reader, trigger, None, most, every))
-            if len(wanted) > most:
+            due = self.due(reader, trigger, None, most, every)
+            if most.end(due) is not None:
                 return None
+            wanted = set(due)
         wanted.update(self.seeds(trigger, None))
         return united(part, wanted)
 
     def due(
-        self, reader: StateReader, trigger: Trigger, begun: bytes | None, most: int, every: bool
+        self,
+        reader: StateReader,
+        trigger: Trigger,
+        begun: bytes | None,
+        most: KeyLimit,
+        every: bool,
     ) -> list[bytes]:
         """List keys above ``begun`` that are due, in canonical order.
 
-        The result is longer than ``most`` exactly if more than ``most`` keys are due.
+        The result is beyond ``most`` exactly if more keys than that are due.
 
         Args:
             reader: committed rows.
@@ -69,9 +75,9 @@ class DueKeys:
             every: whether every stored row is due.
         """
         if every:
-            return stored_keys(reader, trigger.window, begun, most + 1)
-        always = due_keys(reader, trigger.window, -1, begun, most + 1)
-        now = due_keys(reader, trigger.window, trigger.index, begun, most + 1)
+            return most.first(stored_keys(reader, trigger.window, begun))
+        always = most.first(due_keys(reader, trigger.window, -1, begun))
+        now = most.first(due_keys(reader, trigger.window, trigger.index, begun))
         return sorted({*always, *now})
 
     def seeds(self, trigger: Trigger, begun: bytes | None) -> list[bytes]:

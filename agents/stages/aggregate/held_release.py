@@ -12,7 +12,7 @@ tombstone tells nothing else; the end of a window makes none.
 
 from __future__ import annotations
 
-from itertools import islice
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ from ....mechanisms.columns import Releases
 from ....mechanisms.keys import Keys
 from ....topics.records import Trigger, WiderTrigger
 from ...state.layout import HELD, MANIFEST, OPEN, after, pack_held, unpack_held
-from ...state.store import Changes, StateReader
+from ...state.store import Changes, KeyLimit, StateReader
 
 STEPS = 8  # of a publication delay
 
@@ -102,31 +102,41 @@ class Portion(NamedTuple):
 
 
 def held(
-    reader: StateReader, done: bytes | None, limit: int, shown: bytes | None = None
+    reader: StateReader, done: bytes | None, limit: KeyLimit, shown: bytes | None = None
 ) -> Portion:
     """Read held rows in key order, and beside them the keys that an earlier release has shown.
 
     Args:
         reader: committed rows.
         done: the last key that was published; None before the first.
-        limit: rows and keys that are gone to read at most.
+        limit: of rows and keys that are gone.
         shown: prefix of the keys that the latest topic shows; None where no key is ever gone.
     """
     found = _next(reader, HELD, done, limit)
     before = {} if shown is None else _next(reader, shown, done, limit)
     every = sorted(found.keys() | before.keys())
-    keys = [key for key in every[:limit] if key in found]
+    fit = limit.fit(every)
+    keys = [key for key in every[:fit] if key in found]
     value, variance = unpack_held([found[key] for key in keys])
     releases = Releases(Keys.of(keys), value, variance, np.zeros(len(keys), np.int32), {})
-    gone = [key for key in every[:limit] if key not in found]
-    return Portion(releases, gone, every[limit - 1] if len(every) > limit else None)
+    gone = [key for key in every[:fit] if key not in found]
+    return Portion(releases, gone, limit.end(every))
 
 
-def _next(reader: StateReader, prefix: bytes, done: bytes | None, limit: int) -> dict[bytes, bytes]:
+def _next(
+    reader: StateReader, prefix: bytes, done: bytes | None, limit: KeyLimit
+) -> dict[bytes, bytes]:
     """Read the rows after ``done``; one more than the limit tells whether there are others."""
     begin = prefix if done is None else prefix + done + b"\0"  # the least key above `done`
-    rows = islice(reader.scan(begin, after(prefix)), limit + 1)
-    return {key[len(prefix) :]: row for key, row in rows}
+    found: dict[bytes, bytes] = {}
+
+    def keys() -> Iterator[bytes]:
+        for row, value in reader.scan(begin, after(prefix)):
+            found[row[len(prefix) :]] = value
+            yield row[len(prefix) :]
+
+    limit.first(keys())
+    return found
 
 
 def published(part: Portion, rows: Changes, shown: bytes | None = None) -> None:

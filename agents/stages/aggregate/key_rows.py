@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,17 +82,15 @@ def _none_between(reader: StateReader, prefix: bytes, keys: Keys) -> bool:
     return next(reader.scan(prefix + keys[0], prefix + keys[-1] + b"\0"), None) is None
 
 
-def stored_keys(reader: StateReader, window: int, begun: bytes | None, limit: int) -> list[bytes]:
-    """List up to ``limit`` keys above ``begun`` (None: all) with a row, in canonical order."""
+def stored_keys(reader: StateReader, window: int, begun: bytes | None) -> Iterator[bytes]:
+    """Yield keys above ``begun`` (None: all) with a row, in canonical order."""
     prefix = rows_of(window)
     start = prefix if begun is None else prefix + begun + b"\0"
-    return [key_of(row) for row, _ in islice(reader.scan(start, after(prefix)), limit)]
+    return (key_of(row) for row, _ in reader.scan(start, after(prefix)))
 
 
-def due_keys(
-    reader: StateReader, window: int, due: int, begun: bytes | None, limit: int
-) -> list[bytes]:
-    """List keys in the index of a trigger, in canonical order.
+def due_keys(reader: StateReader, window: int, due: int, begun: bytes | None) -> Iterator[bytes]:
+    """Yield keys in the index of a trigger, in canonical order.
 
     The index is a hint: the row of such a key may have become due at another trigger.
 
@@ -102,16 +99,10 @@ def due_keys(
         window: of the rows.
         due: index of the trigger; -1 stands for every trigger.
         begun: a key; only those above it. None: all.
-        limit: keys to list at most.
     """
     prefix = due_at(window, due)
     start = prefix if begun is None else prefix + begun + b"\0"
-    found = []
-    for key, _ in reader.scan(start, after(prefix)):
-        found.append(key[len(prefix) :])
-        if len(found) == limit:
-            break
-    return found
+    return (key[len(prefix) :] for key, _ in reader.scan(start, after(prefix)))
 
 
 def due_entries(window: int, due: int, keys: Sequence[bytes]) -> Changes:

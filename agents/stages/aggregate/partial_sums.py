@@ -15,10 +15,12 @@ from ....mechanisms.columns import I64, Part, empty_part, merge
 from ....mechanisms.contract import Mechanism
 from ....mechanisms.sums import LARGEST
 from ...state.layout import TOTAL, trigger_of, trigger_total
-from ...state.store import Changes, StateReader, scan_prefix
+from ...state.store import Changes, KeyLimit, StateReader, scan_prefix
 from .sorted_runs import Place, SortedRuns
 
 SPILL = 400_000  # rows of partial sums held in memory
+SPILL_BYTES = 16 << 20  # of the keys of these rows, and `PART_BYTES` for each frame of them
+PART_BYTES = 2048  # that the objects of one frame take: a frame may hold a single short key
 
 
 class PartialSums:
@@ -31,7 +33,7 @@ class PartialSums:
     def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism = mechanism
         self._buffer: dict[Place, list[Part]] = defaultdict(list)
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._totals: dict[int, I64] = {}
         self._runs = SortedRuns()
 
@@ -39,7 +41,7 @@ class PartialSums:
         """Index the stored runs; sums that were only in memory come again from the log."""
         self._runs = SortedRuns.load(reader)
         self._buffer.clear()
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._totals = {
             trigger_of(key): np.frombuffer(value, np.int64)
             for key, value in scan_prefix(reader, TOTAL)
@@ -54,6 +56,7 @@ class PartialSums:
         """
         self._buffer[place].append(part)
         self._rows += len(part.key)
+        self._bytes += _size(part) + PART_BYTES
 
     def add_totals(self, ordinal: int, totals: I64) -> None:
         """Add the totals of one barrier to those of its trigger.
@@ -67,8 +70,8 @@ class PartialSums:
 
     @property
     def full(self) -> bool:
-        """Whether more than `SPILL` rows are in memory."""
-        return self._rows > SPILL
+        """Whether more than `SPILL` rows or `SPILL_BYTES` are in memory."""
+        return self._rows > SPILL or self._bytes > SPILL_BYTES
 
     def spill(self, rows: Changes, leave: Place | None = None) -> None:
         """Move all sums from memory into ``rows``, except those of the micro-batch ``leave``."""
@@ -80,10 +83,11 @@ class PartialSums:
         for ordinal, totals in self._totals.items():
             rows[trigger_total(ordinal)] = totals.tobytes()
 
-    def small(self, place: Place, most: int) -> bool:
-        """Whether all of a micro-batch is in memory, in at most ``most`` rows."""
-        held = sum(len(p.key) for p in self._buffer.get(place, ()))
-        return held <= most and not self._runs.rows(place)
+    def small(self, place: Place, most: KeyLimit) -> bool:
+        """Whether all of a micro-batch is in memory, in at most ``most`` rows and bytes of keys."""
+        held = self._buffer.get(place, ())
+        rows, size = sum(len(p.key) for p in held), sum(map(_size, held))
+        return rows <= most.keys and size <= most.size and not self._runs.rows(place)
 
     def whole(self, reader: StateReader, place: Place) -> Part:
         """Merge all sums of a micro-batch; its totals are 0."""
@@ -96,16 +100,16 @@ class PartialSums:
         """Merge spilled sums of the keys in (begun, end]; their totals are 0."""
         return merge([self._empty, *self._runs.range(reader, place, begun, end)])
 
-    def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
-        """Find the last key of about ``limit`` spilled rows above ``begun``.
+    def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
+        """Find the last key of about as many spilled rows above ``begun`` as ``limit`` allows.
 
         Args:
             place: window and micro-batch.
             begun: the last key of the range before; None for the first range.
-            limit: rows.
+            limit: of rows and bytes.
 
         Returns:
-            The key; None if fewer rows are left.
+            The key; None if no more are left.
         """
         return self._runs.end(place, begun, limit)
 
@@ -142,7 +146,9 @@ class PartialSums:
         return empty_part(self._mechanism.columns, self._mechanism.totals)
 
     def _recount(self) -> None:
-        self._rows = sum(len(p.key) for parts in self._buffer.values() for p in parts)
+        held = [part for parts in self._buffer.values() for part in parts]
+        self._rows = sum(len(part.key) for part in held)
+        self._bytes = sum(map(_size, held)) + PART_BYTES * len(held)
 
 
 def uncut(parts: list[Part]) -> Iterator[Part]:
@@ -158,3 +164,8 @@ def uncut(parts: list[Part]) -> Iterator[Part]:
     half = len(parts) // 2
     yield from uncut(parts[:half])
     yield from uncut(parts[half:])
+
+
+def _size(part: Part) -> int:
+    """Bytes of the keys."""
+    return int(part.key.offsets[-1] - part.key.offsets[0])

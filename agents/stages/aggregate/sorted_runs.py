@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ....mechanisms.columns import Part
 from ....mechanisms.keys import Keys
 from ....topics.frames import CellsFrame, decode, encode_cells, take_part
 from ...state.layout import RUN, run_chunk, run_of, run_prefix
-from ...state.store import Changes, StateReader, scan_prefix
+from ...state.store import Changes, KeyLimit, StateReader, scan_prefix
 
 Place = tuple[int, int]  # window, micro-batch
 
@@ -26,6 +27,7 @@ class Chunk(NamedTuple):
     first: bytes
     last: bytes
     rows: int
+    size: int  # bytes
 
 
 class SortedRuns:
@@ -41,7 +43,7 @@ class SortedRuns:
         runs = cls()
         for row, value in scan_prefix(reader, RUN):
             window, batch, run = run_of(row)
-            runs._chunks[window, batch].append(_chunk(row, _part(value)))
+            runs._chunks[window, batch].append(_chunk(row, value))
             runs._next = max(runs._next, run + 1)
         return runs
 
@@ -61,7 +63,7 @@ class SortedRuns:
         for number, frame in enumerate(encode_cells(0, *place, part)):
             row = run_chunk(prefix, number)
             rows[row] = frame
-            self._chunks[place].append(_chunk(row, _part(frame)))
+            self._chunks[place].append(_chunk(row, frame))
         return rows
 
     def drop(self, place: Place) -> Changes:
@@ -80,13 +82,13 @@ class SortedRuns:
         """Read all stored partial sums of a micro-batch."""
         return [_read(reader, chunk) for chunk in self._chunks.get(place, ())]
 
-    def end(self, place: Place, begun: bytes | None, limit: int) -> bytes | None:
-        """Find where a range that reads about ``limit`` rows ends.
+    def end(self, place: Place, begun: bytes | None, limit: KeyLimit) -> bytes | None:
+        """Find where a range that reads about as many rows as ``limit`` allows ends.
 
         Args:
             place: window and micro-batch.
             begun: the last key of the range before; None for the first range.
-            limit: rows.
+            limit: of rows, and of bytes of chunks: of each run a part of one more may be read.
 
         Returns:
             The last key; None if the range reaches the end of the micro-batch.
@@ -95,11 +97,13 @@ class SortedRuns:
         # Ranges end at the end of a chunk, so most chunks are read once. The first such end is
         # taken whatever its size: a range must get on.
         best: bytes | None = None
-        for end in sorted(chunk.last for chunk in ahead):
-            inside = sum(c.rows for c in ahead if c.first <= end)
-            if best is not None and inside > limit:
+        size = 0
+        for chunk in sorted(ahead, key=attrgetter("last")):
+            inside = sum(c.rows for c in ahead if c.first <= chunk.last)
+            size += chunk.size
+            if best is not None and (inside > limit.keys or size > limit.size):
                 return best
-            best = end
+            best = chunk.last
         return None
 
     def range(
@@ -137,5 +141,6 @@ def _part(frame: bytes) -> Part:
     return decoded.part
 
 
-def _chunk(row: bytes, part: Part) -> Chunk:
-    return Chunk(row, part.key[0], part.key[-1], len(part.key))
+def _chunk(row: bytes, frame: bytes) -> Chunk:
+    keys = _part(frame).key
+    return Chunk(row, keys[0], keys[-1], len(keys), len(frame))

@@ -28,7 +28,7 @@ from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
 from ...state.layout import DUE, MANIFEST, NONCE, OPEN, ROW, SHOWN, STATUS, below, shown_of
-from ...state.store import StateReader
+from ...state.store import KeyLimit, StateReader
 from ..expiry import Expiry
 from ..feedback import finished
 from ..routing import route
@@ -40,6 +40,7 @@ from .partial_sums import PartialSums
 from .release_records import Writer
 
 RELEASED = 50_000  # rows of one transaction on the release topic
+RELEASED_BYTES = 8 << 20  # of the keys of these rows
 
 
 class AggregateStage:
@@ -221,7 +222,7 @@ class AggregateStage:
         delay, shards = self._pipeline.publish_delay, self._pipeline.cells_partitions
         step.not_before = public_time(trigger, delay, self._partition, shards)
         writer, shown = self._writer(trigger), self._shown(trigger)
-        part = held(reader, pending.done, RELEASED, shown)
+        part = held(reader, pending.done, KeyLimit(RELEASED, RELEASED_BYTES), shown)
         rows = list(writer.rows(part.releases))
         step.out += [*rows, *writer.latest(rows, part.gone)]
         step.counts[self._pipeline.name, "released"] += len(rows)

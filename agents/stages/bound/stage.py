@@ -21,10 +21,12 @@ from ..routing import route_units
 from ..step import LogFrame, Step, missing_barrier
 from .bounder import Bounder
 
-FRAMES = 48  # frames that one step takes in any case
+FRAMES = 48  # frames that one step takes, unless they are large
+LARGE_BYTES = 16 << 20  # of frames of one step in any case
 FRAME_BYTES = 4 << 20  # of frames of one step, where they are so small that there are more of them
 MOST_FRAMES = 4096
 TOGETHER = 40_000  # events whose sums are merged before they are sent
+TOGETHER_BYTES = 4 << 20  # of the keys of these events
 
 
 class BoundStage:
@@ -124,7 +126,7 @@ class BoundStage:
             elif isinstance(taken, Barrier):
                 self._bound(reader, slices, step)  # sums go before the barrier that ends them
                 closed = self._barrier(reader, taken, upstream, closed, step)
-            if sum(len(one.unit) for one in slices) >= TOGETHER:
+            if _large(slices):
                 self._bound(reader, slices, step)
         self._bound(reader, slices, step)
         step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
@@ -176,7 +178,13 @@ def offered(frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
     size, taken = 0, min(len(frames), MOST_FRAMES)
     for place, frame in enumerate(frames[:taken]):
         size += len(frame.value)
-        if place >= FRAMES and size > FRAME_BYTES:
+        if size > (FRAME_BYTES if place >= FRAMES else LARGE_BYTES) and place:
             taken = place
             break
     return frames[:taken]
+
+
+def _large(slices: Sequence[EventSlice]) -> bool:
+    """Whether these hold so much that their sums are merged and sent."""
+    size = sum(len(one.keys.data) for one in slices)
+    return size >= TOGETHER_BYTES or sum(len(one.unit) for one in slices) >= TOGETHER

@@ -18,6 +18,7 @@ from ....mechanisms.keys import Keys
 from ....topics.events.columns import UnitTexts
 
 KNOWN = 150_000  # units whose digest is remembered by one shard
+KNOWN_BYTES = 16 << 20  # of the texts of these units
 _SLOTS = (
     1 << 12,
     1 << 16,
@@ -49,6 +50,7 @@ class UnitDigests(dict[Any, int]):
         self._patience = _PATIENCE
         self._seed = secrets.randbits(62)
         self._fresh: list[Any] = []
+        self._size = 0  # bytes of the units, about
         self._digests = np.empty((0, 16), np.uint8)
         self._stray = np.empty(0, bool)
 
@@ -56,6 +58,7 @@ class UnitDigests(dict[Any, int]):
         """Number a unit that was not met lately."""
         number = self[unit] = len(self)
         self._fresh.append(unit)
+        self._size += _size(unit)
         return number
 
     def look(self, units: Sequence[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
@@ -69,10 +72,11 @@ class UnitDigests(dict[Any, int]):
         """
         if isinstance(units, UnitTexts):
             return self._scanned(units)
-        if len(self) > self._most:
+        if len(self) > self._most or self._size > KNOWN_BYTES:
             # Begun again as a whole: to evict single units would cost more than the few digests
             # that are computed twice, and the answers are the same.
             self.clear()
+            self._size = 0
             self._fresh.clear()
             self._digests, self._stray = self._digests[:0], self._stray[:0]
         number = np.fromiter(map(self.__getitem__, units), np.intp, len(units))
@@ -149,6 +153,13 @@ class UnitDigests(dict[Any, int]):
             return np.zeros(len(self._fresh), bool)
         texts = Keys.of(map(partition_text, self._fresh))
         return np.asarray(PARTITIONERS[partitioner](texts) % partitions != partition)
+
+
+def _size(unit: object) -> int:
+    """Length of a unit's texts, or of those of its parts."""
+    if isinstance(unit, tuple):
+        return sum(map(_size, unit))
+    return len(unit) if isinstance(unit, str) else 8
 
 
 def encode_unit(unit: object) -> bytes:

@@ -12,6 +12,7 @@ from hushstream.agents.stages.aggregate.due_keys import DueKeys, united
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.state.layout import due_at
 from hushstream.agents.state.memory import MemoryStore
+from hushstream.agents.state.store import KeyLimit
 from hushstream.mechanisms.columns import Part, Rows
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.events.decode import RawRecord
@@ -81,9 +82,9 @@ def test_keys_that_are_due_now_and_those_due_always_are_read_in_order():
     (p,) = deployment().pipelines
     store = indexed((2, b"c"), (-1, b"b"), (2, b"a"), (3, b"d"), (2, b"b"))
     two = trigger(p, 2, [0])
-    assert chooser().due(store, two, None, 9, every=False) == [b"a", b"b", b"c"]
-    assert chooser().due(store, two, b"a", 9, every=False) == [b"b", b"c"]
-    found = chooser().keys(store, two, sums((b"e", 0)), 9, every=False)
+    assert chooser().due(store, two, None, KeyLimit(9, 99), every=False) == [b"a", b"b", b"c"]
+    assert chooser().due(store, two, b"a", KeyLimit(9, 99), every=False) == [b"b", b"c"]
+    found = chooser().keys(store, two, sums((b"e", 0)), KeyLimit(9, 99), every=False)
     assert found is not None and found.tolist() == [b"a", b"b", b"c", b"e"]
 
 
@@ -91,8 +92,8 @@ def test_more_due_keys_than_one_step_may_read_are_told():
     (p,) = deployment().pipelines
     store = indexed(*((1, b"%d" % n) for n in range(5)))
     one = trigger(p, 1, [0])
-    assert chooser().keys(store, one, sums(), 4, every=False) is None
-    assert chooser().keys(store, one, sums(), 5, every=False) is not None
+    assert chooser().keys(store, one, sums(), KeyLimit(4, 99), every=False) is None
+    assert chooser().keys(store, one, sums(), KeyLimit(5, 99), every=False) is not None
 
 
 def test_public_keys_are_read_once_without_an_index():

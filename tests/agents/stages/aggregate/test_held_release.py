@@ -29,7 +29,7 @@ from hushstream.agents.stages.routing import route
 from hushstream.agents.stages.step import LogFrame, Out, Step
 from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entries, shown_of
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.agents.state.store import Changes, scan_prefix
+from hushstream.agents.state.store import Changes, KeyLimit, scan_prefix
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.keys import Keys
@@ -310,7 +310,7 @@ def test_held_rows_come_back_in_order_bit_for_bit(data, columns, limit):
     store.write(rows)
     done, more = None, True
     while more:
-        part = held(store, done, limit)
+        part = held(store, done, KeyLimit(limit, 1 << 20))
         some, more = part.releases, part.end is not None
         assert len(some.key) == limit or not more
         assert part.gone == []
@@ -342,7 +342,7 @@ def test_the_latest_topic_shows_the_keys_of_the_last_release_and_no_other(rounds
         store.write(rows)
         sent, gone, done, more = [], [], None, True
         while more:
-            part = held(store, done, limit, shown)
+            part = held(store, done, KeyLimit(limit, 1 << 20), shown)
             done, more = part.end, part.end is not None
             assert len(part.releases.key) + len(part.gone) <= limit
             sent += part.releases.key.tolist()

@@ -8,6 +8,7 @@ import pytest
 from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
 from hushstream.agents.state.layout import RUN
 from hushstream.agents.state.memory import MemoryStore
+from hushstream.agents.state.store import KeyLimit
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Part, empty_part, merge
 from hushstream.mechanisms.keys import Keys
@@ -33,8 +34,8 @@ RUNS = st.lists(st.dictionaries(KEY, st.integers(1, 1 << 40), min_size=1, max_si
 
 
 @settings(max_examples=60)
-@given(RUNS, st.integers(1, 20), st.booleans(), st.integers(900, 1300))
-def test_ranges_add_up_to_the_whole(listed, limit, reload, frame_bytes):
+@given(RUNS, st.integers(1, 20), st.integers(1, 20_000), st.booleans(), st.integers(900, 1300))
+def test_ranges_add_up_to_the_whole(listed, limit, size, reload, frame_bytes):
     before = frames.LIMIT
     frames.LIMIT = frame_bytes  # several chunks in a run
     try:
@@ -55,7 +56,7 @@ def test_ranges_add_up_to_the_whole(listed, limit, reload, frame_bytes):
     found: dict[bytes, int] = {}
     begun = None
     while True:
-        end = runs.end(PLACE, begun, limit)
+        end = runs.end(PLACE, begun, KeyLimit(limit, size))
         some = totals(list(runs.range(store, PLACE, begun, end)))
         assert not set(some) & set(found)
         assert all((begun is None or k > begun) and (end is None or k <= end) for k in some)

@@ -1,0 +1,111 @@
+"""Hostile records, as anybody who may write them can send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from _cluster import Local
+from hushstream.agents.stages.ingest.unit_digests import murmur2
+from hushstream.mechanisms.keys import Keys
+
+MINUTE = 60_000_000  # microseconds
+ORIGIN = 17956 * 1440 * MINUTE  # 2019-03-01
+PATIENCE = 600.0  # seconds
+
+
+class Sent(NamedTuple):
+    """One record of a flood."""
+
+    topic: str
+    unit: str
+    value: bytes
+
+
+def sent(unit: str, key: str, at: int, topic: str = "", **more: Any) -> Sent:
+    """An event: of the topic of visits or that of orders in turns, unless one is given."""
+    topic = topic or ("orders" if unit[-1] in "02468" else "visits")
+    named = {"page" if topic == "visits" else "item": key}
+    body = {"user": unit, "shop": "s", "colour": "c", "t": at, "spent": 1.0}
+    return Sent(topic, unit, json.dumps(body | named | more).encode())
+
+
+def keys(count: int, at: int) -> Iterator[Sent]:
+    """Distinct keys of 906 bytes, in a scattered order; each of a unit of its own."""
+    for n in range(count):
+        scattered = n * 0x9E3779B97F4A7C15 % (1 << 64)
+        yield sent(f"k{at % 997}u{n}", f"{scattered:016x}" + "k" * 886, at)
+
+
+def units(count: int, at: int) -> Iterator[Sent]:
+    """Distinct units of 500 bytes."""
+    return (sent("u" * 490 + f"{n:010d}", f"p{n % 10}", at) for n in range(count))
+
+
+def windows(count: int, at: int) -> Iterator[Sent]:
+    """Each record in another minute, the next ones from ``at`` on; the order is scattered."""
+    for n in range(count):
+        yield sent(f"w{n}", "p1", at + n * 7919 % count * MINUTE, "visits")
+
+
+def records(count: int, at: int) -> Iterator[Sent]:
+    """Records of 1 MB: one large field, many small ones, or no JSON at all."""
+    fields = {f"f{n}": n for n in range(66_000)}
+    for n in range(count):
+        if n // 2 % 3 == 0:
+            yield sent(f"r{n}", "p1", at, note="x" * 980_000)
+        elif n // 2 % 3 == 1:
+            yield sent(f"r{n}", "p2", at, **fields)
+        else:
+            yield sent(f"r{n}", "p3", at)._replace(value=b"{" + b"[" * 980_000)
+
+
+FLOODS: Mapping[str, Callable[[int, int], Iterator[Sent]]] = {
+    "keys": keys, "units": units, "windows": windows, "records": records,
+}  # fmt: skip
+_SHARES = {"windows": 0.3, "records": 0.0008}
+
+
+def share(name: str, count: int) -> int:
+    """How many records a flood has where that of keys has ``count``."""
+    return max(int(count * _SHARES.get(name, 1.0)), 6)
+
+
+def feed(
+    run: Local,
+    flood: Iterator[Sent],
+    partitions: int,
+    watch: Callable[[], None] = lambda: None,
+    idle: int = 0,
+) -> int:
+    """Produce the records of a flood, by unit.
+
+    Args:
+        run: where.
+        flood: the records.
+        partitions: of each topic.
+        watch: called now and then.
+        idle: how many of the last partitions get nothing.
+
+    Returns:
+        How many records were sent.
+    """
+    producer = run.producer(**{"linger.ms": 20, "queue.buffering.max.kbytes": 65536})
+    count = 0
+    for one in flood:
+        home = int(murmur2(Keys.of([one.unit.encode()]))[0]) % partitions
+        if home >= partitions - idle:
+            continue
+        while True:
+            try:
+                producer.produce(one.topic, one.value, one.unit, partition=home)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        count += 1
+        if count % 2000 == 0:
+            producer.poll(0)
+            watch()
+    assert producer.flush(PATIENCE) == 0
+    return count
