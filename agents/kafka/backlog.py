@@ -1,15 +1,18 @@
-"""Fetched records that wait for their step: a limit for the process that its partitions share."""
+"""Fetched records that wait for their step, and steps in flight: limits that a process shares."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from .intervals import Interval, joined, since
 
 MOST = 60_000  # records waiting at one shard before its partition is paused
 LEAST = 1 << 20  # bytes of a share, however many partitions there are
+SMALL = 1 << 20  # bytes of a step that waits for no other
 
 
 class Room:
@@ -30,6 +33,62 @@ class Room:
     def share(self) -> int:
         """Bytes that one partition may hold before it is paused."""
         return max(self._total // max(self.among, 1), LEAST)
+
+
+class Flight:
+    """Bytes of the steps that all shards of a process compute and commit at once.
+
+    A step takes several times its bytes until it is committed. Large ones take turns, in the order
+    in which they came; one alone may be larger than the limit.
+
+    Args:
+        most: bytes of all of them together.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._used = 0
+        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def taken(self, size: int) -> AsyncIterator[Callable[[], None]]:
+        """Wait for room for a step of ``size`` bytes; yields how to leave early."""
+        held = [size] if size >= SMALL else []
+
+        def leave() -> None:
+            if held:
+                self._used -= held.pop()
+                self._admit()
+
+        if held:
+            await self._enter(size, leave)
+        try:
+            yield leave
+        finally:
+            leave()
+
+    async def _enter(self, size: int, leave: Callable[[], None]) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append((size, turn))
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._admit()  # those behind it
+            else:
+                leave()
+            raise
+
+    def _admit(self) -> None:
+        while self._queue:
+            size, turn = self._queue[0]
+            if not turn.cancelled():
+                if self._used and self._used + size > self._most:
+                    return
+                self._used += size
+                turn.set_result(None)
+            self._queue.popleft()
 
 
 class _Fetched(NamedTuple):

@@ -15,6 +15,8 @@ from ...topics.records import Marker
 from ..state.changed_units import ChangedUnits
 from ..state.store import Changes, StateReader
 
+UNIT_BYTES = 64  # of the row of a unit, about
+
 
 class LogFrame(NamedTuple):
     """One record of an internal topic."""
@@ -59,6 +61,12 @@ class Step:
     more: bool = False
     not_before: int = 0
     watermark: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its records and rows, about."""
+        rows = sum(len(key) + len(value or b"") for key, value in self.rows.items())
+        return rows + sum(len(out.value or b"") for out in self.out) + UNIT_BYTES * len(self.units)
 
 
 class Stage(Protocol):

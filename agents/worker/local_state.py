@@ -17,7 +17,7 @@ from ...errors import DamagedError, EngineError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker, decode_marker
 from ..clock.wall_time import WallClock
-from ..kafka.backlog import Room
+from ..kafka.backlog import Flight, Room
 from ..kafka.clients import check_reached, read_to_end
 from ..kafka.markers import seek_marker
 from ..state.columns import NO_ROWS, RowColumns
@@ -53,6 +53,7 @@ class Shared:
         wall: not behind the clock log.
         losses: alarms about records that do not count.
         room: for records that wait for their step.
+        flight: for steps that are computed and committed.
         units: memory for rows of units that are on disk.
         published: told the pipeline of each release of a shard that anyone may read by now.
     """
@@ -68,6 +69,7 @@ class Shared:
     wall: WallClock = field(default_factory=WallClock)
     losses: LossWatch | None = None
     room: Room = field(default_factory=lambda: Room(1 << 28))
+    flight: Flight = field(default_factory=lambda: Flight(1 << 25))
     units: UnitRoom = field(default_factory=lambda: UnitRoom(1 << 24))
     published: Callable[[str], object] = str
 

@@ -41,6 +41,7 @@ from .transaction import names, transact
 log = logging.getLogger("hushstream.shard")
 
 FENCED_SECONDS = 3.0
+LARGE = 16 << 20  # bytes of input that one step takes at the most, about
 SLICE_SECONDS = 1.0
 
 
@@ -120,7 +121,8 @@ class Shard:
         )
         self._guard = threading.Lock()
         self._closing = False
-        self._reached, self.moved = 0, False
+        self._reached = self._last = 0
+        self.moved = False
         self._name_next = names()
         self._watched: set[str] = set()  # pipelines whose watermark was reported
         self._begin = Marker(shared.genesis, spec.begin)
@@ -225,35 +227,52 @@ class Shard:
             self.progress.rest()
 
     async def _drain(self) -> None:
-        while not self._closing:
-            self.progress.moved()
-            try:
-                step = await self._compute()
-            except DamagedError as error:
-                await self._restore(error)
-                return
-            self._release_records()
-            if step is None:
-                return
+        more = True
+        while more and not self._closing:
+            self.progress.rest()
+            async with self._shared.flight.taken(self._weight()) as leave:
+                self.progress.moved()
+                more = await self._step(leave)
+
+    def _weight(self) -> int:
+        """Bytes of the next step, about: of its input, or what the last one was."""
+        return max(min(self._backlog.size, LARGE), self._last)
+
+    async def _step(self, leave: Callable[[], None]) -> bool:
+        """Take one step; False if there is none, or the shard has to begin anew."""
+        try:
+            step = await self._compute()
+        except DamagedError as error:
+            leave()  # what follows waits for the broker
+            await self._restore(error)
+            return False
+        self._release_records()
+        if step is None:
+            return False
+        if step.not_before:
+            leave()
             await self._until(step.not_before)
-            if self._closing:
-                return  # the new owner computes the same step from the same state
-            try:
-                await self._transact(step)
-            except HushError:  # the same step would raise it again
+        if self._closing:
+            return False  # the new owner computes the same step from the same state
+        try:
+            await self._transact(step)
+        except HushError:  # the same step would raise it again
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            # Any error: a client knows many, and after none of them is it certain whether the
+            # transaction was committed. The changelog tells, so the shard opens again.
+            if asked_to_end():
                 raise
-            except (Exception, asyncio.CancelledError) as error:
-                # Any error: a client knows many, and after none of them is it certain whether the
-                # transaction was committed. The changelog tells, so the shard opens again.
-                if asked_to_end():
-                    raise
-                await self._reopen(error)
-                return
-            try:
-                await self._follow(step)
-            except DamagedError as error:  # the step is committed: the changelog has it
-                await self._restore(error)
-                return
+            leave()
+            await self._reopen(error)
+            return False
+        try:
+            await self._follow(step)
+        except DamagedError as error:  # the step is committed: the changelog has it
+            leave()
+            await self._restore(error)
+            return False
+        return True
 
     async def _restore(self, error: DamagedError) -> None:
         """Put a damaged table out of the way, and open the shard anew from the changelog."""
@@ -266,7 +285,9 @@ class Shard:
         parts, fetched = self._backlog.offered()
 
         def work() -> Step | None:
-            return self._stage.step(self._state.table, self.marker, joined(parts), fetched)
+            step = self._stage.step(self._state.table, self.marker, joined(parts), fetched)
+            self._last = 0 if step is None else step.size
+            return step
 
         with self._shared.metrics.step.labels(stage="compute").time():
             step: Step | None = await self._in_thread(work)

@@ -23,7 +23,7 @@ from ..clock.log import ClockLog
 from ..clock.loss.found import check_kept
 from ..deployment.own_keys import fingerprints
 from ..kafka import transport
-from ..kafka.backlog import Room
+from ..kafka.backlog import Flight, Room
 from ..kafka.clients import asked_to_end
 from ..kafka.cluster import Cluster
 from ..kafka.intervals import Interval, Most
@@ -49,6 +49,7 @@ from .upkeep import Upkeep
 
 log = logging.getLogger("hushstream.worker")
 
+IN_FLIGHT = 4  # times `step_bytes`, of steps that are computed and committed
 HELD = 60_000  # rows of units that a shard keeps in memory before it writes them: some 8 MB
 STOP_SECONDS = 20.0
 ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
@@ -108,6 +109,7 @@ class Worker:
             metrics=self.operator,
             transaction_timeout_ms=engine.transaction_timeout // 1000,
             room=Room(engine.input_mb * 1024 * 1024),
+            flight=Flight(IN_FLIGHT * engine.step_bytes),
             losses=LossWatch(engine.loss_share, self.setup.data_dir / ALARMS, self._lost),
             published=self.public.published,
         )

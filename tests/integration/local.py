@@ -9,14 +9,17 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 if str(BENCHMARKS) not in sys.path:
     sys.path.append(str(BENCHMARKS))
 
+import _cage  # noqa: E402
 import _chaos  # noqa: E402
 import _cluster  # noqa: E402
 import _outage  # noqa: E402
 import _trio  # noqa: E402
 import _unwell  # noqa: E402
 import chaos  # noqa: E402
+import floods  # noqa: E402,F401
 
 BROKER = _chaos.BROKER
+cage = _cage
 TOLD = _unwell.TOLD
 Local = _cluster.Local
 local = _cluster.local

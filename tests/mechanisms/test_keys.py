@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import hushstream.mechanisms.keys as module
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
@@ -106,3 +109,31 @@ def test_keys_that_are_no_codes_are_refused_and_nothing_is_shown():
     assert "secret" not in str(caught.value) + repr(keys)
     with pytest.raises(TypeError):
         hash(keys)
+
+
+@given(LISTS, st.data())
+def test_keys_gathered_in_pieces_are_those_gathered_at_once(listed, data):
+    rows = data.draw(st.lists(st.integers(0, len(listed) - 1), max_size=40)) if listed else []
+    before, module._PIECE = module._PIECE, data.draw(st.integers(1, 30))
+    try:
+        taken = Keys.of(listed).take(np.array(rows, np.intp))
+    finally:
+        module._PIECE = before
+    assert taken.tolist() == [listed[row] for row in rows]
+
+
+def test_to_gather_long_keys_takes_memory_by_their_bytes():
+    keys = Keys.fixed(np.arange(20_000 * 1000, dtype=np.uint8).reshape(20_000, 1000))
+    rows = np.random.default_rng(0).permutation(20_000)
+    tracemalloc.start()
+    taken = keys.take(rows)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken[5] == keys[int(rows[5])]
+    assert most < 2 * 20_000_000  # an index for each byte took 25 times as much
+
+
+@given(LISTS, st.integers(-30, 30), st.integers(-30, 30))
+def test_a_slice_is_that_of_a_list(listed, begin, end):
+    assert Keys.of(listed)[begin:end].tolist() == listed[begin:end]
+    assert Keys.of(listed)[begin:end].unique()[0].tolist() == sorted(set(listed[begin:end]))

@@ -97,6 +97,15 @@ def test_events_are_split_at_the_limit_and_stay_in_order(one, limit):
     assert [row for s in taken for row in rows(s)] == rows(one)
 
 
+@given(slices(), parts())
+def test_what_is_split_before_it_is_encoded_would_be_split_afterwards(one, part):
+    columns = (one.unit, one.key.astype(np.int32), one.sign, one.value)
+    (frame,) = frames.encode_events(0, one)
+    assert frames._least(one.keys, columns) < len(frame)
+    (frame,) = frames.encode_cells(0, 1, 1, part)
+    assert frames._least(part.key, (part.lane, part.sums)) < len(frame)
+
+
 @given(parts(), st.integers(900, 2000))
 @settings(max_examples=40)
 def test_cells_are_split_at_the_limit_and_stay_in_order(part, limit):

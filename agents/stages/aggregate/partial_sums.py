@@ -19,7 +19,7 @@ from ...state.store import Changes, KeyLimit, StateReader, scan_prefix
 from .sorted_runs import Place, SortedRuns
 
 SPILL = 400_000  # rows of partial sums held in memory
-SPILL_BYTES = 16 << 20  # of the keys of these rows, and `PART_BYTES` for each frame of them
+SPILL_BYTES = 8 << 20  # of the keys of these rows, and `PART_BYTES` for each frame of them
 PART_BYTES = 2048  # that the objects of one frame take: a frame may hold a single short key
 
 

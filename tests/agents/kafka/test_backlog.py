@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import hushstream.agents.kafka.backlog as module
 from faust.types import TP
-from hushstream.agents.kafka.backlog import LEAST, Backlog, Room
+from hushstream.agents.kafka.backlog import LEAST, SMALL, Backlog, Flight, Room
 from hushstream.agents.kafka.intervals import Interval, joined
 
 MB = 1 << 20
@@ -91,3 +92,51 @@ def test_one_step_is_offered_as_many_records_as_it_takes_and_no_interval_more():
     assert offered(held) == ([], 50) and held.low
     held.release(50)
     assert held.size == 0 and offered(held) == ([], 50)
+
+
+def test_large_steps_take_turns_and_small_ones_wait_for_nobody():
+    async def run() -> None:
+        flight, running = Flight(10 * MB), list[str]()
+        go = {name: asyncio.Event() for name in "abcde"}
+
+        async def step(name: str, size: int) -> None:
+            async with flight.taken(size):
+                running.append(name)
+                try:
+                    await go[name].wait()
+                finally:
+                    running.remove(name)
+
+        async def now() -> list[str]:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return sorted(running)
+
+        sizes = {"a": 6 * MB, "b": 50 * MB, "c": 3 * MB, "d": SMALL - 1, "e": 4 * MB}
+        steps = {name: asyncio.ensure_future(step(name, size)) for name, size in sizes.items()}
+        assert await now() == ["a", "d"]  # the one that came first is not overtaken
+        go["a"].set()
+        assert await now() == ["b", "d"]  # alone, although it is larger than the limit
+        steps["c"].cancel()
+        go["b"].set()
+        assert await now() == ["d", "e"]
+        steps["e"].cancel()
+        go["d"].set()
+        assert await now() == []
+        async with asyncio.timeout(5), flight.taken(10 * MB):
+            pass  # nothing is held by those that were cancelled
+
+    asyncio.run(run())
+
+
+def test_a_step_that_leaves_early_lets_the_next_one_in():
+    async def run() -> None:
+        flight = Flight(2 * MB)
+        async with asyncio.timeout(5), flight.taken(2 * MB) as leave:
+            leave()
+            async with flight.taken(2 * MB):
+                leave()  # once is enough
+                assert flight._used == 2 * MB
+        assert flight._used == 0
+
+    asyncio.run(run())

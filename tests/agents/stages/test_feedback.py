@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.kafka.clients import BATCH_BYTES
 from hushstream.agents.stages.feedback import Feedback, changed_statuses, finished, needed_from
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.mechanisms.columns import Releases
@@ -55,6 +57,19 @@ def test_statuses_as_of_every_trigger_are_those_of_a_plain_history(rounds, asked
     assert not feedback.statuses(1, keys, 9).any()
     feedback.forget(1)
     assert not feedback.statuses(0, keys, 9).any() and not feedback.complete(0, 1)
+
+
+def test_records_of_long_keys_fit_into_a_batch_and_lose_none():
+    keys = [b"%04d" % n + b"k" * (1020 if n % 2 else 2) for n in range(3000)]
+    rows: dict[bytes, bytes | None] = {}
+    made = releases(dict.fromkeys(keys, 1))
+    outs = list(changed_statuses("s", MemoryStore(), trigger(P, 1, [0]), 0, made, rows))
+    assert max(len(out.value or b"") for out in outs) < BATCH_BYTES - 1000
+    told = [msgspec.json.decode(out.value or b"", type=Selected) for out in outs]
+    assert [b64decode(key) for one in told for key in one.keys] == sorted(keys)
+    short = releases({b"%04d" % n: 1 for n in range(3000)})
+    outs = list(changed_statuses("s", MemoryStore(), trigger(P, 1, [0]), 0, short, {}))
+    assert [len(msgspec.json.decode(o.value, type=Selected).keys) for o in outs] == [2000, 1000]
 
 
 def test_a_trigger_is_complete_when_every_shard_is_done():

@@ -13,12 +13,15 @@ Covers: agents/stages/aggregate/partial_sums.py
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections import defaultdict
+from typing import Any
 
 import hushstream.agents.stages.topology as topology
 import numpy as np
 import pytest
 from hushstream.agents.stages.aggregate.stage import AggregateStage
+from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
@@ -124,6 +127,49 @@ def test_spilling_and_releasing_in_chunks_change_nothing(monkeypatch, chunk, spi
     monkeypatch.setattr(f"{STAGES}.bound.stage.FRAME_BYTES", 0)
     monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 200)
     assert released(run(BASE)) == whole
+
+
+@pytest.mark.parametrize("size", [1, 40, 3000])
+def test_dividing_steps_by_bytes_changes_nothing(monkeypatch, size):
+    whole = released(run(BASE))
+    for name in ("bound.stage.LARGE", "bound.stage.TOGETHER", "aggregate.computation.CHUNK",
+                 "aggregate.partial_sums.SPILL", "aggregate.stage.RELEASED"):  # fmt: skip
+        monkeypatch.setattr(f"{STAGES}.{name}_BYTES", size)
+    monkeypatch.setattr(f"{STAGES}.ingest.unit_digests.KNOWN_BYTES", size)
+    monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 200)
+    assert released(run(BASE)) == whole
+
+
+def test_a_step_takes_memory_by_a_few_megabytes_of_keys_however_many_come(monkeypatch):
+    """Without bounds in bytes a release of these keys took 700 MB, and none of its steps less."""
+    most: dict[str, int] = defaultdict(int)
+    for stage in (AggregateStage, BoundStage):
+        monkeypatch.setattr(stage, "step", measured(stage.step, most, stage.__name__))
+    monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 9000)  # `step_bytes` of such records
+    made = deployment(mechanism=", adaptive_weight = 0", units=1, cells=1)
+    (p,) = made.pipelines
+    log = [event(i, f"u{i}", f"{i * 7919 % 100_003:06d}" + "k" * 1000) for i in range(40_000)]
+    tracemalloc.start()
+    try:
+        found = engine(made, [log], [start(p), trigger(p, 1, [len(log)])])
+    finally:
+        tracemalloc.stop()
+    assert found.counts["p", "manifests"] == 1
+    assert set(most) == {"AggregateStage", "BoundStage"}
+    assert max(most.values()) < 100 << 20, most
+
+
+def measured(step: Any, most: dict[str, int], name: str) -> Any:
+    """A stage's step that notes the memory that it has taken at most."""
+
+    def run(*given: Any) -> Any:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        out = step(*given)
+        most[name] = max(most[name], tracemalloc.get_traced_memory()[1] - before)
+        return out
+
+    return run
 
 
 def test_public_keys_are_released_at_every_trigger_even_without_a_record():

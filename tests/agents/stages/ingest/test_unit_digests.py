@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+import hushstream.agents.stages.ingest.unit_digests as module
 import numpy as np
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests, crc32, encode_unit, murmur2
 from hushstream.mechanisms.keys import Keys
@@ -30,6 +31,17 @@ def test_each_unit_has_its_own_digest_and_home_whatever_was_forgotten(lists, mos
         assert [row.tobytes() for row in digests] == [digest(unit) for unit in units]
         homes = murmur2(Keys.of(str(unit).encode() for unit in units)) % 3
         assert stray.tolist() == (homes != 1).tolist()
+
+
+def test_the_table_begins_again_before_long_units_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(module, "KNOWN_BYTES", 10_000)
+    table, held = UnitDigests(KEY, "none", 1, 0), 0
+    for begun in range(0, 400, 4):
+        units = [("s", f"{n}" + "u" * 500) for n in range(begun, begun + 4)]
+        digests, _ = table.look(units)
+        assert [row.tobytes() for row in digests] == [digest(unit) for unit in units]
+        held = max(held, len(table))
+    assert held <= 24
 
 
 def test_without_a_declared_partitioner_a_unit_may_be_anywhere():
