@@ -14,6 +14,7 @@ The last line under ``--json``:
 
 - ``peak_mb``: the most resident memory of the worker in any flood, MiB; ``peaks`` by flood;
 - ``base_mb``: the most until then, after an ordinary release;
+- ``budget_mb``: what the formula of docs/operations.md says for these settings;
 - ``killed``: how often the worker ended, by the kernel's hand or its own;
 - ``stuck``: floods after which a release did not come;
 - ``limit_mb``: of the container; 0: there are no cgroups here, so nothing limits the worker, and
@@ -21,7 +22,7 @@ The last line under ``--json``:
 
     python benchmarks/floods.py [--quick] [--json] [--only FLOOD …] [--keys N] [--limit-mb M]
 
-``--quick`` sends 200,000 keys in place of 700,000, and of the others as much less.
+``--quick`` sends 120,000 keys in place of 700,000, and of the others as much less.
 """
 
 from __future__ import annotations
@@ -52,7 +53,14 @@ PARTITIONS = 2
 MIB = 1 << 20
 PATIENCE = 240.0  # seconds until a release counts as stuck
 RESTORE = "restore"
-SETTINGS = {"engine.input_mb": "64", "engine.unit_cache_mb": "128", "engine.write_buffer_mb": "8"}
+SETTINGS = {
+    "engine.step_bytes": "4194304",
+    "engine.input_mb": "64",
+    "engine.unit_cache_mb": "128",
+    "engine.block_cache_mb": "32",
+    "engine.write_buffer_mb": "4",
+}
+SHARDS = {"raw": 4, "units": 2, "cells": 6}  # of this deployment
 TOML = """
 [deployment]
 name = "floods"
@@ -165,6 +173,15 @@ def resident(pid: int) -> int:
     return int(words[0]) * 1024 if words else 0
 
 
+def budget() -> int:
+    """MiB that a worker needs at the most, by the formula of docs/operations.md."""
+    mb = {name.removeprefix("engine."): int(value) for name, value in SETTINGS.items()}
+    step, shards = mb["step_bytes"] / MIB, sum(SHARDS.values())
+    caches = mb["block_cache_mb"] + mb["unit_cache_mb"] + mb["input_mb"]
+    tables = 3 * mb["write_buffer_mb"] * shards + 8 * SHARDS["cells"]
+    return round(300 + caches + tables + step * (shards + 24))
+
+
 def flood(run: Local, worker: Watched, name: str, count: int, hour: int) -> bool:
     """One flood and the release after it; whether that came."""
     at = ORIGIN + hour * 60 * MINUTE
@@ -232,8 +249,8 @@ def floods(
                 break  # what comes after it would wait behind it
         return {
             "peak_mb": max(peaks.values()), "base_mb": base // MIB, "killed": worker.killed,
-            "stuck": len(stuck), "limit_mb": 0, "peaks": peaks, "seconds": seconds,
-            "keys": count, "stopped_at": stuck, "ended": worker.ended[:5],
+            "stuck": len(stuck), "limit_mb": 0, "budget_mb": budget(), "peaks": peaks,
+            "seconds": seconds, "keys": count, "stopped_at": stuck, "ended": worker.ended[:5],
         }  # fmt: skip
 
 
@@ -247,7 +264,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*FLOODS, RESTORE])
     options = parser.parse_args()
     console = Console(stderr=True)
-    count = options.keys or (200_000 if options.quick else KEYS)
+    count = options.keys or (120_000 if options.quick else KEYS)
     with (
         tempfile.TemporaryDirectory(prefix="hush-floods-") as folder,
         Broker(Path(folder) / "broker", quiet=True, overrides=BROKER) as broker,

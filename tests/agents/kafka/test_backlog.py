@@ -140,3 +140,22 @@ def test_a_step_that_leaves_early_lets_the_next_one_in():
         assert flight._used == 0
 
     asyncio.run(run())
+
+
+def test_a_step_that_is_cancelled_as_its_turn_comes_gives_it_back():
+    async def run() -> None:
+        flight = Flight(2 * MB)
+
+        async def step() -> None:
+            async with flight.taken(2 * MB):
+                pass
+
+        async with asyncio.timeout(5), flight.taken(2 * MB) as leave:
+            waiting = asyncio.ensure_future(step())
+            await asyncio.sleep(0)
+            leave()  # its turn has come, and it has not run since
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled() and flight._used == 0
+
+    asyncio.run(run())
