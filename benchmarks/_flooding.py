@@ -51,7 +51,7 @@ def windows(count: int, at: int) -> Iterator[Sent]:
 
 def records(count: int, at: int) -> Iterator[Sent]:
     """Records of 1 MB: one large field, many small ones, or no JSON at all."""
-    fields = {f"f{n}": n for n in range(66_000)}
+    fields = {f"f{n}": n for n in range(52_000)}
     for n in range(count):
         if n // 2 % 3 == 0:
             yield sent(f"r{n}", "p1", at, note="x" * 980_000)
