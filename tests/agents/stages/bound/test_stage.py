@@ -79,7 +79,9 @@ def test_a_step_takes_many_small_frames_and_few_large_ones():
         assert found == frames[: len(found)]
         return len(found)
 
-    assert taken(10, 1 << 20) == 10 and taken(100, 1 << 20) == stage.FRAMES
+    assert taken(10, 1 << 18) == 10 and taken(100, 1 << 18) == stage.FRAMES
+    assert taken(100, 1 << 20) * (1 << 20) == stage.LARGE_BYTES
+    assert taken(3, stage.LARGE_BYTES + 1) == 1  # a step must get on
     assert taken(9_000, 1_000) == stage.MOST_FRAMES
     assert stage.FRAMES < taken(9_000, 8_192) < stage.MOST_FRAMES
     assert taken(9_000, 8_192) * 8_192 == stage.FRAME_BYTES
