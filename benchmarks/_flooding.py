@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from _cluster import Local
+from confluent_kafka import Producer
 from hushstream.agents.stages.ingest.unit_digests import murmur2
 from hushstream.mechanisms.keys import Keys
 
 MINUTE = 60_000_000  # microseconds
 ORIGIN = 17956 * 1440 * MINUTE  # 2019-03-01
 PATIENCE = 600.0  # seconds
+TOGETHER = 50  # records whose partitions are computed in one go
 
 
 class Sent(NamedTuple):
@@ -93,19 +96,22 @@ def feed(
     """
     producer = run.producer(**{"linger.ms": 20, "queue.buffering.max.kbytes": 65536})
     count = 0
-    for one in flood:
-        home = int(murmur2(Keys.of([one.unit.encode()]))[0]) % partitions
-        if home >= partitions - idle:
-            continue
-        while True:
-            try:
-                producer.produce(one.topic, one.value, one.unit, partition=home)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        count += 1
-        if count % 2000 == 0:
-            producer.poll(0)
-            watch()
+    while some := list(islice(flood, TOGETHER)):
+        homes = murmur2(Keys.of(one.unit.encode() for one in some)) % partitions
+        for one, home in zip(some, homes.tolist(), strict=True):
+            if home < partitions - idle:
+                _produce(producer, one, home)
+                count += 1
+        watch()
     assert producer.flush(PATIENCE) == 0
     return count
+
+
+def _produce(producer: Producer, one: Sent, home: int) -> None:
+    while True:
+        try:
+            producer.produce(one.topic, one.value, one.unit, partition=home)
+            break
+        except BufferError:
+            producer.poll(0.05)
+    producer.poll(0)
