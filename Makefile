@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := agents client deploy mechanisms topics
+PACKAGES := agents cli client deploy formats mechanisms offline planning reading topics
 WORKERS ?= 3
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev

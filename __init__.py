@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .agents.deployment.compile import compile_config
-    from .agents.offline.simulate import simulate
-    from .agents.reading.assembly import Released
-    from .agents.reading.client import follow_releases, read_releases
-    from .agents.reading.maps import cells_of, map_before, points_of
-    from .agents.reading.regrid import Regridded, regrid
-    from .agents.reading.tables import table_of
     from .client import Budget, Client, ReportStore, Survey
     from .errors import (
         BrokerError,
@@ -36,6 +30,12 @@ if TYPE_CHECKING:
     from .mechanisms.contract import Mechanism, Noise, Setting
     from .mechanisms.entry import Entry
     from .mechanisms.noise import KeyedNoise
+    from .offline.simulate import simulate
+    from .reading.assembly import Released
+    from .reading.client import follow_releases, read_releases
+    from .reading.maps import cells_of, map_before, points_of
+    from .reading.regrid import Regridded, regrid
+    from .reading.tables import table_of
     from .topics.config.load import load, loads
 
 _WHERE = {
@@ -56,24 +56,24 @@ _WHERE = {
     "OutageError": ".errors",
     "ParameterError": ".errors",
     "RecordError": ".errors",
-    "Regridded": ".agents.reading.regrid",
-    "Released": ".agents.reading.assembly",
+    "Regridded": ".reading.regrid",
+    "Released": ".reading.assembly",
     "ReportStore": ".client",
     "RewoundError": ".errors",
     "RightError": ".errors",
     "Setting": ".mechanisms.contract",
     "Survey": ".client",
-    "cells_of": ".agents.reading.maps",
+    "cells_of": ".reading.maps",
     "compile_config": ".agents.deployment.compile",
-    "follow_releases": ".agents.reading.client",
+    "follow_releases": ".reading.client",
     "load": ".topics.config.load",
     "loads": ".topics.config.load",
-    "map_before": ".agents.reading.maps",
-    "points_of": ".agents.reading.maps",
-    "read_releases": ".agents.reading.client",
-    "regrid": ".agents.reading.regrid",
-    "simulate": ".agents.offline.simulate",
-    "table_of": ".agents.reading.tables",
+    "map_before": ".reading.maps",
+    "points_of": ".reading.maps",
+    "read_releases": ".reading.client",
+    "regrid": ".reading.regrid",
+    "simulate": ".offline.simulate",
+    "table_of": ".reading.tables",
 }
 
 __all__ = [

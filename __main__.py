@@ -1,5 +1,5 @@
 """``python -m hushstream`` is ``hush``."""
 
-from .agents.cli.group import main
+from .cli.group import main
 
 main()

@@ -26,10 +26,10 @@ from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.registry.announced import announced
 from hushstream.deploy.process import Child
+from hushstream.formats.events.decode import utc
+from hushstream.formats.values.form import number_in, to_json
 from hushstream.topics.config.load import Config, load
 from hushstream.topics.config.secret import noise_key, own_keys
-from hushstream.topics.events.decode import utc
-from hushstream.topics.forms.form import number_in, to_json
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 

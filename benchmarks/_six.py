@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from _cluster import Local
 from _load import BAD, HOUR, PARTITIONS, Load, home
 from confluent_kafka import Consumer, Producer, TopicPartition
-from hushstream.agents.cli.planning.plan import describe
+from hushstream.cli.planning.plan import describe
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE
 

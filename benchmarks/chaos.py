@@ -41,8 +41,8 @@ from _trio import Trio
 from confluent_kafka import KafkaException
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
+from hushstream.offline.replay import replay
 from hushstream.topics.records import Trigger
 from rich.console import Console
 from rich.progress import Progress

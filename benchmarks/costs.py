@@ -41,7 +41,6 @@ import psutil
 import trigger
 import units
 from confluent_kafka.admin import NewTopic
-from hushstream.agents.advice.costs import COSTS
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
@@ -50,6 +49,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
+from hushstream.planning.costs import COSTS
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.frames import decode, encode_cells
 from hushstream.topics.names import Names

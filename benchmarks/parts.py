@@ -42,7 +42,7 @@ console = Console(stderr=True)
 STAGES, STATE = "agents.stages", "agents.state"
 FETCH = "agents.kafka.private.of_aiokafka:_interval"
 PARTS = {  # of threads that compute; functions by module
-    "json": ["topics.events.columns:ColumnDecoder.decode"],
+    "json": ["formats.events.columns:ColumnDecoder.decode"],
     "digests": [f"{STAGES}.ingest.unit_digests:UnitDigests.look"],
     "slices": [f"{STAGES}.ingest.stage:IngestStage.step"],
     "rows_read": [f"{STATE}.changed_units:ChangedUnits.read"],
@@ -186,7 +186,7 @@ def main() -> None:
     """Run one variant and print its parts; ``--inside`` is the worker's process."""
     if sys.argv[1:2] == ["--inside"]:
         Timers(Path(sys.argv[2])).install()
-        from hushstream.agents.cli.group import main as hush
+        from hushstream.cli.group import main as hush
 
         sys.argv = ["hush", *sys.argv[3:]]
         hush()

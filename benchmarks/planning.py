@@ -35,13 +35,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from _plan_paired import SQUARED, apart, overall, verdict
 from _plan_sets import GROUPED, MAPS, VALUES, Set, halves
-from hushstream.agents.advice.search import WORK
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
 from hushstream.mechanisms.registry import FORECASTERS, build, find
 from hushstream.mechanisms.spatial.domain import Domain
+from hushstream.planning.search import WORK
 from rich.console import Console
 from rich.table import Table
 

@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 import costs
 import engine
 import psutil
-from hushstream.agents.advice.costs import COSTS
-from hushstream.agents.advice.size import Load, size
 from hushstream.deploy.broker import Broker
+from hushstream.planning.costs import COSTS
+from hushstream.planning.size import Load, size
 from rich.console import Console
 
 console = Console(stderr=True)

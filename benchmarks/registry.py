@@ -24,9 +24,9 @@ from typing import Any
 
 import fastavro
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from hushstream.topics.events.decode import Decoder, RawRecord
-from hushstream.topics.events.fields import InputFields, NumericField, PipelineFields
-from hushstream.topics.schemas.schema import Pinned, Schema
+from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
+from hushstream.formats.schemas.schema import Pinned, Schema
 
 Row = dict[str, Any]
 AVRO = {

@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import costs
 import engine
-from hushstream.agents.advice.costs import COSTS
-from hushstream.agents.advice.size import Load, distinct, size
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.deploy.broker import Broker
+from hushstream.planning.costs import COSTS
+from hushstream.planning.size import Load, distinct, size
 from rich.console import Console
 from rich.table import Table
 

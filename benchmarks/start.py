@@ -51,11 +51,11 @@ def probe() -> None:
         with path.open("a") as out:
             out.write(json.dumps([name, time.time() - born, time.process_time()]) + "\n")
 
-    from hushstream.agents.cli import group
-    from hushstream.agents.cli import worker as command
     from hushstream.agents.worker import startup
     from hushstream.agents.worker.owned_clock import OwnedClock
     from hushstream.agents.worker.worker import Worker
+    from hushstream.cli import group
+    from hushstream.cli import worker as command
 
     mark("python")
     _after(command, "read_config", mark, "config")

@@ -10,9 +10,9 @@ from typing import Any
 
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment, Pipeline
-from hushstream.agents.offline.engine import OfflineEngine
+from hushstream.formats.events.decode import RawRecord
+from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.names import Names
 from hushstream.topics.records import Beat, ClockRecord, Start, Trigger
 

@@ -10,8 +10,8 @@ from urllib.parse import urlparse
 
 import click
 import pytest
-from hushstream.agents.cli.group import hush
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
+from hushstream.cli.group import hush
 from hushstream.mechanisms.registry import entries
 from hushstream.topics.config.load import loads
 from prometheus_client import CollectorRegistry

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 from hushstream import errors
-from hushstream.agents.cli.group import exit_code
+from hushstream.cli.group import exit_code
 from hushstream.errors import ExtraError, HushError, ParameterError, RecordError, needs
 
 KINDS = {

@@ -1,6 +1,6 @@
 """A core installation lacks the local broker and plotting: it works, and says what to install.
 
-Covers: agents/cli/broker.py
+Covers: cli/broker.py
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hushstream.agents.cli.group import COMMANDS
+from hushstream.cli.group import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = {
@@ -31,7 +31,7 @@ CORE = f"import sys; sys.modules.update(dict.fromkeys({ABSENT}));"
 
 def _typed(*words: str) -> subprocess.CompletedProcess[str]:
     """One command line where the optional modules are not installed."""
-    script = f"{CORE} from hushstream.agents.cli.group import main; main(sys.argv[1:])"
+    script = f"{CORE} from hushstream.cli.group import main; main(sys.argv[1:])"
     command = [sys.executable, "-W", "ignore", "-c", script, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 

@@ -38,7 +38,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "SIGTERM": (
         "integration/test_outage.py::test_a_signal_while_a_worker_starts_ends_it_in_order",
-        "agents/cli/test_group.py::test_a_signal_while_a_command_is_loaded",
+        "cli/test_group.py::test_a_signal_while_a_command_is_loaded",
         "agents/worker/test_startup.py::"
         "test_a_signal_while_loops_are_compiled_ends_the_process_at_once",
         "agents/worker/test_startup.py::test_a_process_that_cannot_stop_ends_with_4",

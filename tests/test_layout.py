@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import PurePosixPath
@@ -17,9 +17,9 @@ from .tree import PACKAGES, ROOT, file_edges, imported, sources
 # one line know nothing of each other. A room is a folder or a file; the longest path decides.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("__main__.py", "__init__.py"),
-    ("agents/cli",),
-    ("agents/demo", "agents/advice", "agents/seeing"),
-    ("agents/offline", "agents/reading"),
+    ("cli",),
+    ("cli/demo", "planning", "reading/live"),
+    ("offline", "reading"),
     ("agents/worker",),
     ("agents/stages/topology.py",),
     ("agents/stages/ingest",),
@@ -29,11 +29,12 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("agents/kafka",),
     ("agents/deployment", "agents/state"),
     ("agents", "deploy"),
-    ("topics/config", "topics/schedule.py"),
-    ("topics/events", "topics/frames.py", "topics/sql", "topics/unusable.py"),
-    ("topics/schemas", "topics/releases.py"),
-    ("topics/forms",),
+    ("topics/config",),
+    ("topics/sql", "topics/frames.py", "topics/releases.py"),
     ("topics",),
+    ("formats/events",),
+    ("formats/schemas", "formats/values"),
+    ("formats",),
     ("mechanisms/registry.py", "mechanisms/testing.py"),
     (
         "mechanisms/histogram",
@@ -52,12 +53,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("mechanisms/keys.py", "mechanisms/validate.py"),
     ("client", "errors.py"),
 )
-# One room in two places: the schedule is checked with the settings that it is made of, and reasons
-# are told in words.
-SAME_ROOM = {"topics/schedule.py": "topics/config", "topics/unusable.py": "topics/events"}
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
-MOST_MODULES = 15  # of one folder
 PURE = {"numpy", "scipy", *sys.stdlib_module_names}
 RANDOM = {("random",), ("numpy", "random")}
 
@@ -70,8 +67,7 @@ FILES = sources()
 def _room(path: str) -> str:
     """The longest place of `ORDER` that holds a file."""
     places = [path, *map(str, PurePosixPath(path).parents)]
-    found = next(place for place in places if place in LEVEL)
-    return SAME_ROOM.get(found, found)
+    return next(place for place in places if place in LEVEL)
 
 
 def _upward(files: Mapping[str, str]) -> list[str]:
@@ -137,13 +133,6 @@ def test_imports_within_the_product_are_relative() -> None:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else [absolute]
             wrong += [path for name in names if name.split(".")[0] == "hushstream"]
     assert wrong == []
-
-
-def test_no_folder_holds_more_modules_than_a_reader_can_keep_in_mind() -> None:
-    folders = Counter(
-        str(PurePosixPath(path).parent) for path in FILES if not path.endswith("__init__.py")
-    )
-    assert {name: n for name, n in folders.items() if n > MOST_MODULES} == {}
 
 
 def _homonyms(files: Mapping[str, str]) -> dict[str, list[str]]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hushstream.agents.offline.simulate import simulate
 from hushstream.deploy.broker import Broker
+from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import loads
 
-from .agents.reading.test_client import Topic
+from .reading.test_client import Topic
 from .recorded.pipelines import COMMON, HEAD, SECRET, SETTINGS, WINDOW, rows
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"

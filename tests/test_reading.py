@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.agents.offline.simulate import simulate
 from hushstream.deploy.broker import Broker
+from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import loads
 from pyarrow import parquet
 
-from .agents.cli.bench import interrupted, typed
-from .agents.reading.test_client import Topic
+from .cli.bench import interrupted, typed
+from .reading.test_client import Topic
 
 PAGE = Path(__file__).parents[1] / "docs" / "reading.md"
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hushstream.agents.cli.group import hush
+from hushstream.cli.group import hush
 from hushstream.errors import ConfigError
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.secret import write_new_key

@@ -7,7 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("agents", "client", "deploy", "mechanisms", "topics")
+PACKAGES = (
+    "agents",
+    "cli",
+    "client",
+    "deploy",
+    "formats",
+    "mechanisms",
+    "offline",
+    "planning",
+    "reading",
+    "topics",
+)
 Name = tuple[str, ...]
 
 

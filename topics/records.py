@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from ..errors import EngineError
+from ..formats.canonical import encode as encode
 
 Offsets: TypeAlias = dict[str, list[int]]  # topic -> end offset of each partition
 
@@ -186,7 +187,6 @@ class Marker(msgspec.Struct, frozen=True):
     transaction: str = ""
 
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first
 _SNAPSHOT = b'{"type":"snapshot",'
 _CLOCK: msgspec.json.Decoder[ClockRecord] = msgspec.json.Decoder(
@@ -196,11 +196,6 @@ _REQUEST = msgspec.json.Decoder(TriggerRequest)
 _SELECTED = msgspec.json.Decoder(Selected)
 _MARKER = msgspec.json.Decoder(Marker)
 T = TypeVar("T")
-
-
-def encode(record: object) -> bytes:
-    """Encode as canonical JSON: sorted keys, without white space."""
-    return _ENCODER.encode(record)
 
 
 def is_beat(value: bytes) -> bool:

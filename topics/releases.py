@@ -13,8 +13,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from ..errors import EngineError
-from .forms.bytes_in import BrokenBytes
-from .forms.form import Described, UnknownSchema, to_json
+from ..formats.values.bytes_in import BrokenBytes
+from ..formats.values.form import Described, UnknownSchema, to_json
 
 ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
 """Names of headers. The first two hold the record's schema, the last one a trigger's number."""

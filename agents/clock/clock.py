@@ -10,6 +10,7 @@ from itertools import takewhile
 from typing import Any
 
 from ...errors import EngineError, LedgerError
+from ...topics.config.schedule import Due
 from ...topics.records import (
     Beat,
     ClockRecord,
@@ -23,7 +24,6 @@ from ...topics.records import (
     TriggerRequest,
     WiderTrigger,
 )
-from ...topics.schedule import Due
 from ..deployment.model import Deployment, Pipeline
 from ..deployment.statement import charge_body, limits
 from .ledger import Ledger, Record

@@ -17,6 +17,7 @@ from faust.types import TP
 
 from ...errors import EngineError
 from ...topics.config.model import Kafka
+from ...topics.config.schedule import Due
 from ...topics.names import Names
 from ...topics.records import (
     Beat,
@@ -27,7 +28,6 @@ from ...topics.records import (
     Trigger,
     encode,
 )
-from ...topics.schedule import Due
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,

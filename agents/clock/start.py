@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from confluent_kafka import KafkaError, TopicPartition
 
 from ...errors import LedgerError, OutageError, RewoundError
+from ...formats.events.decode import RawRecord
 from ...topics.config.model import Kafka
-from ...topics.events.decode import RawRecord
 from ...topics.names import Names
 from ...topics.records import is_snapshot
 from ..deployment.model import Deployment

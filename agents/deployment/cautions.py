@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
+from ...formats.events.decode import utc
 from ...topics.config.load import Config
 from ...topics.config.pipeline import PipelineSettings
-from ...topics.events.decode import utc
-from ...topics.schedule import Schedule
+from ...topics.config.schedule import Schedule
 from .compile import parameters_of
 
 LARGE_EPSILON = Fraction(20)

@@ -9,6 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from ...errors import ConfigError, ParameterError
+from ...formats.events.fields import InputFields, NumericField, PipelineFields
+from ...formats.events.keys import encode_key
 from ...mechanisms import registry
 from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
@@ -18,10 +20,8 @@ from ...topics.config.aggregates import COUNT
 from ...topics.config.canonical import config_hash, privacy_settings
 from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
-from ...topics.events.fields import InputFields, NumericField, PipelineFields
-from ...topics.events.keys import encode_key
+from ...topics.config.schedule import Schedule
 from ...topics.names import dead_letter_topic, late_topic
-from ...topics.schedule import Schedule
 from .lineage import lineage
 from .model import Deployment, Input, Pipeline
 from .surveys import check_period

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ...errors import ConfigError
-from ...topics.events.keys import decode_key
+from ...formats.events.keys import decode_key
 from .model import Pipeline
 
 Field = dict[str, Any]

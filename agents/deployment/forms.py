@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...errors import EngineError
-from ...topics.forms.form import MOST_ID, Described, Form, digest, schema_text
-from ...topics.forms.shape import namespace
+from ...formats.values.form import MOST_ID, Described, Form, digest, schema_text
+from ...formats.values.shape import namespace
 from ...topics.releases import ROW
 from .model import Deployment, Pipeline
 from .shapes import shapes

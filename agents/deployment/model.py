@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from ...formats.events.decode import Decoder
+from ...formats.events.fields import InputFields, PipelineFields
+from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.contract import Mechanism
 from ...topics.config.aggregates import AnyAggregate
-from ...topics.events.decode import Decoder
-from ...topics.events.fields import InputFields, PipelineFields
-from ...topics.forms.form import JSON, Encoding, Form
-from ...topics.schedule import Schedule
+from ...topics.config.schedule import Schedule
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
 

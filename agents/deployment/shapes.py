@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...topics.events.keys import decode_key
-from ...topics.forms.shape import (
+from ...formats.events.keys import decode_key
+from ...formats.values.shape import (
     INT64,
     NUMBER,
     REAL,

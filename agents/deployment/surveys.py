@@ -6,9 +6,9 @@ import math
 
 from ...client.survey import Survey
 from ...errors import ConfigError
+from ...formats.events.fields import InputFields
+from ...topics.config.schedule import Schedule
 from ...topics.config.values import format_duration
-from ...topics.events.fields import InputFields
-from ...topics.schedule import Schedule
 
 SECOND = 1_000_000
 

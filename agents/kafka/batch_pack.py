@@ -1,6 +1,6 @@
 """A compiled writer of record batches, from columns of keys and values.
 
-Importing this module needs numba: see `topics.events.compiled.possible`.
+Importing this module needs numba: see `formats.events.compiled.possible`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...formats.events.compiled import compiled
 from ...mechanisms.keys import Keys
-from ...topics.events.compiled import compiled
 from .record_columns import RecordColumns
 
 HEADER = 61  # bytes of a batch before its records

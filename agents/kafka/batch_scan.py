@@ -1,6 +1,6 @@
 """A compiled parser of uncompressed record batches, into arrays.
 
-Importing this module needs numba: see `topics.events.compiled.possible`.
+Importing this module needs numba: see `formats.events.compiled.possible`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 from aiokafka.errors import CorruptRecordException
 from numpy.typing import NDArray
 
-from ...topics.events.compiled import compiled
-from ...topics.events.raw import RawBatch
+from ...formats.events.compiled import compiled
+from ...formats.events.raw import RawBatch
 
 HEADER = 61  # bytes of a batch before its records
 _BASE = struct.Struct(">q")

@@ -21,7 +21,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord
 from aiokafka.record.util import decode_varint
 
-from ...topics.events.reasons import Unread
+from ...formats.events.reasons import Unread
 
 MOST = 128 << 20  # bytes of one batch; no record that any input allows is larger
 PORTION = 1 << 20

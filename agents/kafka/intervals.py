@@ -14,7 +14,7 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from faust.types import TP
 
 from ...errors import EngineError
-from ...topics.events.raw import RawBatch, RawChunk
+from ...formats.events.raw import RawBatch, RawChunk
 
 GONE_SECONDS = 30.0
 RECORD_BYTES = 100  # that Python takes for one record, besides its content

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from ...errors import EngineError, OutageError
+from ...formats.events.decode import RawRecord
 from ...topics.config.clients import librdkafka_options
 from ...topics.config.model import Kafka
-from ...topics.events.decode import RawRecord
 from ...topics.names import READ_GROUPS
 from .access.refusals import of_group, refusal
 

@@ -19,7 +19,7 @@ from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import decode_varint
 
-from ...topics.events.raw import RawChunk
+from ...formats.events.raw import RawChunk
 from .inflated import HEADER, Allowed, codec_of, portions
 from .private.of_aiokafka import opened, read_batches_with
 

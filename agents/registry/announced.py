@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ...topics.forms.form import Announced, Described
+from ...formats.values.form import Announced, Described
 from ...topics.names import OWNERS
 from ...topics.records import encode
 from ..deployment.model import Deployment

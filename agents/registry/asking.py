@@ -20,9 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from ...errors import EngineError
+from ...formats.schemas.schema import Known, Schema, Verdict
+from ...formats.values.form import MOST_ID
 from ...topics.config.model import RegistrySettings
-from ...topics.forms.form import MOST_ID
-from ...topics.schemas.schema import Known, Schema, Verdict
 from ..kafka.progress import Progress
 from .refusals import FORBIDDEN, WHOLE, IdRefused
 

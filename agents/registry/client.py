@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ConfigError, needs
+from ...formats.schemas.schema import MAX_TEXT, Schema, Verdict
 from ...topics.config.clients import registry_options
 from ...topics.config.model import RegistrySettings
-from ...topics.schemas.schema import MAX_TEXT, Schema, Verdict
 from .refusals import WHOLE, IdRefused
 
 with needs("registry"):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...errors import EngineError, needs
+from ...formats.values.form import KINDS, MOST_ID
 from ...topics.config.model import RegistrySettings
-from ...topics.forms.form import KINDS, MOST_ID
 from ..deployment.forms import Subject, form_of, subjects, verify_pinned, with_pipelines
 from ..deployment.model import Deployment, Pipeline
 from .client import RegistryClient

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import EngineError
+from ...formats.events.compiled import possible
 from ...mechanisms.keys import Keys, concat
-from ...topics.events.compiled import possible
 from .layout import DIGEST, UNIT_WIDTH
 from .store import Changes
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import EngineError
+from ...formats.events.raw import RawBatch
 from ...mechanisms.keys import Keys, gather
-from ...topics.events.raw import RawBatch
 from .columns import NO_ROWS, RowColumns
 from .layout import DIGEST, ROW, UNIT, UNIT_WIDTH, index_entries
 from .row_table import row_table

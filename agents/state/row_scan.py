@@ -5,7 +5,7 @@ room for it, and the value: whoever finds the key has the value in the same line
 cache, and to wait for memory is what a large table costs. For the same reason a slot holds a part
 of the hash, and the loops that look for keys first only fetch slots, without a branch.
 
-Importing this module needs numba: see `topics.events.compiled.possible`.
+Importing this module needs numba: see `formats.events.compiled.possible`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...topics.events.compiled import compiled
+from ...formats.events.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...formats.events.compiled import possible
 from ...mechanisms.keys import Keys
-from ...topics.events.compiled import possible
 from .columns import Found, RowColumns, writeable
 
 _LEAST = 4096  # slots, and words of rows, of a new table

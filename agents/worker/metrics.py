@@ -17,7 +17,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from ...topics.events.reasons import REASONS
+from ...formats.events.reasons import REASONS
 from ...topics.records import Trigger
 from ..deployment.model import Pipeline
 from .health.losses import CAUSES

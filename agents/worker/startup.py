@@ -19,15 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import EngineError
+from ...formats.code_cache import marked, unmark
+from ...formats.events import compiled
+from ...formats.events.columns import LEAST
+from ...formats.events.raw import RawRecord
 from ...mechanisms.columns import Batch, empty_units
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.keys import Keys
 from ...mechanisms.parts.bounding import Bound
-from ...topics.code_cache import marked, unmark
 from ...topics.config.load import Config
-from ...topics.events import compiled
-from ...topics.events.columns import LEAST
-from ...topics.events.raw import RawRecord
 from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
 from ..kafka.record_columns import RecordColumns

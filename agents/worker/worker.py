@@ -17,7 +17,7 @@ from faust.types import TP
 from rocksdict import Cache
 
 from ...errors import EngineError
-from ...topics.events.compiled import possible
+from ...formats.events.compiled import possible
 from ...topics.records import Marker
 from ..clock.log import ClockLog
 from ..clock.loss.found import check_kept

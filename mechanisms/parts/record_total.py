@@ -28,9 +28,9 @@ from ...errors import ParameterError
 from ..columns import F64, I64, Batch, Units
 from ..contract import Noise
 from ..keys import Keys
-from ..parts.bounding import ranks
 from ..ranges import Draws, laplace
 from ..validate import at_least, positive
+from .bounding import ranks
 
 Bool = NDArray[np.bool_]
 Accept = Callable[[Units, Batch], tuple[Units, Bool]]

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 try:
     import _plan_sets as plan_sets
+
     import planning
 finally:
     sys.path.pop(0)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.offline.simulate import simulate
 from hushstream.client import Survey, parse
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.mechanisms.topl.estimate import Buckets, mean
+from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import loads
 
 from ..support import ORIGIN, SECRET

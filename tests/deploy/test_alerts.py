@@ -1,6 +1,6 @@
 """Alerting rules: valid YAML, limits that follow the schedules, one rule for all pipelines.
 
-Covers: agents/cli/topics.py
+Covers: cli/topics.py
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 import pytest
 import yaml
-from hushstream.agents.cli.topics import gaps
+from hushstream.cli.topics import gaps
 from hushstream.deploy.alerts import RUNBOOKS, limit, rules, text
 from hushstream.topics.config.load import loads
 from hypothesis import given

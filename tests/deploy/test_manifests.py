@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hushstream.agents.cli.group import hush
-from hushstream.agents.cli.topics import gaps
-from hushstream.agents.cli.worker import worker
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
 from hushstream.agents.worker.startup import LEAVE_SECONDS
+from hushstream.cli.group import hush
+from hushstream.cli.topics import gaps
+from hushstream.cli.worker import worker
 from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.jars import kafka_version, read_lock
 from hushstream.topics.config.load import load

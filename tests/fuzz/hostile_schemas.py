@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from google.protobuf import descriptor_pb2
-from hushstream.topics.schemas.schema import MAX_TEXT
+from hushstream.formats.schemas.schema import MAX_TEXT
 
 from .mutate import NUMBERS, mutant
 

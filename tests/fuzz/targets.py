@@ -22,28 +22,34 @@ from hushstream.agents.clock.ledger import Ledger, totals
 from hushstream.agents.clock.log import entries_of
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches
-from hushstream.agents.reading.assembly import Assembly
-from hushstream.agents.reading.tables import table_of
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import EngineError, HushError
+from hushstream.formats.events.binary.avro_program import avro_program
+from hushstream.formats.events.binary.program import NoProgram
+from hushstream.formats.events.binary.proto_program import proto_program
+from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.fields import InputFields, PipelineFields
+from hushstream.formats.events.reasons import REASONS
+from hushstream.formats.schemas.avro import compile_avro
+from hushstream.formats.schemas.avro_types import parse_avro
+from hushstream.formats.schemas.proto_text import parse_protobuf
+from hushstream.formats.schemas.proto_types import message_at
+from hushstream.formats.schemas.protobuf import Message
+from hushstream.formats.schemas.schema import FORMATS, Pinned, Schema, UnusableSchema
+from hushstream.formats.values.bytes_in import BrokenBytes
+from hushstream.formats.values.form import Announced, Described
 from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.spatial.region import Region
+from hushstream.reading.assembly import Assembly
+from hushstream.reading.tables import table_of
 from hushstream.topics import frames
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.public import read_regions
-from hushstream.topics.events.binary.avro_program import avro_program
-from hushstream.topics.events.binary.program import NoProgram
-from hushstream.topics.events.binary.proto_program import proto_program
-from hushstream.topics.events.decode import Decoder, RawRecord
-from hushstream.topics.events.fields import InputFields, PipelineFields
-from hushstream.topics.events.reasons import REASONS
-from hushstream.topics.forms.bytes_in import BrokenBytes
-from hushstream.topics.forms.form import Announced, Described
 from hushstream.topics.records import (
     Marker,
     Selected,
@@ -60,15 +66,9 @@ from hushstream.topics.releases import (
     ROW_SCHEMA,
     decode_public,
 )
-from hushstream.topics.schemas.avro import compile_avro
-from hushstream.topics.schemas.avro_types import parse_avro
-from hushstream.topics.schemas.proto_text import parse_protobuf
-from hushstream.topics.schemas.proto_types import message_at
-from hushstream.topics.schemas.protobuf import Message
-from hushstream.topics.schemas.schema import FORMATS, Pinned, Schema, UnusableSchema
 
+from ..formats.values.records import bodies, described
 from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, engine, event, start, trigger
-from ..topics.forms.records import bodies, described
 from .hostile_schemas import chain, hostile
 from .mutate import mutant
 

@@ -18,19 +18,19 @@ from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import ConfigError, EngineError, LedgerError
+from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.fields import InputFields, PipelineFields
+from hushstream.formats.schemas import proto_text
+from hushstream.formats.schemas.avro import compile_avro
+from hushstream.formats.schemas.avro_types import parse_avro
+from hushstream.formats.schemas.batch import FieldColumn, Payloads
+from hushstream.formats.schemas.proto_text import parse_protobuf
+from hushstream.formats.schemas.proto_types import message_at
+from hushstream.formats.schemas.protobuf import Message
+from hushstream.formats.schemas.schema import FORMATS, MAX_TEXT, Pinned, Schema, UnusableSchema
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.events.decode import Decoder, RawRecord
-from hushstream.topics.events.fields import InputFields, PipelineFields
 from hushstream.topics.records import decode_clock, decode_marker, decode_request
-from hushstream.topics.schemas import proto_text
-from hushstream.topics.schemas.avro import compile_avro
-from hushstream.topics.schemas.avro_types import parse_avro
-from hushstream.topics.schemas.batch import FieldColumn, Payloads
-from hushstream.topics.schemas.proto_text import parse_protobuf
-from hushstream.topics.schemas.proto_types import message_at
-from hushstream.topics.schemas.protobuf import Message
-from hushstream.topics.schemas.schema import FORMATS, MAX_TEXT, Pinned, Schema, UnusableSchema
 
 from ..support import ORIGIN, deployment
 from . import hostile_schemas

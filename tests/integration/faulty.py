@@ -15,9 +15,9 @@ from typing import Any
 import hushstream.agents.stages.aggregate.computation as computation
 import hushstream.agents.stages.aggregate.stage as aggregate
 import hushstream.topics.frames as frames
-from hushstream.agents.cli.group import main
 from hushstream.agents.stages.step import Step
 from hushstream.agents.worker.shard import Shard
+from hushstream.cli.group import main
 
 CHUNK, RELEASED = 20, 5
 

@@ -9,9 +9,9 @@ import time
 import psutil
 import pytest
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
+from hushstream.offline.replay import replay
 
 from ..agents.kafka.bombs import batch, produce
 from .local import BROKER, Local, local

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from hushstream.agents.clock.genesis import read_ledger
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.state.layout import UNIT
 from hushstream.deploy.broker import Broker
+from hushstream.offline.replay import replay
 
 from .local import Local, local
 from .test_growth import HOUR, ORIGIN, TOML, hours, live, rows, typed, waited, written

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from hushstream.agents.deployment.connect_sink import sink_properties
-from hushstream.agents.reading.client import read_releases
 from hushstream.deploy.broker import Broker
+from hushstream.reading.client import read_releases
 
 from ..servers.connect import Connect, Postgres, wait_for
 from .local import BROKER, local

@@ -18,10 +18,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.deployment.topic_specs import public_topics
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, LedgerError, OutageError, RewoundError
+from hushstream.offline.replay import replay
 
 from ..agents.worker.test_admission import typed
 from .local import BROKER, Local, local

@@ -1,6 +1,6 @@
 """Releases with schemas of a real registry, read by its own deserialisers and by ours.
 
-Covers: agents/registry/subjects.py, agents/registry/announced.py, agents/reading/schemas.py
+Covers: agents/registry/subjects.py, agents/registry/announced.py, reading/schemas.py
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from hushstream import follow_releases, read_releases
-from hushstream.agents.cli.group import exit_code, hush
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.forms import pins, subjects
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay import replay
-from hushstream.agents.reading.schemas import Schemas
 from hushstream.agents.registry import subjects as registering
-from hushstream.agents.seeing.board import Watched
-from hushstream.agents.seeing.declared import declared
+from hushstream.cli.group import exit_code, hush
 from hushstream.client import published_threshold
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import HOST, free_port
 from hushstream.errors import EngineError, LedgerError
+from hushstream.formats.values.form import KINDS, number_in
+from hushstream.offline.replay import replay
+from hushstream.reading.live.board import Watched
+from hushstream.reading.live.declared import declared
+from hushstream.reading.schemas import Schemas
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import RegistrySettings
-from hushstream.topics.forms.form import KINDS, number_in
 from hushstream.topics.releases import ROW
 
+from ..formats.values.records import bodies
 from ..judge.proto_classes import message_class
 from ..judge.topics import deployment as judge
 from ..recorded.pipelines import cases, text_of
 from ..servers.registry import SchemaRegistry
-from ..topics.forms.records import bodies
 from .local import BROKER, Local
 from .test_mechanisms import (
     COMMON,

@@ -22,8 +22,8 @@ from confluent_kafka.admin import NewTopic
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.deploy.broker import Broker
+from hushstream.formats.events.decode import RawRecord
 from hushstream.topics.config.load import load
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.names import Names
 from hushstream.topics.records import TriggerRequest, encode
 from hypothesis import given, settings

@@ -9,16 +9,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hushstream.agents.cli.ledger import over_generations
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.ledger import totals
 from hushstream.agents.deployment.lineage import generations
-from hushstream.agents.offline.replay import replay
-from hushstream.agents.reading.client import read_releases
-from hushstream.agents.reading.joint import joint
 from hushstream.agents.worker.admission import prepare
+from hushstream.cli.ledger import over_generations
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError
+from hushstream.offline.replay import replay
+from hushstream.reading.client import read_releases
+from hushstream.reading.joint import joint
 from hushstream.topics.config.values import format_instant
 
 from ..judge.topics import deployment as judgement

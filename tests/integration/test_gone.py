@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.stages.aggregate.sorted_runs import SortedRuns
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.deploy.broker import Broker
 from hushstream.errors import DamagedError, HushError
+from hushstream.offline.replay import replay
 
 from .local import BROKER, Local, local
 from .test_outage import DAY, ORIGIN, TOML, publish

@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.ledger import FORMAT, GROWN
-from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
+from hushstream.offline.replay import replay
 from hushstream.topics.config.values import format_instant
 from hushstream.topics.records import Snapshot, WiderTrigger
 

@@ -1,6 +1,6 @@
 """What grows and what does not: the clock log is trimmed, and everything opens from a snapshot.
 
-Covers: agents/clock/snapshots.py, agents/kafka/markers.py, agents/offline/replay_reach.py
+Covers: agents/clock/snapshots.py, agents/kafka/markers.py, offline/replay_reach.py
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pytest
 from click import Command
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition
-from hushstream.agents.cli.group import main
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.state.layout import MARKER, NONCE, UNIT
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.admission import prepare
+from hushstream.cli.group import main
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError
-from hushstream.topics.events.decode import RawRecord
+from hushstream.formats.events.decode import RawRecord
+from hushstream.offline.replay import replay
 from hushstream.topics.records import Skipped, Snapshot, Trigger, decode_clock
 
 from .local import Local, local

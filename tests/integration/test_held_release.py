@@ -12,10 +12,10 @@ from statistics import median
 import pytest
 from confluent_kafka import TopicPartition
 from hushstream.agents.kafka.logs import consumer, read_topic
-from hushstream.agents.offline.replay import replay
-from hushstream.agents.offline.replay_logs import spans
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
+from hushstream.offline.replay import replay
+from hushstream.offline.replay_logs import spans
 from hushstream.topics.records import Trigger
 
 from .faulty import RELEASED

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hushstream.agents.cli.group import hush
 from hushstream.agents.clock.genesis import read_ledger
+from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
 from hushstream.mechanisms import registry
 from hushstream.topics.config.load import loads

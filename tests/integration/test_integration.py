@@ -1,6 +1,6 @@
 """Whole deployments on the real broker: schedules, requests, stalls, and workers that must stop.
 
-Covers: agents/cli/ledger.py, agents/cli/replay.py, agents/kafka/cluster.py, agents/kafka/logs.py
+Covers: cli/ledger.py, cli/replay.py, agents/kafka/cluster.py, agents/kafka/logs.py
 Covers: agents/worker/agents.py, agents/worker/startup.py, agents/worker/upkeep.py
 Covers: agents/worker/worker.py
 """
@@ -20,15 +20,15 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from hushstream.agents.cli.group import hush
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.worker.admission import prepare
 from hushstream.agents.worker.worker import Worker
+from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
 from hushstream.errors import LedgerError
+from hushstream.offline.replay import replay
 from hushstream.topics.records import TriggerRequest, encode
 
 from ..support import messages

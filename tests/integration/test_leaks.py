@@ -19,19 +19,19 @@ from urllib.error import HTTPError
 
 import pytest
 from click.testing import CliRunner
-from hushstream.agents.cli.group import hush, main
 from hushstream.agents.clock.log import ClockLog
-from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
 from hushstream.agents.stages.step import Step
 from hushstream.agents.worker.health.http import health_page, metrics_page, serve
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics
+from hushstream.cli.group import hush, main
 from hushstream.errors import HushError
+from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
+from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.config.secret import write_new_key
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.frames import CellsFrame, decode
 from hushstream.topics.records import Marker
 from prometheus_client import generate_latest

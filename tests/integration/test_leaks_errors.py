@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from unittest.mock import Mock
 
 import pytest
-from hushstream.agents.cli.group import main
 from hushstream.agents.worker.health.state import Health
 from hushstream.agents.worker.lines import redaction
 from hushstream.agents.worker.worker import Worker
+from hushstream.cli.group import main
 from hushstream.errors import HushError
 from hushstream.mechanisms.keys import Keys
 
@@ -120,7 +120,7 @@ def test_errors_in_logs_of_libraries_are_veiled(lines):
 
 
 def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
-    monkeypatch.setattr("hushstream.agents.cli.init.code_version", Mock(side_effect=unforeseen()))
+    monkeypatch.setattr("hushstream.cli.init.code_version", Mock(side_effect=unforeseen()))
     with pytest.raises(SystemExit) as left:
         main(["-v", "version"])
     printed = capsys.readouterr()
@@ -135,8 +135,8 @@ def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
 
 BUG = """
 import logging, sys, threading
-from hushstream.agents.cli import init
-from hushstream.agents.cli.group import main
+from hushstream.cli import init
+from hushstream.cli.group import main
 
 def bug():
     try:
@@ -163,6 +163,6 @@ def test_a_process_with_a_bug_says_where_and_not_what():
     )
     assert quiet.returncode == loud.returncode == 1
     assert leaks(quiet.stdout + quiet.stderr) == []
-    assert quiet.stderr.count("ValueError at hushstream.agents.cli.init:") == 1
+    assert quiet.stderr.count("ValueError at hushstream.cli.init:") == 1
     assert "Crashed reason=ValueError" in quiet.stderr and "a thread failed" in quiet.stderr
     assert loud.stderr.count("canaryuser") >= 3 and "Traceback" in loud.stderr

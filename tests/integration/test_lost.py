@@ -2,7 +2,7 @@
 
 The commands are those of the runbook in docs/operations.md.
 
-Covers: agents/cli/loss.py
+Covers: cli/loss.py
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.agents.cli.group import hush
-from hushstream.agents.cli.planning.plan import describe
 from hushstream.agents.clock.genesis import read_ledger
+from hushstream.cli.group import hush
+from hushstream.cli.planning.plan import describe
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE, VALUE
 from hushstream.deploy.broker import Broker

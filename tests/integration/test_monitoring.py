@@ -2,7 +2,7 @@
 
 The deployment is two worker processes behind one page of each kind.
 
-Covers: agents/cli/worker.py, agents/worker/health/together.py
+Covers: cli/worker.py, agents/worker/health/together.py
 """
 
 from __future__ import annotations

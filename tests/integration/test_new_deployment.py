@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from hushstream.agents.clock import genesis as admin
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
 from hushstream.errors import HushError
+from hushstream.offline.replay import replay
 from hushstream.topics.config.values import format_instant
 
 from ..judge.topics import deployment as judgement

@@ -14,14 +14,14 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.timeline import Over, Timeline
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.topics.events.decode import RawRecord
+from hushstream.formats.events.decode import RawRecord
+from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.frames import Barrier, CellsFrame, decode
 from hushstream.topics.records import Beat, ClockRecord, Marker, Skipped, Start, Trigger
 from hypothesis import given

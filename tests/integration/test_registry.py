@@ -1,6 +1,6 @@
 """Values with schemas of a real registry: three formats, evolution, crashes, outages, bad ids.
 
-Covers: agents/offline/replay_logs.py
+Covers: offline/replay_logs.py
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hushstream.agents.kafka.logs import read_topic
-from hushstream.agents.offline.replay import replay
 from hushstream.deploy.broker import Broker
+from hushstream.offline.replay import replay
 
 from ..servers.guard import Guard
 from ..servers.registry import SchemaRegistry

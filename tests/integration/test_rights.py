@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
-from hushstream.agents.seeing.board import Board
 from hushstream.deploy.process import Child
+from hushstream.reading.live.board import Board
 from hushstream.topics.config.clients import librdkafka_options
 from hushstream.topics.config.load import load
 
-from ..agents.cli.bench import typed
+from ..cli.bench import typed
 from ..servers.secured import Granted, Secured, secured
 
 ORIGIN = 1_551_398_400_000_000  # 2019-03-01

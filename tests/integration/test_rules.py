@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
-from hushstream.agents.offline.engine import Log, OfflineEngine
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
@@ -16,6 +15,7 @@ from hushstream.agents.state.layout import index_entries
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError, RewoundError
 from hushstream.mechanisms.keys import Keys
+from hushstream.offline.engine import Log, OfflineEngine
 from hushstream.topics.frames import (
     Barrier,
     CellsFrame,

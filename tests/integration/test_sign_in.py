@@ -24,7 +24,7 @@ from hushstream.deploy.process import Child
 from hushstream.errors import EngineError
 from hushstream.topics.config.load import load
 
-from ..agents.cli.bench import typed
+from ..cli.bench import typed
 from ..servers.secured import PASSWORD, Granted, Secured, secured
 from ..servers.tokens import Issuer, issuing
 

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hushstream.agents.offline.replay import replay
+from hushstream.offline.replay import replay
 
 from ..judge.topics import deployment as judgement
 from ..servers.torn import proxied

@@ -15,9 +15,9 @@ import pytest
 from hushstream.agents.clock import genesis, ledger
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.ledger import FORMAT, LOST
-from hushstream.agents.offline.replay import replay
 from hushstream.agents.worker import admission
 from hushstream.deploy.broker import Broker
+from hushstream.offline.replay import replay
 
 from ..judge.topics import deployment as judgement
 from .local import BROKER, Local, local

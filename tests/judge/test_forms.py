@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hushstream.topics.forms.form import KINDS, Described, Form, schema_text
+from hushstream.formats.values.form import KINDS, Described, Form, schema_text
 
+from ..formats.values.records import CHANGES, bodies, described
 from ..recorded.pipelines import cases
-from ..topics.forms.records import CHANGES, bodies, described
 from .forms import Texts, plain, told
 
 PLACES = [(case, "plain") for case in cases()]

@@ -12,9 +12,9 @@ from typing import Any
 from hushstream.agents.deployment.forms import form_of, subjects, with_pipelines
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
-from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.nonces import Opening
-from hushstream.topics.events.decode import RawRecord
+from hushstream.formats.events.decode import RawRecord
+from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.records import Beat, ClockRecord, Skipped, Trigger, encode
 
 from ..support import DAY, NAMES, ORIGIN, SECRET, start, trigger

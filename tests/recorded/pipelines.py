@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hushstream.agents.offline.simulate import simulate
 from hushstream.agents.stages.step import Out
+from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import loads
 
 RECORDED = Path(__file__).with_name("releases.json")

@@ -25,7 +25,7 @@ from aiokafka.errors import (
     OutOfOrderSequenceNumber,
     ProducerFenced,
 )
-from hushstream.topics.events.decode import RawRecord
+from hushstream.formats.events.decode import RawRecord
 
 from .loop import HERE, VirtualLoop
 

@@ -1,4 +1,7 @@
-"""Clock records and markers: canonical bytes, and back."""
+"""Clock records and markers: canonical bytes, and back.
+
+Covers: formats/canonical.py
+"""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple, Protocol
 
+from ...formats.events.fields import NumericField
 from ...mechanisms.entry import Objection
 from ...mechanisms.parts.stated_bound import plain
-from ..events.fields import NumericField
 from .values import FieldPath, ValueName, above
 
 COUNT = "count"

@@ -15,10 +15,10 @@ from cronsim import CronSim, CronSimError
 from ...errors import ConfigError
 from ...mechanisms.registry import find
 from ..names import ledger_topic, reserved
-from ..schedule import MAX_TRIGGERS, Schedule
 from .model import Config, Engine, InputSettings, Kafka, Time
 from .pipeline import BudgetSettings, PipelineSettings
 from .read import Problem
+from .schedule import MAX_TRIGGERS, Schedule
 from .values import UNIX_EPOCH, format_duration, format_instant
 
 LONGEST_WINDOW = 36_500 * 86_400_000_000

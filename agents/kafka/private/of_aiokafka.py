@@ -23,7 +23,7 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ....errors import EngineError
-from ....topics.events.compiled import possible
+from ....formats.events.compiled import possible
 from ..intervals import Gone, Interval, Most, Positions, Taken, since
 from ..record_columns import Content, RecordColumns
 from . import Needed, check

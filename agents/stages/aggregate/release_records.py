@@ -18,14 +18,14 @@ from functools import cached_property
 from statistics import NormalDist
 from typing import Any
 
+from ....formats.events.decode import utc
+from ....formats.events.keys import decode_key
 from ....mechanisms.columns import I64, Counted, Releases
 from ....mechanisms.contract import ALWAYS, INSERTING, SIGNED, Place
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
 from ....topics.cut_share import cut_share
-from ....topics.events.decode import utc
-from ....topics.events.keys import decode_key
 from ....topics.records import Trigger
 from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
 from ...deployment import statement

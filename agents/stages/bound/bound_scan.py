@@ -4,7 +4,7 @@ Records are taken one by one in log order, as the definition reads. NumPy writes
 beforehand and sorts; here each (unit, key) pair is looked up in a table, and a unit whose bound is
 spent costs one comparison.
 
-Importing this module needs numba: see `topics.events.compiled.possible`.
+Importing this module needs numba: see `formats.events.compiled.possible`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import secrets
 import numpy as np
 from numpy.typing import NDArray
 
+from ....formats.events.compiled import compiled
 from ....mechanisms.columns import I64, Batch, Units
 from ....mechanisms.parts.bounding import RESERVED, Accepted, Bound
-from ....topics.events.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 U64 = NDArray[np.uint64]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....formats.events.compiled import possible
 from ....mechanisms.columns import Batch, Part, merge
-from ....topics.events.compiled import possible
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
 from ....topics.records import Trigger

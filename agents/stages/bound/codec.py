@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import EngineError
+from ....formats.events.compiled import possible
 from ....mechanisms.columns import Units
 from ....mechanisms.contract import Mechanism
 from ....mechanisms.keys import Keys, concat
-from ....topics.events.compiled import possible
 
 _DAMAGED = "a unit's stored row is damaged: it was cut or lengthened"
 

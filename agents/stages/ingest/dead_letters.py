@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ....errors import EngineError
-from ....topics.events.decode import RawRecord
-from ....topics.events.reasons import Bad, Unread
+from ....formats.events.decode import RawRecord
+from ....formats.events.reasons import Bad, Unread
 from ...deployment.model import Pipeline
 from ..step import Out, Step
 

@@ -1,6 +1,6 @@
 """Compiled loops over the texts of units: keyed digests, and Kafka's partitioners.
 
-Importing this module needs numba: see `topics.events.compiled.possible`.
+Importing this module needs numba: see `formats.events.compiled.possible`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ....topics.events.compiled import compiled
+from ....formats.events.compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from ....topics.events.decode import RawRecord
-from ....topics.events.framed import HEAD, heads_of, schema_id
-from ....topics.forms.form import MOST_ID
-from ....topics.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
+from ....formats.events.decode import RawRecord
+from ....formats.events.framed import HEAD, heads_of, schema_id
+from ....formats.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
+from ....formats.values.form import MOST_ID
 from ...state.layout import SCHEMA, schema_number, schema_row
 from ...state.store import Changes, StateReader, scan_prefix
 

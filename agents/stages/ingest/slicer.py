@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import EngineError
+from ....formats.events.decode import Decoded, View
+from ....formats.events.raw import RawRecord, offsets_of
+from ....formats.events.reasons import Bad
+from ....formats.schemas.schema import Known
 from ....mechanisms.columns import I64, compact
 from ....mechanisms.noise import derive
-from ....topics.events.decode import Decoded, View
-from ....topics.events.raw import RawRecord, offsets_of
-from ....topics.events.reasons import Bad
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_events
 from ....topics.names import Names
 from ....topics.records import ClockRecord, Marker, Retired, Skipped, Start, Trigger
-from ....topics.schemas.schema import Known
 from ...clock.timeline import Timeline, advance
 from ...deployment.model import Input, Pipeline
 from ...state.store import StateReader

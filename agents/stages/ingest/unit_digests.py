@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....formats.events.columns import UnitTexts
 from ....mechanisms.keys import Keys
-from ....topics.events.columns import UnitTexts
 
 KNOWN = 150_000  # units whose digest is remembered by one shard
 KNOWN_BYTES = 16 << 20  # of the texts of these units

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import KafkaException
 
 from ....errors import EngineError
-from ....topics.events.decode import utc
+from ....formats.events.decode import utc
 from ...kafka.cluster import Cluster
 
 WITHIN_SECONDS = 60.0

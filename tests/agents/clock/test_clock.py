@@ -8,6 +8,7 @@ import pytest
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.errors import EngineError, LedgerError
+from hushstream.topics.config.schedule import Due
 from hushstream.topics.records import (
     Retired,
     Skipped,
@@ -18,7 +19,6 @@ from hushstream.topics.records import (
     decode_clock,
     encode,
 )
-from hushstream.topics.schedule import Due
 
 from ...support import DAY, HOUR, ORIGIN, beat, start, trigger
 from .bench import (

@@ -23,7 +23,6 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
-from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
 from hushstream.agents.clock.ledger import FORMAT, GROWN, LOST, Ledger
@@ -31,6 +30,7 @@ from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare
+from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, HushError, LedgerError
 from hushstream.mechanisms.noise import fingerprint

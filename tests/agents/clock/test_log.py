@@ -9,7 +9,7 @@ from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog, entries_of
 from hushstream.errors import EngineError
-from hushstream.topics.events.decode import RawRecord
+from hushstream.formats.events.decode import RawRecord
 from hushstream.topics.records import (
     Beat,
     ClockRecord,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from hushstream.agents.cli.planning.plan import plan
-from hushstream.agents.cli.trigger import trigger
-from hushstream.agents.cli.worker import worker
 from hushstream.agents.clock.pinned import _verify_layout
 from hushstream.agents.deployment.cautions import cautions
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.offline.simulate import simulate
+from hushstream.cli.planning.plan import plan
+from hushstream.cli.trigger import trigger
+from hushstream.cli.worker import worker
 from hushstream.errors import ConfigError, EngineError
+from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import Config, loads
 
 from ...support import INPUT, ORIGIN, PIPELINE

@@ -17,8 +17,8 @@ from hushstream.agents.deployment.forms import (
 )
 from hushstream.agents.deployment.model import Deployment
 from hushstream.errors import EngineError
+from hushstream.formats.values.form import JSON
 from hushstream.topics.config.load import loads
-from hushstream.topics.forms.form import JSON
 from hushstream.topics.releases import MANIFEST, ROW
 
 from ...recorded.pipelines import text_of

@@ -10,12 +10,12 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.deployment.shapes import manifest, row, shapes
+from hushstream.formats.values.shape import SCALAR, TEXT, TRUTH, WHOLE, ValueShape
 from hushstream.topics.config.load import loads
-from hushstream.topics.forms.shape import SCALAR, TEXT, TRUTH, WHOLE, ValueShape
 from hushstream.topics.releases import MANIFEST, ROW
 
+from ...formats.values.records import pipeline
 from ...recorded.pipelines import cases, text_of
-from ...topics.forms.records import pipeline
 
 SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 

@@ -1,6 +1,6 @@
 """Statements of manifests: true of the mechanism, and a function of nothing else.
 
-Covers: agents/cli/releases.py
+Covers: cli/releases.py
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hushstream.agents.cli.releases import cost
 from hushstream.agents.deployment.compile import pinned_hash
 from hushstream.agents.deployment.statement import bounds, definition, key_threshold
 from hushstream.agents.stages.aggregate.release_records import Writer
+from hushstream.cli.releases import cost
 from hushstream.mechanisms.columns import I64, Batch
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
 from hushstream.mechanisms.keys import Keys

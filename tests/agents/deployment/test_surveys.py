@@ -6,14 +6,14 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hushstream.agents.cli.planning.plan import describe
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.surveys import check_period
+from hushstream.cli.planning.plan import describe
 from hushstream.client import Survey
 from hushstream.errors import ConfigError
+from hushstream.formats.events.fields import InputFields
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.fields import InputFields
-from hushstream.topics.schedule import Schedule
+from hushstream.topics.config.schedule import Schedule
 from hypothesis import given
 from hypothesis import strategies as st
 

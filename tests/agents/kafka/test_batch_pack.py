@@ -15,8 +15,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hushstream.agents.kafka.private import of_aiokafka
 from hushstream.agents.kafka.private.of_aiokafka import PackedBatch, fill_columns
 from hushstream.agents.kafka.record_columns import RecordColumns
+from hushstream.formats.events.compiled import possible
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.compiled import possible
 
 Rows = dict[bytes, bytes | None]
 

@@ -1,6 +1,6 @@
 """Whole batches read into arrays: the records are those that the library reads.
 
-Covers: topics/events/raw.py
+Covers: formats/events/raw.py
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hushstream.agents.kafka.backlog import Backlog, Room
 from hushstream.agents.kafka.inflated import Allowed
 from hushstream.agents.kafka.intervals import Interval, Taken, joined, since
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
-from hushstream.topics.events.raw import RawBatch, RawChunk, RawRecord
+from hushstream.formats.events.raw import RawBatch, RawChunk, RawRecord
 
 pytest.importorskip("numba")
 from hushstream.agents.kafka.batch_scan import scan

@@ -13,7 +13,7 @@ from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.record.memory_records import MemoryRecords
 from hushstream.agents.kafka.inflated import Allowed, pieces, within
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches
-from hushstream.topics.events.reasons import Unread
+from hushstream.formats.events.reasons import Unread
 from hypothesis import given
 from hypothesis import strategies as st
 

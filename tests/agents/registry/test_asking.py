@@ -18,8 +18,8 @@ from hushstream.agents.registry.refusals import IdRefused
 from hushstream.agents.stages.ingest.schemas import KnownSchemas
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
-from hushstream.topics.events.decode import RawRecord
-from hushstream.topics.schemas.schema import Schema, Verdict
+from hushstream.formats.events.decode import RawRecord
+from hushstream.formats.schemas.schema import Schema, Verdict
 
 SCHEMA = Schema("AVRO", "{}")
 Answer = Schema | Verdict | Exception

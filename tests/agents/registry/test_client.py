@@ -16,9 +16,9 @@ from hushstream.agents.registry.asking import MOST_ID, Asking
 from hushstream.agents.registry.client import MOST_REFERENCES, TOO_MUCH, RegistryClient
 from hushstream.agents.registry.refusals import IdRefused
 from hushstream.errors import ConfigError
+from hushstream.formats.schemas.schema import MAX_TEXT, Schema, Verdict
 from hushstream.topics.config.clients import registry_options
 from hushstream.topics.config.model import RegistrySettings
-from hushstream.topics.schemas.schema import MAX_TEXT, Schema, Verdict
 
 Pages = dict[str, tuple[int, str]]
 

@@ -24,8 +24,8 @@ from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
 from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
 from hushstream.errors import EngineError
+from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.frames import CellsFrame
 from hushstream.topics.records import Retired
 from hushstream.topics.releases import MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
@@ -272,7 +272,7 @@ def test_bad_records_go_to_the_dead_letters_and_the_rest_goes_on():
 
 
 def test_several_pipelines_share_the_decoding_of_their_input(monkeypatch):
-    import hushstream.topics.events.decode as events
+    import hushstream.formats.events.decode as events
 
     calls: list[int] = []
     original = events.Decoder.decode

@@ -10,7 +10,7 @@ from hushstream.agents.state.layout import ROW, UNIT_WIDTH, index_entries, sorta
 from hushstream.agents.state.restored import restored
 from hushstream.agents.state.store import Changes
 from hushstream.errors import EngineError
-from hushstream.topics.events.raw import RawBatch, RawRecord
+from hushstream.formats.events.raw import RawBatch, RawRecord
 
 Row = tuple[bytes | None, bytes | None]
 

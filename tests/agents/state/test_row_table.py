@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.row_table import ArrayTable, DictTable, HeldTable, row_table
+from hushstream.formats.events.compiled import possible
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.compiled import possible
 
 
 def tables(width: int) -> list[HeldTable]:

@@ -21,9 +21,9 @@ from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.local_state import Shared
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shard import Shard, ShardSpec
+from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import Marker
 from rocksdict import Cache
 

@@ -19,10 +19,10 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from hushstream.agents.cli.group import main
 from hushstream.agents.kafka.access.owners import Claim
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.cli.group import main
 from hushstream.topics.names import OWNERS, ledger_topic
 from hushstream.topics.records import Beat, Marker, Start, Trigger, encode
 

@@ -11,11 +11,11 @@ import pytest
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.kafka.offsets import PartitionOffsets
-from hushstream.agents.offline.replay_logs import spans
 from hushstream.agents.state.layout import MARKER, POSITION
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.evidence import STALE_SECONDS, check_tables
 from hushstream.errors import RewoundError
+from hushstream.offline.replay_logs import spans
 from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, decode_marker, encode
 from msgspec.structs import replace

@@ -17,8 +17,8 @@ from hushstream.agents.worker import log_follower
 from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, RewoundError
+from hushstream.formats.events.decode import RawRecord
 from hushstream.topics.config.model import Kafka
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.names import Names
 from hushstream.topics.records import Beat, Selected, Start, encode
 

@@ -27,7 +27,7 @@ with lock_folder(Path(sys.argv[1])):
 
 def test_the_modules_of_a_worker_load_no_library_that_only_some_settings_need():
     """Each of them would add tenths of a second of CPU to every start."""
-    loaded = "import sys, hushstream.agents.cli.worker; print(*sys.modules)"
+    loaded = "import sys, hushstream.cli.worker; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from faust.types import TP
-from hushstream.agents.cli.group import exit_code
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.clock.owner import ClockOwner
 from hushstream.agents.kafka.progress import Progress
@@ -18,6 +17,7 @@ from hushstream.agents.worker.log_follower import LogFollower
 from hushstream.agents.worker.owned_clock import OwnedClock
 from hushstream.agents.worker.tasks import Tasks
 from hushstream.agents.worker.worker import Worker
+from hushstream.cli.group import exit_code
 from hushstream.errors import EngineError, HushError, LedgerError
 from hushstream.topics.config.model import Kafka
 

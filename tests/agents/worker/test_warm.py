@@ -25,11 +25,11 @@ from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.transaction import _unit_records
+from hushstream.formats.events.columns import UnitTexts
+from hushstream.formats.events.raw import RawRecord
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.columns import UnitTexts
-from hushstream.topics.events.raw import RawRecord
 from hushstream.topics.records import Marker
 
 from tests.judge.test_logs import TEXT
@@ -46,7 +46,7 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
     pytest.importorskip("numba")
     from hushstream.agents.kafka.batch_scan import _scan
     from hushstream.agents.stages.ingest import digest_scan
-    from hushstream.topics.events import json_scan, key_scan
+    from hushstream.formats.events import json_scan, key_scan
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
@@ -65,9 +65,9 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
 @pytest.mark.parametrize("form", ["avro", "protobuf"])
 def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_known(form, tmp_path):
     pytest.importorskip("numba")
-    from hushstream.topics.events.binary import scan
+    from hushstream.formats.events.binary import scan
 
-    from tests.topics.events.binary.test_scanner import LIST_OF
+    from tests.formats.events.binary.test_scanner import LIST_OF
 
     where = f'format = "{form}"\ntime = {{ field'
     text = TEXT.replace("time = { field", where) + '\n[registry]\nurl = "http://localhost:1"\n'
@@ -132,7 +132,7 @@ logging.basicConfig(level=logging.INFO)
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.worker import startup
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.raw import RawRecord
+from hushstream.formats.events.raw import RawRecord
 text, folder = sys.argv[1:]
 startup.os.access = lambda *_: False  # as in an image
 made = compile_config(loads(text, environ={}), {"events": 2})

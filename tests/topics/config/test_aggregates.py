@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.errors import ConfigError
+from hushstream.formats.events.fields import NumericField
 from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.entry import Objection
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config import pipeline as config_pipeline
 from hushstream.topics.config.aggregates import Aggregate, Count, Estimate, Mean, Sum
-from hushstream.topics.events.fields import NumericField
 from hushstream.topics.sql.columns import QuerySource
 from hushstream.topics.sql.query import compile_query
 from hypothesis import given

@@ -27,7 +27,7 @@ from hushstream.topics.config.describe import documented, rewrite
 from hushstream.topics.config.lines import line_index
 from hushstream.topics.config.load import Config, load, loads
 from hushstream.topics.config.merge import tables
-from hushstream.topics.schedule import Schedule
+from hushstream.topics.config.schedule import Schedule
 
 ROOT = Path(__file__).parents[3]
 TEMPLATE = ROOT / "topics" / "config" / "template.toml"

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
 
-from ...events.expressions import conditions as means
+from ....formats.events.expressions import conditions as means
 from ..lines import Path
 from ..read import Convert, Reader
 from ..values import FieldPath, beyond_doubles

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from ...events.expressions.derived import PARTS, Band, Derived, TimePart, decimals_of
+from ....formats.events.expressions.derived import PARTS, Band, Derived, TimePart, decimals_of
 from ..values import FieldPath, above, within
 
 

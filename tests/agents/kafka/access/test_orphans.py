@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from click.testing import CliRunner
-from hushstream.agents.cli.group import hush
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.deployment.topic_specs import TopicSpec, internal_topics
 from hushstream.agents.kafka.access.orphans import delete_orphans, left_behind
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.worker.admission import prepare, warnings
+from hushstream.cli.group import hush
 from hushstream.topics.names import Names, genesis_id, genesis_of
 
 from ...clock.test_genesis import Deployed, made, unbegun

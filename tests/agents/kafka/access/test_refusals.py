@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from aiokafka import errors as aio
 from confluent_kafka import KafkaError, KafkaException
-from hushstream.agents.cli.group import main
 from hushstream.agents.kafka.access.refusals import (
     lacking,
     locked_out,
@@ -20,6 +19,7 @@ from hushstream.agents.kafka.access.refusals import (
     user_of,
 )
 from hushstream.agents.kafka.clients import aio_refusal
+from hushstream.cli.group import main
 from hushstream.errors import RightError
 from hushstream.topics.config.model import Kafka
 
@@ -116,7 +116,7 @@ def test_a_refusal_from_anywhere_ends_with_4(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("hushstream.agents.cli.group.hush.main", fail)
+    monkeypatch.setattr("hushstream.cli.group.hush.main", fail)
     with pytest.raises(SystemExit) as ended:
         main([])
     said = capsys.readouterr().err

@@ -13,9 +13,9 @@ from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.state.layout import due_at
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import KeyLimit
+from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.columns import Part, Rows
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import ClockRecord
 
 from ....judge.worlds import outcome, verdict

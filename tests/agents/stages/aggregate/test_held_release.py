@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.deployment.model import Deployment
-from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.aggregate.held_release import (
     Pending,
     held,
@@ -31,9 +30,10 @@ from hushstream.agents.state.layout import HELD, NONCE, ROW, STATUS, index_entri
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.store import Changes, KeyLimit, scan_prefix
 from hushstream.errors import EngineError
+from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.columns import Releases
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.events.decode import RawRecord
+from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st

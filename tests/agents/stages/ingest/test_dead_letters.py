@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hushstream.agents.offline.engine import OfflineEngine
 from hushstream.agents.stages.ingest.dead_letters import (
     ROOM,
     copy,
@@ -20,9 +19,10 @@ from hushstream.agents.stages.ingest.dead_letters import (
 from hushstream.agents.stages.ingest.dead_letters import digest as hash_of
 from hushstream.agents.stages.step import Step
 from hushstream.errors import EngineError
+from hushstream.formats.events.decode import RawRecord
+from hushstream.formats.events.reasons import Reason, Unread
 from hushstream.mechanisms.noise import derive
-from hushstream.topics.events.decode import RawRecord
-from hushstream.topics.events.reasons import Reason, Unread
+from hushstream.offline.engine import OfflineEngine
 from hushstream.topics.records import Marker
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,13 +8,13 @@ from typing import Any
 
 import fastavro
 import pytest
-from hushstream.agents.offline.engine import OfflineEngine
-from hushstream.agents.offline.replay_logs import RecordedSchemas
 from hushstream.agents.stages.ingest.schemas import KnownSchemas, NoSchemas
 from hushstream.agents.state.layout import schema_row
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.topics.events.decode import RawRecord
-from hushstream.topics.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
+from hushstream.formats.events.decode import RawRecord
+from hushstream.formats.schemas.schema import Known, Pinned, Schema, Verdict, decode_pinned
+from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.replay_logs import RecordedSchemas
 
 from ....support import NAMES, ORIGIN, SECRET, beat, deployment, start, trigger
 

@@ -11,12 +11,12 @@ from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.timeline import Timeline
 from hushstream.agents.deployment.model import Pipeline
-from hushstream.agents.offline.engine import OfflineEngine
-from hushstream.agents.offline.simulate import simulate
 from hushstream.agents.stages.ingest.windowing import placed
 from hushstream.errors import ConfigError
+from hushstream.formats.events.decode import RawRecord
+from hushstream.offline.engine import OfflineEngine
+from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import loads
-from hushstream.topics.events.decode import RawRecord
 from hushstream.topics.records import ClockRecord, Skipped, Start, Trigger, TriggerRequest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -12,25 +12,25 @@ from pathlib import Path
 import hushstream
 import msgspec
 import pytest
-from hushstream.agents.cli import group, releases
-from hushstream.agents.cli.options import emit
-from hushstream.agents.seeing import picture
-from hushstream.agents.seeing.views import Wish, shown, view
 from hushstream.agents.worker.lines.screen import Screen, put, say
+from hushstream.cli import group, releases
+from hushstream.cli.options import emit
 from hushstream.errors import ConfigError
+from hushstream.reading.live import picture
+from hushstream.reading.live.views import Wish, shown, view
 from rich.table import Table
 
-from ...cli.bench import typed
-from ...seeing.test_history import released
-from ...seeing.test_views import known
+from ....cli.bench import typed
+from ....reading.live.test_history import released
+from ....reading.live.test_views import known
 from .test_log_lines import made  # noqa: F401
 
 EVIL = "tea\x1b[2J\x9b1m\x1b]0;owned\x07\n\u202eeurt\u2066\u200b\x7f"
 SEEN = r"tea\u001b[2J\u009b1m\u001b]0;owned\u0007\n\u202eeurt\u2066\u200b\u007f"
 ROOT = Path(hushstream.__path__[0])
 # What another program reads is printed exactly; everything else goes through `say` and `Screen`.
-EXACT = {"agents/cli/releases.py": 2, "agents/cli/topics.py": 5, "agents/cli/planning/sql.py": 1,
-         "agents/cli/options.py": 1}  # fmt: skip
+EXACT = {"cli/releases.py": 2, "cli/topics.py": 5, "cli/planning/sql.py": 1,
+         "cli/options.py": 1}  # fmt: skip
 
 
 def acts(text: str) -> set[str]:
@@ -123,13 +123,13 @@ def test_every_command_prints_through_one_of_the_two():
     found: Counter[str] = Counter()
     for path in sorted((ROOT / "agents").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        if name in ("agents/cli/group.py", "agents/worker/lines/screen.py"):
+        if name in ("cli/group.py", "agents/worker/lines/screen.py"):
             continue  # one escapes by itself, and imports nothing; the other is what is meant
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 assert called not in ("click.echo", "click.secho", "print", "Console"), name
-                found[name] += called == "put" and name.startswith("agents/cli/")
+                found[name] += called == "put" and name.startswith("cli/")
     assert {name: n for name, n in found.items() if n} == EXACT
 
 

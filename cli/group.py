@@ -1,0 +1,195 @@
+"""The command line: ``hush``. Exit codes: 0 done, 1 unexpected, 2 usage or configuration,
+3 ledger or budget, 4 engine or cluster, 130 interrupted."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+
+import click
+
+from ..agents.worker.lines import log_lines, redaction
+from ..agents.worker.lines.visible import visible_lines
+from ..errors import ConfigError, ExtraError, HushError, LedgerError, ParameterError
+
+COMMANDS = {  # name: its module, and its line of the help, whose order this is
+    "init": ("init", "Write a commented hush.toml and a fresh noise key."),
+    "check": ("init", "Check configuration, key, topics, ledger and clock log."),
+    "plan": ("planning.plan", "Print bounds, noise, thresholds and cost."),
+    "sql": ("planning.sql", "Show the pipeline that a query becomes, and its cost."),
+    "simulate": ("planning.plan", "Run the pipelines on a file and compare with the truth."),
+    "size": ("planning.size", "Estimate what a load needs, and what gives way first."),
+    "produce": ("produce", "Write the rows of a file as records to a raw topic."),
+    "topics": ("topics", "Create a deployment's topics and its ledger."),
+    "worker": ("worker", "Run a worker; any number of them form one group."),
+    "trigger": ("trigger", "Advance the schedule of pipelines, where it is external."),
+    "releases": ("releases", "Show what a pipeline has released, with error bars."),
+    "connect": ("releases", "Print the properties of a Kafka Connect sink."),
+    "map": ("maps", "Write the newest map of a spatial pipeline."),
+    "points": ("maps", "Write synthetic points from the newest map."),
+    "plot": ("seeing", "Draw what a pipeline has released."),
+    "live": ("seeing", "Serve a page that shows all releases as they come."),
+    "ledger": ("ledger", "Show, verify or explain the privacy ledger."),
+    "accept-loss": ("loss", "Accept that raw records were deleted before they were used."),
+    "replay": ("replay", "Recompute releases and compare them, byte by byte."),
+    "alerts": ("topics", "Print Prometheus rules for these pipelines."),
+    "broker": ("broker", "Run a local Apache Kafka on the loopback interface."),
+    "demo": ("demo.command", "Show three private pipelines on a real Kafka."),
+    "version": ("init", "Print the version."),
+}
+
+
+class Group(click.Group):
+    """Loads the module of a command when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List all names, without an import."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """Import the module of a command; None if there is no such command."""
+        if name not in COMMANDS:
+            return None
+        gc.disable()  # modules stay: looking for garbage among them is a tenth of the time
+        try:
+            module = importlib.import_module(f"{__package__}.{COMMANDS[name][0]}")
+        finally:
+            gc.enable()
+        found: dict[str | None, click.Command] = {c.name: c for c in module.COMMANDS}
+        return found[name]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.command(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Log more, including full error texts, which may quote records.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How lines of the log are written.",
+)
+def hush(verbose: bool, log_format: str) -> None:
+    """Differentially private releases from Kafka streams, under one guarantee.
+
+    Start with `hush demo`, or with `hush init` for your own deployment.
+    """
+    log_lines.set_up(logging.INFO if verbose else logging.WARNING, log_format == "json")
+    logging.getLogger("hushstream").setLevel(logging.DEBUG if verbose else logging.NOTSET)
+
+
+def exit_code(error: HushError) -> int:
+    """Look up the documented exit code of an error."""
+    if isinstance(error, ConfigError | ExtraError | ParameterError):
+        return 2
+    return 3 if isinstance(error, LedgerError) else 4
+
+
+def main(args: list[str] | None = None) -> None:
+    """Run ``hush`` and exit with its code.
+
+    Args:
+        args: words after the program's name; None: those of this process.
+    """
+    if args is None and "worker" in sys.argv:
+        signal.signal(signal.SIGTERM, _stopped)  # what it needs takes seconds to load
+        # Its shards keep the cores busy. Products of small matrices would wait for threads of their
+        # own, which spin meanwhile. NumPy reads this when it is loaded, which comes later.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        with redaction.hooks():
+            # Commands return None: a number is the exit code of a command that exited early.
+            code = hush.main(args, standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except BrokenPipeError:
+        sys.exit(0)
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(_failed(error))
+
+
+def _stopped(*_: object) -> None:
+    """End a service as asked. Other commands end by the signal: nobody is to take that for done."""
+    raise SystemExit(0)
+
+
+def _failed(error: BaseException) -> int:
+    """Print the error and return the exit code."""
+    if _interrupted(error):
+        click.echo("interrupted", err=True)
+        return 130
+    if (code := _told_to_end(error)) is not None:
+        return code
+    if isinstance(error, click.ClickException):
+        error.message = visible_lines(error.message)
+        error.show()
+        return 2
+    if isinstance(error, HushError):
+        click.echo(f"hush: {visible_lines(str(error))}", err=True)
+        return exit_code(error)
+    if (said := _of_broker(error)) is not None:
+        click.echo(f"hush: {visible_lines(said)}", err=True)
+        return 4
+    if redaction.quoting():
+        click.echo(visible_lines("".join(traceback.format_exception(error))), err=True, nl=False)
+    click.echo(f"hush: {visible_lines(redaction.told(error))}", err=True)
+    return 1
+
+
+def _of_broker(error: BaseException) -> str | None:
+    """Say what became of a Kafka client's error; None for other errors. It quotes no record."""
+    from aiokafka.errors import KafkaError  # here: most commands end well, and start faster
+    from confluent_kafka import KafkaException
+
+    from ..agents.kafka.access.refusals import DENIED
+    from ..agents.kafka.clients import aio_refusal
+
+    if isinstance(error, KafkaException):
+        said, kind = str(error.args[0].str()), DENIED.get(error.args[0].code())
+        if kind is not None:
+            listed = "`hush topics --print` lists the rights of each role"
+            return f"the cluster refuses a right on a {kind} ({said}): {listed}"
+    elif isinstance(error, KafkaError):
+        if (refused := aio_refusal(error)) is not None:
+            return str(refused)
+        said = type(error).__name__
+    else:
+        return None
+    return f"Kafka did not answer as it should ({said}); try again"
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether Ctrl-C caused an error: it may arrive inside a library, or during cleanup."""
+    return any(isinstance(one, click.Abort | KeyboardInterrupt) for one in _chain(error))
+
+
+def _told_to_end(error: BaseException) -> int | None:
+    """The exit code of a signal that asked to end, and arrived inside a library; None if none did.
+
+    A library in C makes a `SystemError` of it. Any other error after a code of 0 is one of its own.
+    """
+    for one in _chain(error):
+        if isinstance(one, SystemExit) and isinstance(one.code, int):
+            return one.code if one.code > 128 or isinstance(error, SystemError) else None
+    return None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, then what it came from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

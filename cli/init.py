@@ -1,0 +1,131 @@
+"""``hush init``, ``hush check`` and ``hush version``."""
+
+from __future__ import annotations
+
+import platform
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+from ..agents.deployment.cautions import cautions
+from ..agents.deployment.compile import compile_config
+from ..agents.deployment.model import Deployment
+from ..agents.kafka.cluster import Cluster
+from ..agents.worker.admission import prepare, warnings
+from ..agents.worker.lines.screen import say
+from ..agents.worker.metrics import code_version
+from ..errors import ConfigError, HushError
+from ..mechanisms.noise import fingerprint
+from ..topics.config.load import Config, load
+from ..topics.config.secret import noise_key, own_keys, write_new_key
+from .group import exit_code
+from .options import config_options, emit, json_option, read_config
+
+
+@click.command()
+@click.argument("folder", default=".", type=click.Path(path_type=Path))
+def init(folder: Path) -> None:
+    """Write a commented hush.toml and a fresh noise key into FOLDER."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "hush.toml"
+    if target.exists():
+        raise ConfigError(f"{target} already exists and is not overwritten")
+    text = files("hushstream.topics.config").joinpath("template.toml").read_text("utf-8")
+    key = folder / "hush.key"
+    if not key.exists():
+        write_new_key(key)
+    target.write_text(text, "utf-8")
+    load(target)  # the written file must be valid
+    say(
+        f"{target}  every setting, with comments\n"
+        f"{key}  the noise key: back it up and keep it secret\n"
+        "Next: edit hush.toml, then `hush plan`, `hush topics`, `hush worker`."
+    )
+
+
+@click.command()
+@config_options
+@json_option
+@click.option("--offline", is_flag=True, help="Do not contact the cluster.")
+@click.option("--member", default="", help="The worker whose tables are held against the cluster.")
+def check(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    offline: bool,
+    member: str,
+) -> None:
+    """Check configuration, key, topics, ledger and clock log; exit 0 if a worker could start.
+
+    The exit code is otherwise that with which a worker would end.
+    """
+    config = read_config(path, bootstrap, settings)
+    findings: list[Finding] = []
+    code = _offline(config, findings) if offline else _online(config, member, findings)
+    if not code:
+        findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
+    if as_json:
+        emit({"ok": not code, "findings": [{"level": a, "text": b} for a, b in findings]})
+    else:
+        marks = {"ok": "ok   ", "warn": "warn ", "fail": "FAIL "}
+        for level, text in findings:
+            say(marks[level] + text)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+Finding = tuple[str, str]  # "ok", "warn" or "fail", and what
+
+
+def _offline(config: Config, found: list[Finding]) -> int:
+    try:
+        deployment = compile_config(config)
+        found.append(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
+        found.append(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
+        for name, key in own_keys(config).items():
+            found.append(("ok", f"noise key of pipeline {name}, fingerprint {fingerprint(key)}"))
+    except HushError as error:
+        return _refused(error, found)
+    return 0
+
+
+def _online(config: Config, member: str, found: list[Finding]) -> int:
+    """The conditions for a worker to start, and recommendations for production clusters."""
+    try:
+        plan = prepare(config, member, patience=5, told=lambda text: found.append(("ok", text)))
+        advice = warnings(Cluster(config.kafka), plan.deployment, plan.names)
+        if any(p.form.records for p in plan.deployment.pipelines):
+            found.append(("ok", _schemas(config, plan.deployment)))
+    except HushError as error:
+        return _refused(error, found)
+    found.extend(("warn", text) for text in advice)
+    return 0
+
+
+def _schemas(config: Config, deployment: Deployment) -> str:
+    """Hold the pinned schemas of releases against the registry; no worker needs this."""
+    from ..agents.registry.subjects import look_up  # needs an optional part
+
+    number = look_up(config.registry, deployment)
+    return f"schema registry at {config.registry.url}: {number} subjects as the ledger pinned them"
+
+
+def _refused(error: HushError, found: list[Finding]) -> int:
+    found.append(("fail", str(error)))
+    return exit_code(error)
+
+
+@click.command()
+@json_option
+def version(as_json: bool) -> None:
+    """Print the version."""
+    if as_json:
+        emit({"version": code_version(), "python": platform.python_version()})
+    else:
+        say(f"hushstream {code_version()} on Python {platform.python_version()}")
+
+
+COMMANDS: list[click.Command] = [init, check, version]

@@ -1,0 +1,347 @@
+"""``hush ledger show | verify | explain | sum``: the spent budget, by epoch and purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from ..agents.clock.genesis import NoLedgerError, read_ledger
+from ..agents.clock.ledger import Ledger, Record, number, totals
+from ..agents.clock.start import check_paid, read_clock
+from ..agents.clock.witness import Witness
+from ..agents.deployment.compile import compile_config
+from ..agents.deployment.lineage import generations
+from ..agents.deployment.model import Pipeline
+from ..agents.kafka.cluster import Cluster
+from ..agents.worker.lines.screen import Screen, say
+from ..errors import ConfigError, LedgerError
+from ..formats.events.decode import utc
+from ..reading.joint import Joint, UnitSum, joint
+from ..topics.config.load import Config
+from ..topics.config.model import Kafka
+from ..topics.config.secret import noise_key
+from ..topics.names import Names
+from .options import CONFIG, config_options, emit, json_option, read_config, readable
+
+
+@click.group()
+def ledger() -> None:
+    """Show, verify, explain or add up privacy ledgers."""
+
+
+def _open(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> tuple[Config, Ledger]:
+    config = read_config(path, bootstrap, settings)
+    cluster = Cluster(config.kafka, role="auditor")
+    cluster.wait()
+    return config, read_ledger(cluster, config.deployment.name)
+
+
+@ledger.command()
+@config_options
+@json_option
+def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Show every record, oldest first, and the totals."""
+    _, read = _open(path, bootstrap, settings)
+    sums = totals(read, list(read.pipelines))
+    if as_json:
+        emit(
+            {
+                "records": [_plain(r) for r in read.records],
+                "totals": {
+                    name: {"epsilon": float(e), "delta": float(d), "epochs": n}
+                    for name, (e, d, n) in sums.items()
+                },
+                "generations": [
+                    {
+                        "pipelines": list(chain),
+                        "epsilon": float(sum(sums[name][0] for name in chain)),
+                        "delta": float(sum(sums[name][1] for name in chain)),
+                    }
+                    for chain in generations(read.pipelines)
+                ],
+            }
+        )
+        return
+    console = Screen()
+    console.print(records(read.records))
+    units = {r.body.get("pipeline"): r.body.get("unit") for r in read.records if "unit" in r.body}
+    for name, (epsilon, delta, epochs) in sums.items():
+        console.print(
+            f"{name}: {epochs} epochs charged; a {units.get(name, 'unit')} active in all of them "
+            f"pays at most ε={float(epsilon):g}, δ={float(delta):g} in total"
+        )
+    for chain in generations(read.pipelines):
+        say(over_generations(chain, sums, read))
+
+
+def over_generations(
+    chain: Sequence[str], sums: Mapping[str, tuple[Fraction, Fraction, int]], read: Ledger
+) -> str:
+    """State what one unit pays over pipelines that follow each other.
+
+    The boundary divides records, and not units: a unit may have some on either side, so
+    neighbouring streams differ in both, and the maximum of the costs would be too little.
+
+    Args:
+        chain: names, the first generation first.
+        sums: ε, δ and number of charged epochs by pipeline.
+        read: the ledger, which says where each of them ended.
+    """
+    body = read.pipelines[chain[-1]]["config"]
+    epsilon = sum((sums[name][0] for name in chain), Fraction(0))
+    delta = sum((sums[name][1] for name in chain), Fraction(0))
+    parts = [
+        f"{name} ε={float(sums[name][0]):g}, δ={float(sums[name][1]):g}"
+        + (f" until {utc(read.retired[name]['until'])}" if name in read.retired else "")
+        for name in chain
+    ]
+    return (
+        f"{', then '.join(parts)}: each follows the one before. A {body['unit_name']} active in "
+        f"all epochs of all of them pays the sum, ε={float(epsilon):g}, δ={float(delta):g} "
+        f"({body['neighbouring']}); in one epoch alone, what that epoch costs"
+    )
+
+
+def records(found: Sequence[Record]) -> Table:
+    """Records of a ledger as a table that fits into 80 columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for name in ("seq", "time (UTC)", "kind", "pipeline", "epoch", "ε", "δ", "hash"):
+        number = name in ("seq", "epoch", "ε", "δ")
+        table.add_column(name, justify="right" if number else "left", no_wrap=name != "pipeline")
+    for record in found:
+        body = record.body
+        table.add_row(
+            str(record.seq),
+            utc(record.time // 1_000_000 * 1_000_000).replace("T", " ").removesuffix("Z"),
+            record.kind,
+            str(body.get("pipeline", "")),
+            str(body.get("epoch", "")),
+            _short(body.get("epsilon")),
+            _short(body.get("delta")),
+            record.hash()[:12],
+        )
+    return readable(table)
+
+
+@ledger.command()
+@config_options
+@json_option
+def verify(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool) -> None:
+    """Check the chain, one charge per epoch, a charge for each trigger; exit 3 if it fails."""
+    config, read = _open(path, bootstrap, settings)
+    read = _against_clock(config, read)
+    body = {"records": len(read.records), "charges": len(read.charges), "head": read.head}
+    if as_json:
+        emit(body)
+    else:
+        say(
+            f"intact: {body['records']} records, {body['charges']} charges, each epoch once, every "
+            f"trigger of the clock log paid for; head {read.head}"
+        )
+
+
+def _against_clock(config: Config, read: Ledger) -> Ledger:
+    """The ledger, once the clock log knows of no trigger that it has not paid for."""
+    names = Names(config.deployment.name, read.genesis["genesis"])
+    horizons = {p.name: p.mechanism.horizon for p in compile_config(config).pipelines}
+    cluster, kafka = Cluster(config.kafka, role="auditor"), config.kafka
+    if config.engine.witness:
+        witness = Witness(Path(config.engine.witness), names, noise_key(config))
+        witness.check(kafka, lambda: read_ledger(cluster, names.deployment))
+    return check_paid(cluster, read_clock(kafka, names, horizons), read, names)
+
+
+@ledger.command()
+@config_options
+@click.argument("pipeline")
+def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str) -> None:
+    """Explain what PIPELINE has paid for, and what its figures mean."""
+    config, read = _open(path, bootstrap, settings)
+    charges = [r for (name, _), r in sorted(read.charges.items()) if name == pipeline]
+    if pipeline not in read.pipelines:
+        raise ConfigError(f"pipeline {pipeline!r} is not in the ledger")
+    if not charges:
+        say(f"{pipeline}: nothing has been released or charged yet.")
+        return
+    body = charges[-1].body
+    epsilon = sum(float(number(r.body["epsilon"])) for r in charges)
+    compiled = {p.name: p for p in compile_config(config).pipelines}.get(pipeline)
+    say(_explanation(pipeline, body, len(charges), epsilon, compiled))
+    for record in charges:
+        epoch = record.body["epoch"]
+        say(
+            f"  record {record.seq}: epoch {epoch}{_span(compiled, epoch)}, charged "
+            f"{utc(record.time // 1_000_000 * 1_000_000)} before its first release; "
+            f"hash {record.hash()[:16]}"
+        )
+    refused = sorted(epoch for name, epoch in read.refused if name == pipeline)
+    if refused:
+        say(f"  refused for lack of budget: epochs {', '.join(map(str, refused))}")
+    if (end := read.retired.get(pipeline)) is not None:
+        say(f"  retired at {utc(end['until'])}: no epoch from {end['epoch']} on is charged")
+
+
+def _explanation(
+    pipeline: str, body: dict[str, Any], epochs: int, epsilon: float, compiled: Pipeline | None
+) -> str:
+    unit = body["unit"]
+    limit = compiled.limit_epsilon if compiled else None
+    return (
+        f"{pipeline}: mechanism {body['mechanism']}; adding or removing all records of one {unit} "
+        f"in one epoch changes what anyone sees by at most ε={_short(body['epsilon'])}, "
+        f"δ={_short(body['delta'])}, for all triggers of all windows of that epoch together.\n"
+        f"  {epochs} epochs were charged once each, whatever was retried: a {unit} present "
+        f"in all of them pays ε={epsilon:g}"
+        + (f" of the limit {float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
+        + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "
+        f"ε={_short(body['pure_epsilon'])} of other noise and rounding, "
+        f"δ={_short(body['coupling_delta'])} of rare events, as where a key of one {unit} appears."
+    )
+
+
+def _span(compiled: Pipeline | None, epoch: int) -> str:
+    if compiled is None:
+        return ""
+    schedule = compiled.windows
+    start = schedule.start(epoch * schedule.per_epoch)
+    return f" ({utc(start)} to {utc(start + schedule.length * schedule.per_epoch)})"
+
+
+@ledger.command("sum")
+@config_options
+@json_option
+@click.argument("ledgers", nargs=-1, required=True, metavar="LEDGER...")
+def add_up(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    ledgers: tuple[str, ...],
+) -> None:
+    """Add up LEDGERs: what one unit pays that is in the data of all of them.
+
+    Each LEDGER is a file with a copy, one record per line, or the name of a deployment.
+    """
+    found: dict[str, Ledger] = {}
+    for name in ledgers:
+        if Path(name).is_file():
+            found[name] = _copy(Path(name))
+        else:
+            found[name] = _of_deployment(path, bootstrap, settings, name)
+    whole = joint(found)
+    if as_json:
+        emit(_plain_sum(found, whole))
+        return
+    console = Screen()
+    for name, one in found.items():
+        say(f"{name}: {len(one.records)} records, chain intact, head {one.head[:16]}")
+    for one_sum in whole.sums:
+        console.print()
+        console.print(lines(one_sum))
+        say(_summed(one_sum))
+    if not whole.sums:
+        say("nothing has been charged yet")
+    if whole.twice:
+        say(f"\n{whole.twice} charges stand in more than one of them, and count once")
+    if len(whole.sums) > 1:
+        say(
+            "\nUnits and neighbouring relations of these sums differ, so they are not added: "
+            "whoever is several of these units pays for each."
+        )
+
+
+def _copy(path: Path) -> Ledger:
+    values = path.read_bytes().splitlines()
+    try:
+        return Ledger.read(value for value in values if value.strip())
+    except LedgerError as error:
+        raise LedgerError(f"{path}: {error}") from None
+
+
+def _of_deployment(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], name: str
+) -> Ledger:
+    if bootstrap and not settings and path == CONFIG and not Path(path).exists():
+        kafka = Kafka(bootstrap=bootstrap)
+    else:
+        kafka = read_config(path, bootstrap, settings).kafka
+    cluster = Cluster(kafka, role="auditor")
+    cluster.wait()
+    try:
+        return read_ledger(cluster, name)
+    except NoLedgerError:
+        raise ConfigError(f"{name!r} is neither a file nor a deployment on this cluster") from None
+
+
+def lines(one: UnitSum) -> Table:
+    """Charges of one sum, pipeline by pipeline, as a table that fits into 80 columns."""
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for name in ("ledger", "pipeline", "epochs", "ε", "δ"):
+        text = name in ("ledger", "pipeline")
+        table.add_column(name, justify="left" if text else "right", no_wrap=not text)
+    for line in one.lines:
+        table.add_row(
+            line.ledger,
+            line.pipeline,
+            str(line.epochs),
+            f"{float(line.epsilon):.6g}",
+            f"{float(line.delta):.6g}",
+        )
+    return readable(table)
+
+
+def _summed(one: UnitSum) -> str:
+    said = (
+        f"A {one.kind.unit} active in every epoch of all of these pays at most "
+        f"ε={float(one.epsilon):g}, δ={float(one.delta):g}"
+    )
+    if one.kind.neighbouring == "replace_value":
+        said += ", for replacing its values"
+    if one.composed < one.epsilon:
+        said += (
+            f".\nComposed: ε={float(one.composed):.6g} at the same δ, if nobody chose a budget "
+            "after a look at releases"
+        )
+    return said + "."
+
+
+def _plain_sum(found: Mapping[str, Ledger], whole: Joint) -> dict[str, Any]:
+    return {
+        "ledgers": {n: {"records": len(o.records), "head": o.head} for n, o in found.items()},
+        "sums": [
+            one.kind._asdict()
+            | {"epsilon": float(one.epsilon), "delta": float(one.delta)}
+            | {"composed_epsilon": float(one.composed)}
+            | {
+                "lines": [
+                    vars(line) | {"epsilon": float(line.epsilon), "delta": float(line.delta)}
+                    for line in one.lines
+                ]
+            }
+            for one in whole.sums
+        ],
+        "twice": whole.twice,
+    }
+
+
+def _short(value: str | None) -> str:
+    return "" if value is None else f"{float(number(value)):.6g}"
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {
+        "seq": record.seq,
+        "prev_hash": record.prev_hash,
+        "hash": record.hash(),
+        "kind": record.kind,
+        "time": record.time,
+        **{name: value for name, value in record.body.items() if name != "config"},
+    }
+
+
+COMMANDS: list[click.Command] = [ledger]

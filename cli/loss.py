@@ -1,0 +1,64 @@
+"""``hush accept-loss``: say in the ledger that releases go on without records that were deleted."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any
+
+import click
+
+from ..agents.clock.loss.accept import accept, lacking, resumed
+from ..agents.clock.loss.found import Loss
+from ..agents.kafka.cluster import Cluster
+from ..agents.worker.admission import lost, prepare
+from ..errors import EngineError
+from .options import config_options, emit, json_option, read_config
+
+
+@click.command("accept-loss")
+@config_options
+@json_option
+@click.option("--yes", is_flag=True, help="Write it: it cannot be taken back.")
+def accept_loss(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, yes: bool
+) -> None:
+    """Accept that raw records were deleted before they were used, and go on without them.
+
+    Releases of the epochs that are named may lack records; the ledger says so from then on.
+    Without --yes nothing is written. Where nothing is lost it is refused.
+    """
+    config = read_config(path, bootstrap, settings)
+    setup = prepare(config, role="administrator")
+    cluster = Cluster(config.kafka, role="administrator")
+    cluster.wait()
+    by_topic: dict[str, list[Loss]] = defaultdict(list)
+    for one in lost(cluster, setup):
+        by_topic[one.topic].append(one)
+    if not by_topic:
+        raise EngineError("nothing is lost: raw topics have all that was not used, or accepted")
+    now, floors = int(time.time() * 1e6), resumed(setup.accepted)
+    told: list[dict[str, Any]] = []
+    for topic, losses in sorted(by_topic.items()):
+        epochs = lacking(config.kafka, setup.names, setup.deployment, losses, now)
+        places = [f"{topic}-{one.partition}" for one in losses]
+        if yes:
+            accept(
+                cluster, setup.deployment, setup.names, losses, epochs, now, setup.secret, floors
+            )
+        told.append({"topic": topic, "partitions": places, "epochs": epochs, "accepted": yes})
+    if as_json:
+        emit({"losses": told})
+        return
+    for said in told:
+        click.echo(f"{', '.join(said['partitions'])}: records were deleted before they were used")
+        for name, (first, last) in said["epochs"].items():
+            click.echo(f"  {name}: releases of epochs {first} to {last} may lack some")
+    click.echo(
+        "accepted: the ledger says so; start the workers"
+        if yes
+        else "nothing was written: restore the records, or repeat this with --yes"
+    )
+
+
+COMMANDS: list[click.Command] = [accept_loss]

@@ -1,0 +1,170 @@
+"""``hush map`` and ``hush points``: a released map as cells or synthetic points, in files."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from pyarrow import csv, parquet
+
+from ..agents.worker.lines.screen import say
+from ..errors import EngineError
+from ..reading.assembly import Released
+from ..reading.client import Wanted, moment
+from ..reading.client import releases as read
+from ..reading.grids import FINEST
+from ..reading.maps import cells_of, domain_of, map_before, points_as_geojson, points_of
+from ..reading.regrid import regrid
+from ..reading.tables import table_of
+from .options import F, config_options, release_topic
+
+FORMATS = ("geojson", "csv", "parquet")
+
+
+def _options(command: F) -> F:
+    """Add what both commands share."""
+    for option in (
+        click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                     help="Write FILE; default: standard output."),
+        click.option("--format", "form", type=click.Choice(FORMATS), default="geojson",
+                     show_default=True, help="Form of the output."),
+        click.option("--window", metavar="TIME",
+                     help="The window that holds TIME; default: the newest."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@click.command("map")
+@config_options
+@_options
+@click.option("--h3", type=click.IntRange(0, FINEST["h3"]), metavar="RES",
+              help="Share the cells among the H3 hexagons of a resolution, 0 to 15.")  # fmt: skip
+@click.option("--geohash", type=click.IntRange(1, FINEST["geohash"]), metavar="LENGTH",
+              help="Share the cells among the geohashes of a length, 1 to 12.")  # fmt: skip
+@click.option("--lonlat", is_flag=True,
+              help="The first two axes are longitude and latitude in degrees, whatever "
+                   "their names.")  # fmt: skip
+@click.argument("pipeline")
+def map_(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    window: str | None,
+    form: str,
+    out: Path | None,
+    h3: int | None,
+    geohash: int | None,
+    lonlat: bool,
+    pipeline: str,
+) -> None:
+    """Write the newest map of a spatial PIPELINE: its cells with values and error bars.
+
+    On another grid (--h3, --geohash), the records of a cell are shared by area; totals stay.
+    """
+    if h3 is not None and geohash is not None:
+        raise click.UsageError("give one of --h3 and --geohash")
+    if lonlat and h3 is None and geohash is None:
+        raise click.UsageError("--lonlat goes with --h3 or --geohash")
+    release = _newest(path, bootstrap, settings, pipeline, window)
+    if h3 is not None or geohash is not None:
+        shared = regrid(release, h3=h3, geohash=geohash, lonlat=lonlat)
+        _write(form, out, shared.to_geojson() if form == "geojson" else {}, shared.to_table())
+        return
+    cells = cells_of(release)
+    _write(form, out, cells, table_of([release]))
+
+
+@click.command()
+@config_options
+@_options
+@click.option("--number", type=click.IntRange(min=0), metavar="N",
+              help="Number of points; default: as many as the counts say.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+              help="Another seed gives other points of the same distribution.")  # fmt: skip
+@click.option("--smooth", is_flag=True,
+              help="Let density go on across the edges of cells, instead of being uniform in "
+                   "each.")  # fmt: skip
+@click.option("--earlier", is_flag=True,
+              help="Divide cells in the proportions of the last map of the window before, as far "
+                   "as the two agree.")  # fmt: skip
+@click.argument("pipeline")
+def points(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    window: str | None,
+    form: str,
+    out: Path | None,
+    number: int | None,
+    seed: int,
+    smooth: bool,
+    earlier: bool,
+    pipeline: str,
+) -> None:
+    """Write synthetic points drawn from the newest map of a spatial PIPELINE.
+
+    They follow from releases alone, so they cost no privacy, however many are drawn.
+    """
+    if earlier:
+        release, before = _with_map_before(path, bootstrap, settings, pipeline, window)
+    else:
+        release, before = _newest(path, bootstrap, settings, pipeline, window), None
+    drawn = points_of(release, number, seed, smooth, before)
+    shapes = points_as_geojson(domain_of(release), drawn) if form == "geojson" else {}
+    _write(form, out, shapes, drawn)
+
+
+def _newest(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
+) -> Released:
+    """The newest complete release of the newest window, or of the one asked for."""
+    topic = release_topic(path, bootstrap, settings, pipeline)
+    every = read(topic, Wanted(window=moment("--window", window)))
+    return _last(every, pipeline, window)
+
+
+def _with_map_before(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str, window: str | None
+) -> tuple[Released, Released | None]:
+    """The same, and the last map of the window before, if there is one."""
+    topic, asked = release_topic(path, bootstrap, settings, pipeline), moment("--window", window)
+    every = list(read(topic, Wanted()))
+    release = _last(filter(Wanted(window=asked).takes, every), pipeline, window)
+    before = map_before(every, release)
+    if before is None:
+        say("no window before this one has ended: cells stay as they are", err=True)
+    return release, before
+
+
+def _last(every: Iterable[Released], pipeline: str, window: str | None) -> Released:
+    newest = max(every, key=lambda one: (one.window.start, one.trigger), default=None)
+    if newest is None:
+        which = "" if window is None else f" in the window of {window}"
+        raise EngineError(f"pipeline {pipeline!r} has no complete release{which} yet")
+    return newest
+
+
+def _write(form: str, out: Path | None, shapes: dict[str, Any], table: Any) -> None:
+    if form == "geojson":
+        data = json.dumps(shapes, ensure_ascii=False).encode() + b"\n"
+    else:
+        made = io.BytesIO()
+        (csv.write_csv if form == "csv" else parquet.write_table)(table, made)
+        data = made.getvalue()
+    if out is None:
+        if form == "parquet" and sys.stdout.isatty():
+            raise click.UsageError("parquet is not text: give --out FILE, or redirect the output")
+        stdout = click.get_binary_stream("stdout")
+        stdout.write(data)
+        stdout.flush()
+    else:
+        out.write_bytes(data)
+
+
+COMMANDS: list[click.Command] = [map_, points]

@@ -1,0 +1,125 @@
+"""Options shared by several commands."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.table import Table
+
+from ..agents.worker.lines.screen import put
+from ..agents.worker.lines.visible import visible
+from ..errors import ConfigError
+from ..reading.client import ReleaseTopic, source_of
+from ..topics.config.load import Config, load
+
+F = TypeVar("F", bound=Callable[..., Any])
+CONFIG = "hush.toml"
+
+
+def config_options(command: F) -> F:
+    """Add ``--config``, ``--bootstrap`` and ``--set`` to a command that reads a deployment."""
+    for option in (
+        click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="SETTING=VALUE",
+            help="Override a setting, for example engine.data_dir=/data.",
+        ),
+        click.option("--bootstrap", metavar="HOST:PORT", help="Kafka to use."),
+        click.option(
+            "-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> Config:
+    """Read the configuration with overrides from flags.
+
+    Args:
+        path: of the configuration.
+        bootstrap: address of Kafka; None: that of the configuration.
+        settings: overrides, each ``SETTING=VALUE``.
+
+    Raises:
+        UsageError: an override has another form.
+        ConfigError: the configuration is missing or not valid.
+    """
+    flags: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {setting}: write SETTING=VALUE")
+        flags[name.strip()] = value.strip()
+    if bootstrap:
+        flags["kafka.bootstrap"] = bootstrap
+    return load(path, flags=flags)
+
+
+def release_topic(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str
+) -> ReleaseTopic:
+    """Find the releases of a pipeline.
+
+    Releases are public, so whoever has an address needs no configuration: where none was named and
+    none lies in this folder, the topic is ``hush.<pipeline>.releases.v1``.
+
+    Args:
+        path: of the configuration.
+        bootstrap: address of Kafka; None: that of the configuration.
+        settings: overrides, each ``SETTING=VALUE``.
+        pipeline: its name.
+
+    Raises:
+        UsageError: an override has another form.
+        ConfigError: the configuration is missing or not valid, or does not know the pipeline.
+    """
+    if bootstrap and not settings and path == CONFIG and not Path(path).exists():
+        return source_of(bootstrap, pipeline)
+    config = read_config(path, bootstrap, settings)
+    found = [p for p in config.pipeline if p.name == pipeline]
+    if not found:
+        known = ", ".join(p.name for p in config.pipeline)
+        raise ConfigError(f"pipeline {pipeline!r} is unknown; expected one of {known}")
+    return ReleaseTopic(config.kafka, found[0].release_topic, pipeline)
+
+
+def emit(body: object) -> None:
+    """Print one JSON object on a line of its own."""
+    put(visible(json.dumps(body, default=str)))  # it means the same, and has no DEL
+
+
+def readable(table: Table) -> Table:
+    """Fold long texts of a table in a narrow terminal; by default they would be cut."""
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def moment(text: str | None) -> int:
+    """Read an ISO time as microseconds since 1970.
+
+    Args:
+        text: UTC, if it names no zone; None: the present.
+
+    Raises:
+        BadParameter: the text is not such a time.
+    """
+    if text is None:
+        return int(time.time() * 1e6)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not an ISO time such as 2019-03-02T00:00Z") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)

@@ -1,0 +1,84 @@
+"""The option ``--diff`` of ``hush plan``: old terms against new ones."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.table import Table
+
+from ...agents.clock.genesis import read_ledger
+from ...agents.deployment.compile import compile_config
+from ...agents.deployment.difference import ChangedSetting, Difference, Terms, beside, differences
+from ...agents.kafka.cluster import Cluster
+from ...agents.worker.lines.screen import Screen, say
+from ...topics.config.load import Config, load
+from ..options import emit, readable
+
+LEDGER = "ledger"
+
+
+def show_difference(config: Config, before: str, as_json: bool) -> None:
+    """Print what differs.
+
+    Args:
+        config: the new one.
+        before: path of the old one, or `LEDGER` for what was declared.
+        as_json: print JSON instead.
+
+    Raises:
+        ConfigError: the old configuration is missing or not valid.
+        LedgerError: there is no ledger, or it is broken.
+    """
+    new = [Terms.of(p) for p in compile_config(config).pipelines]
+    more: list[ChangedSetting] = []
+    if before == LEDGER:
+        old = _declared(config)
+    else:
+        other = load(before)
+        old = [Terms.of(p) for p in compile_config(other).pipelines]
+        more = beside(other, config)
+    found = differences(old, new, int(time.time() * 1e6))
+    if as_json:
+        emit({"pipelines": [_plain(one) for one in found], "other": [vars(one) for one in more]})
+        return
+    console = Screen()
+    for one in found:
+        alone = one.against in (None, one.pipeline)
+        title = one.pipeline if alone else f"{one.against} → {one.pipeline}"
+        console.print(title, markup=False)
+        if one.lines:
+            console.print(_table(one.lines))
+        for words in one.words:
+            console.print(words, soft_wrap=True, markup=False, highlight=False)
+        console.print()
+    if more:
+        console.print(_table(more))
+    if not found and not more:
+        say("nothing differs that is charged, declared or shown")
+
+
+def _declared(config: Config) -> list[Terms]:
+    cluster = Cluster(config.kafka, role="auditor")
+    cluster.wait()
+    ledger = read_ledger(cluster, config.deployment.name)
+    ends = {name: int(body["until"]) for name, body in ledger.retired.items()}
+    return [Terms(name, body["config"], ends.get(name)) for name, body in ledger.pipelines.items()]
+
+
+def _table(lines: list[ChangedSetting] | tuple[ChangedSetting, ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 2))
+    for name in ("setting", "old", "new", "holds"):
+        table.add_column(name, no_wrap=name == "setting")
+    for line in lines:
+        table.add_row(line.setting, line.old, line.new, line.holds)
+    return readable(table)
+
+
+def _plain(one: Difference) -> dict[str, Any]:
+    return {
+        "pipeline": one.pipeline,
+        "against": one.against,
+        "settings": [vars(line) for line in one.lines],
+        "words": list(one.words),
+    }

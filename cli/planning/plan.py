@@ -1,0 +1,336 @@
+"""``hush plan`` and ``hush simulate``: judge a configuration before any budget is spent."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from pyarrow import parquet
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ...agents.deployment import statement
+from ...agents.deployment.cautions import cautions
+from ...agents.deployment.compile import compile_config
+from ...agents.deployment.model import Pipeline
+from ...agents.worker.lines.screen import Screen
+from ...formats.events.decode import utc
+from ...mechanisms.parts.stated_bound import plain
+from ...offline.engine import OfflineEngine
+from ...offline.files import stream_file
+from ...offline.judged import SimulationReport
+from ...offline.report import PRIVATE
+from ...offline.report import show as show_simulated
+from ...offline.simulate import read_file
+from ...offline.simulate import simulate as run_simulation
+from ...planning.search import Answer
+from ...planning.table import show
+from ...planning.ways import body_of, show_ways
+from ...reading.assembly import Assembly, Released
+from ...reading.live.declared import Declared
+from ...reading.live.history import History
+from ...reading.live.views import MOST_ROWS, Wish, view
+from ...reading.tables import table_of
+from ...topics.config.load import Config
+from ...topics.config.values import format_duration
+from ...topics.private_files import private_file, private_folder
+from ...topics.releases import decode_public
+from ..options import config_options, emit, json_option, read_config, readable
+from .advise import advice, advice_options, check, request, ways
+from .diff import show_difference
+
+UNKNOWN = (
+    "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
+    "What will be seen, how far off and what is lost depends on the records. --sample FILE "
+    "foretells it from public or synthetic ones, with three ways to go; for histograms, --shape "
+    "users=N,records=N,keys=N does from your guess of a window."
+)
+SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
+SAMPLER = 2.0**-60  # the distance of a draw from the exact distribution costs far less
+
+
+def describe(p: Pipeline) -> dict[str, Any]:
+    """Describe a pipeline before it sees a record, from public parameters alone."""
+    m, schedule = p.mechanism, p.windows
+    cost = m.cost()
+    error = m.error(m.horizon).tolist()
+    body: dict[str, Any] = {
+        "pipeline": p.name,
+        "mechanism": p.kind,
+        "unit": p.unit_name,
+        "window": format_duration(schedule.length),
+        "windows_per_epoch": schedule.per_epoch,
+        "triggers": m.horizon,
+        "epsilon": float(p.epsilon),
+        "delta": float(p.delta),
+        "mu2": float(cost.mu2),
+        "pure_epsilon": float(cost.epsilon),
+        "coupling_delta": float(cost.delta),
+        "noise": {o.name: e * float(o.grid) for o, e in zip(m.outputs, error, strict=True)},
+        "epsilon_every_window": float(p.epsilon),
+        "definition": statement.definition(p),
+    }
+    stated = {name: plain(value) for name, value in statement.stated(p).items()}
+    return body | stated | m.plan()
+
+
+@click.command()
+@config_options
+@advice_options
+@click.option("--diff", "before", metavar="OLD.toml|ledger",
+              help="Instead tell what differs from a file, or from what was declared.")  # fmt: skip
+@json_option
+def plan(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    before: str | None,
+    **options: Any,
+) -> None:
+    """Print bounds, noise, thresholds and cost, before anything is spent.
+
+    With --sample, foretell what would be released and three ways to go. With --shape, or --sample
+    with --tune, propose settings for histograms. For values (pak, tops, topl), always print
+    the expected errors and a proposal.
+
+    With --diff, tell each setting that differs, from when on it holds, and what a unit pays for the
+    old terms, the new ones and both.
+    """
+    config = read_config(path, bootstrap, settings)
+    if before is not None:
+        show_difference(config, before, as_json)
+        return
+    deployment, asked = compile_config(config), request(**options)
+    check(config, deployment, asked)
+    if asked.sample is not None:
+        stream_file(asked.sample)  # refuses, before anything is printed, what it cannot read
+    bodies = [describe(p) for p in deployment.pipelines]
+    console = Screen()
+    if not as_json:
+        for p, body in zip(deployment.pipelines, bodies, strict=True):
+            console.print(readable(described(p, body)))
+        _together(console, config.input, deployment.pipelines)
+        for text in cautions(config, int(time.time() * 1e6)):
+            console.print(f"warning: {text}", soft_wrap=True, markup=False)
+    found = ways(config, deployment, asked, as_json)
+    shown = () if as_json else found  # of records, where advice assumes how they are
+    advised = advice(config, deployment, asked, as_json, shown)
+    if as_json:
+        emit({"pipelines": [_with_advice(body, advised, found) for body in bodies]})
+        return
+    for p in deployment.pipelines:
+        if p.name in advised:
+            show(console, p, advised[p.name])
+        if p.name in found:
+            show_ways(console, p.name, *found[p.name])
+    if asked.sample is None and asked.shape is None:
+        console.print(f"\n{UNKNOWN}", highlight=False, markup=False)
+
+
+def _with_advice(
+    body: dict[str, Any], advised: dict[str, Any], found: dict[str, tuple[str, Answer]]
+) -> dict[str, Any]:
+    name = body["pipeline"]
+    more = body | {"advice": advised.get(name)}
+    return more | ({"forecast": body_of(*found[name])} if name in found else {})
+
+
+def described(p: Pipeline, body: dict[str, Any]) -> Table:
+    """A table of what `describe` says.
+
+    Args:
+        p: the pipeline.
+        body: as `describe` gives it.
+    """
+    table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column()
+    triggers = f"{body['triggers']} per window of {body['window']}"
+    table.add_row(
+        "releases", f"{triggers}; {_number(body['windows_per_epoch'], 'window')} per epoch"
+    )
+    table.add_row("privacy unit", _unit(p, body))
+    table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
+    for part in cost_parts(p, body):
+        table.add_row("  of which", part)
+    if words := p.mechanism.stated(p.unit_name).in_words:
+        table.add_row("  of which", words)
+    table.add_row("over many epochs", _many(p))
+    for name, stddev in body["noise"].items():
+        table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
+    for name, value in p.mechanism.plan_rows(p.unit_name):
+        table.add_row(name, value)
+    return table
+
+
+def cost_parts(p: Pipeline, body: dict[str, Any]) -> Iterator[str]:
+    """Say of what the cost is made, where that is more than one thing.
+
+    Args:
+        p: the pipeline.
+        body: as `describe` gives it.
+    """
+    mu2, pure, delta = body["mu2"], body["pure_epsilon"], body["coupling_delta"]
+    if mu2:
+        yield (
+            f"μ²={mu2:.6g}: Gaussian noise; all releases with one {p.unit_name} and without it are "
+            "at least as hard to tell apart as N(μ, 1) and N(0, 1)"
+        )
+    if pure and mu2:
+        source = "noise is drawn on a grid" if pure < SLIGHT * body["epsilon"] else "other noise"
+        yield f"ε={pure:.3g}: {source}"
+    if delta < SAMPLER:
+        source = "drawn noise is not quite exact"
+    elif p.kind == "histogram" and p.public_keys is None:
+        source = f"the chance that a key which one {p.unit_name} alone has appears"
+    else:
+        source = "noise that has a δ of its own"
+    if delta:
+        yield f"δ={delta:.3g}: {source}"
+
+
+def _unit(p: Pipeline, body: dict[str, Any]) -> str:
+    if body["definition"] == "local":
+        return f"values that one {p.unit_name} reports; local: they never leave the device"
+    return f"one {p.unit_name}, added or removed with all its records"
+
+
+def _many(p: Pipeline) -> str:
+    if p.limit_epsilon is None:
+        return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
+    most = math.floor(p.limit_epsilon / p.epsilon)
+    return f"at most {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in total"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(v) for v in value)
+    return str(value)
+
+
+def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) -> None:
+    for source in inputs:
+        mine = [p for p in pipelines if p.config["input"]["name"] == source.name]
+        if len(mine) > 1:
+            total = sum(float(p.epsilon) for p in mine)
+            for p in mine:
+                if p.follows is not None:
+                    console.print(
+                        f"{p.name} follows {p.follows} from {utc(p.windows.origin)} on: a "
+                        f"{p.unit_name} active before and after pays the sum over both; the "
+                        "boundary divides records, and not units",
+                        soft_wrap=True,
+                    )
+            names = " and ".join(p.name for p in mine)
+            console.print(
+                f"{names} read the same input: together they charge a unit at most ε={total:g} "
+                "if it is active in one epoch of each"
+            )
+
+
+@click.command()
+@config_options
+@json_option
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--input", "source", help="The input that FILE represents; default: the first.")
+@click.option("--seed", help="Seed for repeatable noise.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="Write the releases of each pipeline as Parquet.")  # fmt: skip
+@click.option("--plot", "pictures", type=click.Path(path_type=Path, file_okay=False),
+              metavar="FOLDER", help="Draw the releases of each pipeline as PNG.")  # fmt: skip
+def simulate(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    file: Path,
+    source: str | None,
+    seed: str | None,
+    out: Path | None,
+    pictures: Path | None,
+) -> None:
+    """Run the pipelines on FILE (CSV, JSON lines, Arrow) and compare with the truth.
+
+    FILE is a sample, best of public or synthetic data: the report shows exact figures of it, so it
+    stays inside the trust boundary.
+    """
+    for folder in (out, pictures):
+        if folder is not None and not folder.is_dir():
+            private_folder(folder)
+    config = read_config(path, bootstrap, settings)
+    rows = read_file(file)
+    secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
+    name = source or config.input[0].name
+    pipelines = sum(1 for p in config.pipeline if p.input == name)
+    columns = (TextColumn("simulating"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Screen(stderr=True), disable=as_json) as bar:
+        task = bar.add_task("", total=len(rows) * max(pipelines, 1))
+        reports, engine = run_simulation(config, rows, name, secret, lambda n: bar.advance(task, n))
+    _write(config, engine, out, pictures)
+    if as_json:
+        emit({p: _figures(r) for p, r in reports.items()})
+        return
+    console = Screen()
+    for report in reports.values():
+        for part in show_simulated(report):
+            console.print(part, highlight=False, markup=False)
+        console.print()
+    console.print(PRIVATE, highlight=False)
+
+
+def _figures(report: SimulationReport) -> dict[str, Any]:
+    body: dict[str, Any] = {"windows": report.windows, "counts": report.counts}
+    body |= {"cut": report.cut, "counted": report.counted}
+    body |= {"unusable": report.unusable} if report.unusable else {}
+    return body | ({"note": report.note} if report.note else {})
+
+
+def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Path | None) -> None:
+    """Write what was released, and draw it, a file for each pipeline."""
+    for p in compile_config(config).pipelines:
+        assembly, found = Assembly(p.name), []
+        for one in engine.outs.get(p.release_topic, ()):
+            release = assembly.take(decode_public(one.headers, one.value))
+            if release is not None:
+                found.append(release)
+        if not found:
+            continue
+        if out is not None:
+            file = out / f"{p.name}.parquet"
+            private_file(file)  # whoever knows the seed can subtract the noise
+            parquet.write_table(table_of(found), file)
+        if pictures is not None:
+            file = pictures / f"{p.name}.png"
+            private_file(file)
+            _draw(p, found, file)
+
+
+def _draw(p: Pipeline, found: list[Released], path: Path) -> None:
+    from ...reading.live.picture import draw  # needs an optional part
+
+    declared, history = Declared(p.name, p.number, p.config), History()
+    for release in found:
+        history.add(release)
+    final = [w["start"] for w in history.windows() if w["final"] and w["rows"]]
+    seen = view(declared, history, Wish(window=final[0] if final else None, size=MOST_ROWS))
+    told = {"unit": p.unit_name, "mechanism": p.kind, "measured": declared.measured}
+    draw(p.name, told, seen, path)
+
+
+COMMANDS: list[click.Command] = [plan, simulate]

@@ -1,0 +1,117 @@
+"""``hush size``: what a load needs, from costs that benchmarks measured."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from ...agents.deployment.compile import compile_config
+from ...agents.worker.lines.screen import Screen
+from ...planning.costs import COSTS, MEASURED_BY
+from ...planning.limits import limits
+from ...planning.size import Load
+from ...planning.size import size as size_of
+from ...planning.size_table import MIB, table_of
+from ...topics.config.load import Config
+from ..options import emit, json_option, read_config, readable
+
+NUMBER, COUNT = click.FloatRange(0), click.IntRange(1)
+
+
+@click.command()
+@click.option("--users", type=NUMBER, required=True,
+              help="Privacy units that are active in one epoch.")  # fmt: skip
+@click.option("--keys", type=NUMBER, required=True, help="Keys seen in one window.")
+@click.option("--rate", type=NUMBER, required=True, help="Events per second.")
+@click.option("--pairs", type=NUMBER, default=3.0, show_default=True,
+              help="Keys of one unit in an epoch, on average.")  # fmt: skip
+@click.option("--raw-bytes", type=NUMBER, default=100.0, show_default=True,
+              help="Bytes of an event in its raw topic.")  # fmt: skip
+@click.option("--key-bytes", "key_text", type=NUMBER, default=16.0, show_default=True,
+              help="Bytes of a key.")  # fmt: skip
+@click.option("--every", type=click.FloatRange(0.001), default=3600.0, show_default=True,
+              help="Seconds between two triggers.")  # fmt: skip
+@click.option("--keep", type=NUMBER, default=604800.0, show_default=True,
+              help="Seconds for which units topics are kept (engine.keep_clock).")  # fmt: skip
+@click.option("--rekeyed", is_flag=True, help="The input declares no partitioner.")
+@click.option("--replicas", type=COUNT, default=3, show_default=True,
+              help="Replicas of internal topics.")  # fmt: skip
+@click.option("--brokers", type=COUNT, default=3, show_default=True)
+@click.option("--processes", type=COUNT, help="Workers; by default as many as it takes.")
+@click.option("--partitions", type=COUNT, help="Of raw topics; by default 3 a process.")
+@click.option("--units-partitions", "units", type=COUNT, help="By default as many as raw ones.")
+@click.option("--cells-partitions", "cells", type=COUNT, help="By default 3 a process.")
+@click.option("--step-records", "step", type=COUNT, default=40_000, show_default=True,
+              help="Events of one step (engine.step_records).")  # fmt: skip
+@click.option("--beat", type=click.FloatRange(0.01), default=0.25, show_default=True,
+              help="Seconds between two beats (engine.beat_interval).")  # fmt: skip
+@click.option("--unit-cache-mb", type=click.IntRange(0),
+              help="Memory for rows of units, per process; by default enough for all.")  # fmt: skip
+@click.option("--input-mb", type=click.IntRange(1), default=256, show_default=True,
+              help="Memory of records that wait for their step (engine.input_mb).")  # fmt: skip
+@click.option("-c", "--config", "path", metavar="HUSH.TOML",
+              help="Take pipelines and settings of the engine from a configuration.")  # fmt: skip
+@json_option
+def size(
+    brokers: int, unit_cache_mb: int | None, input_mb: int, rekeyed: bool, path: str | None,
+    as_json: bool, **given: Any,
+) -> None:  # fmt: skip
+    """Estimate partitions, cores, memory, disk and traffic, and say what gives way first.
+
+    Costs were measured on one machine by the benchmarks that --json names; measure yours with them.
+    Every pipeline is taken for a histogram that gets all events.
+    """
+    cache = None if unit_cache_mb is None else float(unit_cache_mb * MIB)
+    load = Load(direct=int(not rekeyed), rekeyed=int(rekeyed), unit_cache=cache,
+                waiting=float(input_mb * MIB), **given)  # fmt: skip
+    if path is not None:
+        load = configured(load, read_config(path, None, ()))
+    found = size_of(load, COSTS)
+    parts = limits(load, found, brokers)
+    if as_json:
+        body: dict[str, Any] = {
+            "load": load._asdict(),
+            "size": {**found._asdict(), "topics": found.topics._asdict()},
+            "limits": [{"room": _finite(part.room), "words": part.words} for part in parts],
+            "costs": {name: {"value": value, "measured_by": MEASURED_BY[name]}
+                      for name, value in COSTS._asdict().items()},
+        }  # fmt: skip
+        emit(body)
+        return
+    Screen().print(readable(table_of(load, found, parts)))
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def configured(load: Load, config: Config) -> Load:
+    """Take pipelines, partitions and settings of the engine from a configuration.
+
+    Args:
+        load: what has to be borne; its replicas count where the configuration leaves them open.
+        config: whose pipelines are all taken to get every event.
+    """
+    engine = config.engine
+    declared = {source.name for source in config.input if source.partitioner != "none"}
+    direct = sum(pipeline.input in declared for pipeline in config.pipeline)
+    made = compile_config(config).pipelines
+    every = min(p.windows.length / p.mechanism.horizon for p in made) / 1e6
+    return load._replace(
+        direct=direct,
+        rekeyed=len(made) - direct,
+        replicas=load.replicas if engine.replication_factor < 1 else engine.replication_factor,
+        every=every,
+        keep=engine.keep_clock / 1e6 if engine.keep_units else 0.0,
+        beat=engine.beat_interval / 1e6,
+        step=engine.step_records,
+        unit_cache=float(engine.unit_cache_mb * MIB),
+        waiting=float(engine.input_mb * MIB),
+        units=engine.units_partitions,
+        cells=engine.cells_partitions,
+    )
+
+
+COMMANDS: list[click.Command] = [size]

@@ -1,0 +1,203 @@
+"""``hush sql``: a query as the pipeline that it becomes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...agents.deployment.cautions import cautions
+from ...agents.deployment.compile import compile_config
+from ...agents.worker.lines.screen import Screen, put, say
+from ...errors import ConfigError
+from ...planning.ways import show_ways
+from ...topics.config.load import Config, loads
+from ...topics.sql.columns import QuerySource
+from ...topics.sql.query import compile_query
+from ...topics.sql.written import table
+from ..options import CONFIG, emit, readable
+from .advise import check, request, ways
+from .plan import describe, described
+
+_ORDER = (
+    "name", "query", "input", "key", "derive", "where", "aggregate", "clip", "window", "triggers",
+    "mechanism", "budget",
+)  # fmt: skip
+
+
+class _Number(click.ParamType):
+    name = "number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Decimal:
+        try:
+            number = Decimal(value)
+        except ArithmeticError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        if not number.is_finite():
+            self.fail(f"{value!r} is not finite", param, ctx)
+        return number
+
+
+class _Clip(click.ParamType):
+    name = "clip"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, dict[str, Any]]:
+        if isinstance(value, tuple):
+            return value
+        field, equals, ends = value.partition("=")
+        parts = ends.split(":")
+        if not equals or not field or len(parts) not in (2, 3):
+            self.fail(f"{value!r}: write FIELD=LOW:HIGH or FIELD=LOW:HIGH:GRID", param, ctx)
+        names = ("low", "high", "grid")
+        numbers = [_Number().convert(part, param, ctx) for part in parts]
+        return field, {name: _plain(n) for name, n in zip(names, numbers, strict=False)}
+
+
+def _plain(number: Decimal) -> int | Decimal:
+    return int(number) if number == number.to_integral_value() else number
+
+
+@click.command()
+@click.argument("query")
+@click.option("-c", "--config", "path", default=CONFIG, show_default=True, help="Configuration.")
+@click.option("--name", help="Name of the pipeline; default: made from the key.")
+@click.option("--epsilon", type=_Number(), default="1", show_default=True,
+              help="ε per privacy unit and epoch.")  # fmt: skip
+@click.option("--delta", type=_Number(), default="0.000001", show_default=True,
+              help="δ per privacy unit and epoch.")  # fmt: skip
+@click.option("--window", help="Length of the window, where the query has no TUMBLE.")
+@click.option("--every", help="Interval between triggers; default: the window's length.")
+@click.option("--clip", type=_Clip(), multiple=True, metavar="FIELD=LOW:HIGH[:GRID]",
+              help="Bounds of a field that the query sums without CLIP.")  # fmt: skip
+@click.option("--sample", type=click.Path(path_type=Path), metavar="FILE",
+              help="Propose settings from trials on FILE: PUBLIC OR SYNTHETIC data.")  # fmt: skip
+@click.option("--write", type=click.Choice(["settings", "query"]),
+              help="Append the pipeline to the file, as settings or as its query.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def sql(
+    query: str,
+    path: str,
+    name: str | None,
+    epsilon: Decimal,
+    delta: Decimal,
+    window: str | None,
+    every: str | None,
+    clip: tuple[tuple[str, dict[str, Any]], ...],
+    sample: Path | None,
+    write: str | None,
+    as_json: bool,
+) -> None:
+    """Show the pipeline that QUERY becomes, and what it would release and cost.
+
+    QUERY is one SELECT over an input of the configuration, such as
+
+    \b
+      SELECT product, COUNT(*) AS orders FROM orders
+      GROUP BY product, TUMBLE(created, INTERVAL '1' DAY)
+    """
+    file = Path(path)
+    text = _read(file)
+    before = loads(text, name=path, folder=file.parent)
+    bounds = dict(clip)
+    meant = compile_query(query, _sources(before), bounds)
+    settings = _completed(before, meant, name, window, every)
+    budget = {"epsilon": _plain(epsilon), "delta": _plain(delta)}
+    settings["budget"] = {key: value for key, value in budget.items() if value}
+    forms = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
+    after = f"{text.rstrip()}\n\n{table(forms[write or 'settings'])}"
+    config = _checked(after, path, file.parent, str(settings["name"]))
+    if as_json:
+        (p,) = compile_config(config).pipelines
+        emit({"pipeline": forms["settings"], "plan": describe(p)})
+    else:
+        put(table(forms["settings"]))
+        _explain(config, sample)
+    if write:
+        file.write_text(after, "utf-8")
+        say(f"{path}: pipeline {settings['name']} is appended; next: hush topics", err=True)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot be read ({error})") from error
+
+
+def _sources(config: Config) -> list[QuerySource]:
+    return [QuerySource(one.name, one.topic, one.unit, one.time.field) for one in config.input]
+
+
+def _completed(
+    before: Config, meant: dict[str, Any], name: str | None, window: str | None, every: str | None
+) -> dict[str, Any]:
+    """The query's settings with a name, a window and triggers."""
+    settings = dict(meant)
+    if window is not None:
+        if "window" in meant:
+            raise click.UsageError("--window: the query has TUMBLE already")
+        settings["window"] = {"length": window}
+    if "window" not in settings:
+        raise ConfigError(
+            "the query has no window: group by TUMBLE(time, INTERVAL '1' DAY), or give --window 1d"
+        )
+    settings["triggers"] = {"every": every or settings["window"]["length"]}
+    settings["name"] = name or _free_name(before, meant)
+    return settings
+
+
+def _free_name(before: Config, meant: dict[str, Any]) -> str:
+    """A name after the key that no pipeline has."""
+    words = "-".join(meant["key"])
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in words).strip("-")
+    base = f"by-{plain or 'key'}"[:56]
+    taken = {p.name for p in before.pipeline}
+    return next(n for k in range(1, len(taken) + 2) if (n := base + f"-{k}" * (k > 1)) not in taken)
+
+
+def _ordered(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in _ORDER if name in settings}
+
+
+def _asked(
+    settings: dict[str, Any], meant: dict[str, Any], query: str, bounds: dict[str, Any]
+) -> dict[str, Any]:
+    """The pipeline with its query in place of what it means."""
+    kept = {name: value for name, value in settings.items() if meant.get(name) != value}
+    if settings["triggers"]["every"] == settings["window"]["length"]:
+        kept.pop("triggers", None)
+    return _ordered(kept | {"query": query} | ({"clip": bounds} if bounds else {}))
+
+
+def _checked(text: str, path: str, folder: Path, name: str) -> Config:
+    """The configuration with the new pipeline alone; its mistakes are the query's."""
+    config = loads(text, name=path, folder=folder)
+    return replace(config, pipeline=tuple(p for p in config.pipeline if p.name == name))
+
+
+def _explain(config: Config, sample: Path | None) -> None:
+    """Print what the pipeline would release and cost, and advice from a sample."""
+    console, deployment = Screen(), compile_config(config)
+    (p,) = deployment.pipelines
+    console.print(readable(described(p, describe(p))))
+    for caution in cautions(config, int(time.time() * 1e6)):
+        console.print(f"warning: {caution}", soft_wrap=True, markup=False)
+    if sample is None:
+        return
+    asked = request(sample, None, p.name, "last", None, None)
+    check(config, deployment, asked)
+    for kind, answer in ways(config, deployment, asked, quiet=False).values():
+        show_ways(console, p.name, kind, answer)
+
+
+COMMANDS: list[click.Command] = [sql]

@@ -1,0 +1,235 @@
+"""``hush releases``: what a pipeline has released, as tables, CSV, JSON lines or Parquet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import click
+from pyarrow import csv, parquet
+from rich.table import Table
+
+from ..agents.deployment.compile import compile_config
+from ..agents.deployment.connect_sink import sink_properties
+from ..agents.worker.lines.screen import Screen, put
+from ..agents.worker.lines.visible import visible
+from ..errors import ConfigError
+from ..reading.assembly import Released, in_order, newest
+from ..reading.client import Wanted, moment
+from ..reading.client import releases as read
+from ..reading.tables import table_of
+from ..topics.releases import Manifest, Row, Value
+from .options import config_options, read_config, release_topic
+
+
+@click.command()
+@config_options
+@click.argument("pipeline")
+@click.option("--latest", is_flag=True, help="Only the newest row of each window and key.")
+@click.option("--final", is_flag=True, help="Only the last release of each window.")
+@click.option("--window", metavar="TIME", help="Only the window that holds TIME.")
+@click.option("--since", metavar="TIME", help="Only releases scheduled at or after TIME.")
+@click.option("--follow", is_flag=True, help="Go on with those that come, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
+@click.option(
+    "--parquet", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Write a Parquet file.",
+)  # fmt: skip
+def releases(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    pipeline: str,
+    latest: bool,
+    final: bool,
+    window: str | None,
+    since: str | None,
+    follow: bool,
+    as_json: bool,
+    as_csv: bool,
+    file: Path | None,
+) -> None:
+    """Show what PIPELINE has released; error bars cover only the noise.
+
+    Complete releases only. It ends after what is there, unless --follow is given. Where there is
+    no configuration, --bootstrap is enough.
+    """
+    if as_json + as_csv + (file is not None) > 1:
+        raise click.UsageError("give one of --json, --csv and --parquet")
+    if latest and final:
+        raise click.UsageError("give --latest or --final, not both")
+    if follow and (latest or file is not None):
+        raise click.UsageError("--follow goes with single releases: leave out --latest, --parquet")
+    source = release_topic(path, bootstrap, settings, pipeline)
+    wanted = Wanted(final, moment("--window", window), moment("--since", since))
+    every = read(source, wanted, follow)
+    form = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
+    if follow:
+        for place, release in enumerate(every):
+            _print(form, [release], False, place == 0)
+    elif file is not None:
+        parquet.write_table(table_of(list(every), latest), file)
+    else:
+        _print(form, list(every), latest, True)
+
+
+def _print(form: str, found: list[Released], latest: bool, first: bool) -> None:
+    """Print complete releases; ``first``: whether a header is due."""
+    if form == "text":
+        console = Screen()
+        if not found:
+            console.print("nothing yet")
+        for listing in _newest(found) if latest else map(_single, _in_order(found)):
+            for part in listing:
+                console.print(part, highlight=False, markup=False)
+        return
+    table = table_of(found, latest)
+    if form == "csv":
+        out = click.get_binary_stream("stdout")
+        csv.write_csv(table, out, csv.WriteOptions(include_header=first))
+        out.flush()
+        return
+    for row in table.to_pylist():
+        put(visible(json.dumps(row, default=_iso, ensure_ascii=False)))  # means the same
+
+
+def _iso(value: datetime) -> str:
+    return value.isoformat().replace("+00:00", "Z")
+
+
+def _in_order(found: Iterable[Released]) -> list[Released]:
+    return sorted(found, key=lambda one: (one.window.start, one.trigger))
+
+
+def _single(release: Released) -> Iterator[Table | str]:
+    """One release: when and of what, its rows, and what it cost."""
+    told = release.manifest
+    last = ", the last one" if told.final else ""
+    yield (
+        f"{span(told.window.start, told.window.end)}: release {told.trigger} of {told.triggers}"
+        f"{last}, {date(told.emitted_at)}"
+    )
+    yield table((release, row) for row in sorted(release.rows, key=in_order))
+    yield f"{cost(told)}"
+    yield f"{cut_off(release)}\n"
+
+
+def _newest(found: list[Released]) -> Iterator[list[Table | str]]:
+    """The newest row of each key, window by window."""
+    rows = newest(found)
+    for start in dict.fromkeys(release.window.start for release, _ in rows):
+        mine = [(release, row) for release, row in rows if release.window.start == start]
+        told = max((release.manifest for release, _ in mine), key=lambda one: one.trigger)
+        yield [
+            f"{span(told.window.start, told.window.end)}: newest values, release {told.trigger} of "
+            f"{told.triggers} on {date(told.emitted_at)}",
+            table(mine),
+            f"{cost(told)}",
+            f"{cut_off(max((r for r, _ in mine), key=lambda one: one.trigger))}\n",
+        ]
+
+
+def table(placed: Iterable[tuple[Released, Row]]) -> Table:
+    """Rows with a column per key and value; a long text is folded, never cut."""
+    rows = list(placed)
+    told = rows[0][0].manifest if rows else None
+    axes = list(rows[0][1].box) if rows else []
+    keys = list(told.key_names) if told and not axes else []
+    made = Table(box=None, padding=(0, 2, 0, 0), show_header=bool(rows))
+    for name in (*keys, *axes):
+        made.add_column(name, overflow="fold")
+    for name in told.value_names if told else ():
+        made.add_column(name, justify="right", overflow="fold")
+    for _, row in rows:
+        own = [visible(str(row.key.get(name, ""))) for name in keys]
+        own += [f"{low:g} to {high:g}" for low, high in row.box.values()]
+        made.add_row(*own, *(number(row.values.get(n)) for n in (told.value_names if told else ())))
+    return made
+
+
+def number(one: Value | None) -> str:
+    """A value and its distance to the end of its interval, the further one if one is cut at 0.
+
+    >>> number(Value(1873, 98.9, 1679.2, 2066.8)), number(Value(3, 4.5, 0.0, 11.8))
+    ('1,873 ±194', '3 ±8.8')
+    """
+    if one is None:
+        return "–"
+    value = f"{one.value:,}" if isinstance(one.value, int) else f"{one.value:,.6g}"
+    reach = max(one.high - one.value, one.value - one.low)
+    return f"{value} ±{float(f'{reach:.3g}'):,g}"
+
+
+def cost(told: Manifest) -> str:
+    """Cost of a release, and the total that a unit active in every epoch has paid."""
+    paid = told.privacy
+    text = f"a {paid.unit} pays ε={paid.epsilon:g} δ={paid.delta:g} per epoch"
+    total, limit = paid.pipeline_epsilon_total, paid.pipeline_epsilon_limit
+    if total is None:
+        return text
+    return f"{text}, ε={total:g}{'' if limit is None else f' of at most {limit:g}'} in all so far"
+
+
+def cut_off(release: Released) -> str:
+    """Tell what share of the records the contribution bound cut; no interval covers it."""
+    found = release.cut
+    if found is None:
+        return "intervals: noise alone; the share of records that the bound cut is unknown"
+    if found.share is None:
+        return "intervals: noise alone; noise hides what share of the records the bound cut"
+    ends = f"{found.low:.1%} to {found.high:.1%}"
+    return f"intervals: noise alone; the bound cut {found.share:.1%} of the records ({ends})"
+
+
+def span(start: datetime, end: datetime) -> str:
+    """A window in words."""
+    return f"{date(start)} to {date(end)}"
+
+
+def date(time: datetime) -> str:
+    """A time, UTC, no longer than it needs to be.
+
+    >>> from datetime import UTC
+    >>> date(datetime(2026, 3, 1, tzinfo=UTC)), date(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    ('2026-03-01', '2026-03-01 12:00')
+    """
+    if not (time.hour or time.minute or time.second or time.microsecond):
+        return f"{time:%Y-%m-%d}"
+    if not (time.second or time.microsecond):
+        return f"{time:%Y-%m-%d %H:%M}"
+    return f"{time:%Y-%m-%d %H:%M:%S}" + (f".{time:%f}" if time.microsecond else "")
+
+
+@click.command()
+@config_options
+@click.argument("pipeline")
+@click.option("--url", default="jdbc:postgresql://localhost:5432/hush", show_default=True,
+              help="Address of the database.")  # fmt: skip
+@click.option("--table", help="Name of the table; default: the pipeline's.")
+@click.option("--integer", "integers", multiple=True, metavar="COLUMN",
+              help="A key column of whole numbers; others are text.")  # fmt: skip
+def connect(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    pipeline: str,
+    url: str,
+    table: str | None,
+    integers: tuple[str, ...],
+) -> None:
+    """Print the properties of a Kafka Connect sink that keeps a table of PIPELINE's newest values.
+
+    It needs the configuration alone; the schema of the rows follows from it.
+    """
+    config = read_config(path, bootstrap, settings)
+    for one in compile_config(config).pipelines:
+        if one.name == pipeline:
+            put(sink_properties(one, url, table or pipeline, integers), "")
+            return
+    raise ConfigError(f"pipeline {pipeline!r} is unknown")
+
+
+COMMANDS: list[click.Command] = [releases, connect]

@@ -1,0 +1,161 @@
+"""``hush live`` and ``hush plot``: releases on a page in the browser, or as a picture."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import click
+from confluent_kafka import KafkaException
+
+from ..agents.deployment.compile import compile_config
+from ..agents.kafka.cluster import Cluster
+from ..agents.worker.lines.screen import say
+from ..errors import ConfigError, EngineError
+from ..reading.client import ReleaseTopic, Wanted, moment
+from ..reading.client import releases as read
+from ..reading.live.board import Board
+from ..reading.live.declared import Declared
+from ..reading.live.history import History, millis
+from ..reading.live.server import serve
+from ..reading.live.views import MOST_ROWS, Wish, shown, view
+from ..topics.config.load import Config
+from ..topics.config.model import Kafka
+from ..topics.names import ledger_topic
+from .options import config_options, read_config
+
+
+@click.command()
+@config_options
+@click.option("--deployment", metavar="NAME", help="Its name; without a configuration: needed.")
+@click.option(
+    "--pipeline", "only", multiple=True, metavar="NAME", help="Show this one; default: all."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8437, show_default=True,
+              help="Port of the page; 0: one that is free.")  # fmt: skip
+@click.option("--bind", default="127.0.0.1", show_default=True, metavar="HOST",
+              help="Address to serve at; 0.0.0.0: every one of this machine.")  # fmt: skip
+@click.option("--windows", type=click.IntRange(1, 10_000), default=60, show_default=True,
+              help="Windows that are read, back from the newest.")  # fmt: skip
+def live(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    deployment: str | None,
+    only: tuple[str, ...],
+    port: int,
+    bind: str,
+    windows: int,
+) -> None:
+    """Serve a page that shows all releases and follows them by itself.
+
+    It reads the public topics and the ledger, and nothing else: no noise key, no internal topic. So
+    the page may be shown to anyone. A configuration is only asked for the connection and the
+    deployment's name: with --bootstrap and --deployment none is needed.
+    """
+    kafka, name = _source(path, bootstrap, settings, deployment)
+    with suppress(KafkaException):  # the page says itself that nobody answers
+        Cluster(kafka, role="reader").partitions(ledger_topic(name), "READ")
+    board = Board(kafka, name, only, windows)
+    board.start()
+    server = serve(board, bind, port)
+    say(f"{server.url} shows the releases of {name}; Ctrl-C ends it")
+    try:
+        threading.Event().wait()
+    finally:
+        board.end()
+        server.shutdown()
+
+
+def _source(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], deployment: str | None
+) -> tuple[Kafka, str]:
+    """Connection and deployment, of the configuration or of the flags alone."""
+    if deployment and bootstrap and not settings and not Path(path).exists():
+        return Kafka(bootstrap=bootstrap), deployment
+    config = read_config(path, bootstrap, settings)
+    return config.kafka, deployment or config.deployment.name
+
+
+@click.command()
+@config_options
+@click.argument("pipeline")
+@click.option("--window", metavar="TIME", help="The window that holds TIME; default: the newest.")
+@click.option("--value", metavar="NAME", help="Value to draw; default: the first.")
+@click.option("--key", metavar="KEY", help="Key whose movement is drawn; default: the largest.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="File to write: .png, .svg or .pdf; default: PIPELINE.png.")  # fmt: skip
+def plot(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    pipeline: str,
+    window: str | None,
+    value: str | None,
+    key: str | None,
+    out: Path | None,
+) -> None:
+    """Draw what PIPELINE has released: newest values with error bars, and how they moved."""
+    from ..reading.live.picture import KINDS, draw  # needs an optional part
+
+    file = out or Path(f"{pipeline}.png")
+    if file.suffix not in KINDS:
+        raise click.BadParameter(f"{file}: must end in {', '.join(KINDS)}", param_hint="--out")
+    if not file.resolve().parent.is_dir():
+        raise click.BadParameter(
+            f"folder {file.resolve().parent} does not exist", param_hint="--out"
+        )
+    config = read_config(path, bootstrap, settings)
+    declared = _declared(config, pipeline)
+    history = History()
+    for release in read(ReleaseTopic(config.kafka, declared.topic, pipeline), Wanted()):
+        history.add(release)
+    start = _start(history, window)
+    asked = Wish(window=start, value=value, size=MOST_ROWS, key=_key(history, start, key))
+    seen = view(declared, history, asked)
+    if seen.get("empty"):
+        which = "" if window is None else f" in the window of {window}"
+        raise EngineError(f"pipeline {pipeline!r} has no complete release{which} yet")
+    told = {
+        "unit": declared.unit, "mechanism": declared.mechanism, "measured": declared.measured
+    }  # fmt: skip
+    draw(pipeline, told, seen, file)
+    say(f"wrote {file}")
+
+
+def _declared(config: Config, name: str) -> Declared:
+    """The pipeline as its ledger would declare it."""
+    found = [p for p in compile_config(config).pipelines if p.name == name]
+    if not found:
+        known = ", ".join(p.name for p in config.pipeline)
+        raise ConfigError(f"pipeline {name!r} is unknown; expected one of {known}")
+    return Declared(name, found[0].number, found[0].config)
+
+
+def _start(history: History, window: str | None) -> int | None:
+    """Start of the window that holds a time, milliseconds; None: the newest."""
+    time = moment("--window", window)
+    if time is None:
+        return None
+    at = millis(time)
+    holding = [w["start"] for w in history.windows() if w["start"] <= at < w["end"]]
+    return int(holding[0]) if holding else at
+
+
+def _key(history: History, start: int | None, text: str | None) -> str | None:
+    """Id of the key that a person names.
+
+    Raises:
+        BadParameter: the window has no such key.
+    """
+    sheet = history.state(start)
+    if text is None or sheet is None:
+        return None
+    found = [one for one in sheet.ids if shown(one) == text]
+    if not found:
+        raise click.BadParameter(f"{text!r} is not released in this window", param_hint="--key")
+    return found[0]
+
+
+COMMANDS: list[click.Command] = [live, plot]

@@ -1,0 +1,307 @@
+"""``hush topics`` and ``hush alerts``: what a deployment needs on the cluster and beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import click
+
+from ..agents.clock.genesis import NoLedgerError, begin, read_ledger, verify_begin
+from ..agents.clock.ledger import Ledger
+from ..agents.clock.start import last_triggers
+from ..agents.deployment.compile import compile_config
+from ..agents.deployment.forms import pinned_forms, subjects, verify_pinned
+from ..agents.deployment.grants import (
+    CLUSTER,
+    kafka_acls,
+    missing_genesis,
+    strimzi_topic,
+    strimzi_user,
+    table,
+)
+from ..agents.deployment.model import Deployment
+from ..agents.deployment.own_keys import with_keys
+from ..agents.deployment.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
+from ..agents.deployment.topic_specs import TopicSpec, counted, internal_topics, public_topics
+from ..agents.kafka.access.orphans import delete_orphans, left_behind
+from ..agents.kafka.cluster import Cluster
+from ..agents.registry.announced import announce
+from ..agents.worker.lines.screen import put, say
+from ..deploy.alerts import RUNBOOKS, rules, text
+from ..topics.config.load import Config
+from ..topics.config.schedule import Schedule
+from ..topics.config.secret import noise_key, own_keys
+from ..topics.names import Names
+from .options import config_options, emit, json_option, read_config
+
+FORMATS = ("table", "kafka-acls", "strimzi")
+
+
+@click.command()
+@config_options
+@json_option
+@click.option("--print", "only_print", is_flag=True, help="Create nothing; show what must exist.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Print rights and topics so.")
+@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES),
+              help="Print the rights of this role; repeatable; default: all.")  # fmt: skip
+@click.option("--user", "users", multiple=True, metavar="ROLE=NAME",
+              help="Print this user's name in a role; default: hush-ROLE.")  # fmt: skip
+@click.option("--grow", is_flag=True,
+              help="Count the partitions that were added to raw topics, for ever.")  # fmt: skip
+@click.option("--delete-orphans", "deleting", is_flag=True,
+              help="Delete topics that a `hush topics` has left which was ended.")  # fmt: skip
+@click.option("--genesis", metavar="ID", help="Print names with this genesis id.")
+@click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
+              help="Strimzi's name of the cluster.")  # fmt: skip
+def topics(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    only_print: bool,
+    form: str | None,
+    roles: tuple[Role, ...],
+    users: tuple[str, ...],
+    grow: bool,
+    deleting: bool,
+    genesis: str | None,
+    resource: str,
+) -> None:
+    """Create a deployment's topics and its ledger, or show them for an administrator.
+
+    With --print, --format, --role, --user or --genesis nothing is created, and no cluster is asked.
+    """
+    config = read_config(path, bootstrap, settings)
+    if only_print or form or roles or genesis or users:
+        shown = Shown(config, genesis or UNKNOWN, roles or ROLES, _named(users), resource)
+        shown.say(form or "table", as_json, topics=not roles or only_print)
+        return
+    if deleting:
+        _delete_orphans(config, as_json)
+        return
+    _create(config, as_json, grow)
+
+
+def _named(users: tuple[str, ...]) -> dict[str, str]:
+    named: dict[str, str] = {role: f"hush-{role}" for role in ROLES}
+    for one in users:
+        role, equals, name = one.partition("=")
+        if role not in named or not equals or not name:
+            raise click.UsageError(f"--user {one}: write ROLE=NAME; roles: {', '.join(ROLES)}")
+        named[role] = name
+    return named
+
+
+def _delete_orphans(config: Config, as_json: bool) -> None:
+    cluster, name = Cluster(config.kafka, role="administrator"), config.deployment.name
+
+    def genesis() -> str:
+        try:
+            return str(read_ledger(cluster, name).genesis["genesis"])
+        except NoLedgerError:
+            return ""
+
+    cluster.wait()
+    deleted = [topic for one in delete_orphans(cluster, name, genesis) for topic in one.topics]
+    if as_json:
+        emit({"deleted": deleted})
+        return
+    say(f"deployment {name}: {len(deleted)} topics deleted that no ledger names")
+    for topic in deleted:
+        say(f"  {topic}")
+
+
+def _create(config: Config, as_json: bool, grow: bool) -> None:
+    cluster = Cluster(config.kafka, role="administrator")
+    cluster.wait()
+    partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
+    deployment = with_keys(compile_config(config, partitions), own_keys(config))
+    replication = config.engine.replication_factor
+    now, secret = int(time.time() * 1e6), noise_key(config)
+    # A registry forgets nothing that it was told, so whatever could refuse is asked before.
+    ledger = verify_begin(cluster, deployment, now, secret, grow)
+    deployment = _registered(config, deployment, ledger)
+    if not as_json:
+        specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
+        say(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
+    fired = partial(last_triggers, config.kafka) if grow else None
+    created = begin(cluster, deployment, replication, now, secret, fired)
+    ledger = read_ledger(cluster, deployment.name)
+    _announce(cluster, deployment, ledger)
+    genesis = ledger.genesis["genesis"]
+    names = Names(deployment.name, genesis)
+    changed, refused = cluster.resize(internal_topics(deployment, names))
+    others = left_behind(cluster, deployment.name, genesis)
+    if as_json:
+        left = [topic for one in others for topic in one.topics]
+        emit({"genesis": genesis, "created": created, "changed": changed, "refused": refused,
+              "left_behind": left})  # fmt: skip
+        return
+    say(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
+    for name in created:
+        say(f"  {name}")
+    for name in changed:
+        say(f"  {name}: segments and compaction set as they should be")
+    for name in refused:
+        say(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
+    for one in others:
+        say(f"note: {one}")
+
+
+def _registered(config: Config, deployment: Deployment, ledger: Ledger) -> Deployment:
+    """Register schemas of releases first: without them nothing is declared."""
+    if not any(subjects(p) for p in deployment.pipelines):
+        return deployment
+    from ..agents.registry.subjects import register, verify_numbers  # needs an optional part
+
+    declared = deployment.only(ledger.pipelines)
+    verify_numbers(config.registry, pinned_forms(declared, ledger.pipelines))
+    return register(config.registry, deployment)
+
+
+def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
+    """Hold the registry's answers against what was pinned, and tell readers."""
+    pinned = pinned_forms(deployment, ledger.pipelines)
+    verify_pinned(deployment, pinned)
+    announce(cluster, pinned)
+
+
+class Shown:
+    """Topics and rights of a deployment, as text; works without a cluster.
+
+    Args:
+        config: of the deployment.
+        genesis: its id, or `UNKNOWN`.
+        roles: whose rights are shown.
+        users: name of the user in each role.
+        resource: Strimzi's name of the cluster.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        genesis: str,
+        roles: Sequence[Role],
+        users: Mapping[str, str],
+        resource: str,
+    ) -> None:
+        self._deployment = deployment = compile_config(config)
+        self._names = names = Names(deployment.name, genesis)
+        self._public = public_topics(deployment)
+        self._internal = internal_topics(deployment, names)
+        self._rights = {role: rights(role, deployment, names) for role in roles}
+        self._users, self._resource = users, resource
+        self._replicas = config.engine.replication_factor
+
+    def say(self, form: str, as_json: bool, topics: bool) -> None:
+        """Print everything.
+
+        Args:
+            form: one of `FORMATS`.
+            as_json: print JSON instead.
+            topics: whether the topics are shown too.
+        """
+        if as_json:
+            emit(self._body())
+        elif form == "table":
+            if topics:
+                self._topics()
+            say("\n\n".join(table(role, given) for role, given in self._rights.items()))
+            say("\n" + "\n".join(self._remarks()))
+        else:
+            put("\n".join(f"# {line}" for line in self._remarks()))
+            self._commands() if form == "kafka-acls" else self._manifests(topics)
+
+    def _commands(self) -> None:
+        for role, given in self._rights.items():
+            put(f"\n# {role}: {TASKS[role]}\n{kafka_acls(self._users[role], given)}")
+
+    def _manifests(self, topics: bool) -> None:
+        # Internal topics have names only once there is a genesis.
+        named = self._internal if self._names.genesis != UNKNOWN else []
+        for spec in [*self._public, *named] if topics else []:
+            put(strimzi_topic(spec, self._replicas, self._resource), "")
+        for role, given in self._rights.items():
+            put(strimzi_user(self._users[role], given, self._resource), "")
+
+    def _body(self) -> dict[str, object]:
+        return {
+            "topics": [s._asdict() for s in (*self._public, *self._internal)],
+            "group": self._names.group,
+            "transactional_ids": f"{self._names.base}.*",
+            "reads": [i.topic for i in self._deployment.inputs],
+            "rights": {r: [one._asdict() for one in given] for r, given in self._rights.items()},
+        }
+
+    def _topics(self) -> None:
+        for spec in (*self._public, *self._internal):
+            say(_line(spec))
+        say("\n" + "\n".join(counted((*self._public, *self._internal))))
+        say(
+            "\nA changelog of stage `ingest` has as many partitions as its input topic.\n"
+            "Rights of each role; READ, WRITE and others include DESCRIBE:\n"
+        )
+
+    def _remarks(self) -> list[str]:
+        """Remarks on what cannot be read off the list itself."""
+        said = []
+        if any(missing_genesis(given) for given in self._rights.values()):
+            said.append(
+                f"{UNKNOWN} is made by the first `hush topics`, which the administrator runs; "
+                "after that, print this again with --genesis ID."
+            )
+        if "administrator" in self._rights and (also := reached(self._deployment)):
+            said.append(
+                f"The administrator's prefix {self._deployment.name}. reaches {also} too; it would "
+                "not with another deployment.name."
+            )
+        return said
+
+
+def _line(spec: TopicSpec) -> str:
+    who = "workers only: raw data" if spec.internal else "anyone"
+    if spec.name.endswith(".ledger.v1"):
+        who = "operators and auditors"
+    config = " ".join(f"{name}={value}" for name, value in sorted(spec.config.items()))
+    return (
+        f"{spec.name}\n    partitions {spec.partitions}; {config}\n"
+        f"    {spec.purpose}; readers: {who}"
+    )
+
+
+@click.command()
+@config_options
+@json_option
+@click.option(
+    "--runbooks",
+    default=RUNBOOKS,
+    show_default=True,
+    help="Address of the page with a section for each alert.",
+)
+def alerts(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: bool, runbooks: str
+) -> None:
+    """Print Prometheus rules; each pipeline's schedule decides when it is overdue."""
+    found = gaps(read_config(path, bootstrap, settings))
+    if as_json:
+        emit(rules(found, runbooks))
+    else:
+        put(text(found, runbooks), "")
+
+
+def gaps(config: Config) -> dict[str, float]:
+    """Find the longest time between two triggers of each pipeline that follows the clock.
+
+    Pipelines that wait for `hush trigger` are left out: they cannot be overdue.
+
+    Returns:
+        Seconds by pipeline.
+    """
+    return {
+        p.name: Schedule.of(p).longest_gap() / 1e6 for p in config.pipeline if p.schedule == "wall"
+    }
+
+
+COMMANDS: list[click.Command] = [topics, alerts]

@@ -1,0 +1,250 @@
+"""``hush trigger``: requests to the clock; their cost is shown before they are sent."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+
+import click
+
+from ..agents.clock.clock import too_early
+from ..agents.clock.genesis import read_ledger
+from ..agents.clock.outlook import InForce, Outlook, Standing, outlook
+from ..agents.clock.timeline import Timeline
+from ..agents.deployment.compile import compile_config
+from ..agents.kafka.cluster import Cluster
+from ..agents.worker.lines.screen import say
+from ..errors import ConfigError, EngineError
+from ..topics.config.load import Config
+from ..topics.names import Names
+from ..topics.records import TriggerRequest, encode
+from .options import config_options, emit, json_option, moment, read_config
+
+MOST_CHARGES = 10  # of one request, without --yes
+LOOK_SECONDS = 2.0
+STILL_SECONDS = 60.0  # without any trigger, until that is said
+
+
+@click.command()
+@config_options
+@json_option
+@click.option(
+    "--at", metavar="TIME", help="Fire all triggers scheduled up to this time; default: now."
+)
+@click.option("--pipeline", "only", multiple=True, help="Only this pipeline; repeatable.")
+@click.option("--id", "identity", help="Id of the request; repeating it changes nothing.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help=f"Also if more than {MOST_CHARGES} epochs are charged, or any refused.",
+)
+@click.option(
+    "--wait", is_flag=True, help="Wait until all of it has fired, and tell how far it is."
+)
+@click.option("--cancel", is_flag=True, help="End earlier requests: fire nothing more of them.")
+def trigger(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    at: str | None,
+    only: tuple[str, ...],
+    identity: str | None,
+    yes: bool,
+    wait: bool,
+    cancel: bool,
+) -> None:
+    """Advance the schedule of pipelines with schedule = "external".
+
+    The trigger times remain those of the configuration. Requests made because data arrived are
+    outside the guarantee: their timing reveals the arrival. What will fire, and what it costs, is
+    printed first.
+    """
+    if cancel and (at or wait or yes):
+        raise click.UsageError("--cancel ends requests: give no --at, --wait or --yes with it")
+    request = TriggerRequest(
+        identity or secrets.token_hex(8), moment(at), sorted(only) or None, cancel
+    )
+    asked = Asked(read_config(path, bootstrap, settings), request)
+    found = [] if cancel else asked.outlooks()
+    if not as_json:
+        for one in found:
+            say(_line(one))
+    if not yes:
+        _refuse_costly(found)
+    asked.send()
+    if as_json:
+        emit({"id": request.id, "at": request.at, "pipelines": [_body(one) for one in found]})
+    elif cancel:
+        say(f"cancelled: nothing more of earlier requests fires ({request.id})")
+    else:
+        say(f"requested: everything scheduled up to {at or 'now'} ({request.id})")
+    if wait:
+        asked.wait(found)
+
+
+class Asked:
+    """A request, with the ledger and the pipelines that it refers to.
+
+    Args:
+        config: of the deployment.
+        request: not sent yet.
+
+    Raises:
+        ConfigError: it names a pipeline that waits for no requests, or a time too far ahead.
+        RightError: this user may not send requests.
+    """
+
+    def __init__(self, config: Config, request: TriggerRequest) -> None:
+        external = {p.name for p in config.pipeline if p.schedule == "external"}
+        if unknown := set(request.pipelines or external) - external:
+            raise ConfigError(f'pipeline {", ".join(sorted(unknown))} has no schedule = "external"')
+        if too_early(request, int(time.time() * 1e6)):
+            raise ConfigError(
+                "--at is more than a day ahead: the clock ignores such requests, since each would "
+                "charge for every epoch to come; ask when the time has come"
+            )
+        early = [p.name for p in config.pipeline if request.at < p.window.origin]
+        if not request.cancel and (before := set(early) & set(request.pipelines or external)):
+            raise ConfigError(
+                f"pipeline {min(before)!r}: the request is for a time before window.origin, when "
+                "the first window begins: nothing is scheduled before it"
+            )
+        self._config = config
+        self._request = request
+        self._cluster = Cluster(config.kafka, role="administrator")
+        self._cluster.wait()
+        ledger = read_ledger(self._cluster, config.deployment.name)
+        self._names = Names(config.deployment.name, ledger.genesis["genesis"])
+        requests = self._names.requests
+        self._cluster.rights.demand({self._names.clock: ["READ"], requests: ["READ", "WRITE"]})
+        chosen = set(request.pipelines or external)
+        self._pipelines = [p for p in compile_config(config).pipelines if p.name in chosen]
+        horizons = {p.name: p.mechanism.horizon for p in self._pipelines}
+        self._standing = Standing(config.kafka, self._names, horizons)
+        self._in_force = InForce(self._cluster, requests, horizons)
+
+    def outlooks(self) -> list[Outlook]:
+        """Look ahead: triggers of each pipeline that would fire, and their cost.
+
+        Raises:
+            LedgerError: the ledger is missing or broken.
+            EngineError: the clock log cannot be read.
+        """
+        ledger = read_ledger(self._cluster, self._config.deployment.name)
+        lines = self._standing.look()
+        at = self._request.at
+        return [outlook(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
+
+    def send(self) -> None:
+        """Write the request.
+
+        Raises:
+            EngineError: the broker did not take it, or refuses the right to write.
+        """
+        self._cluster.write(self._names.requests, [(None, encode(self._request))])
+
+    def in_force(self) -> set[str]:
+        """Pipelines for which nobody has ended the request since it was sent.
+
+        Raises:
+            EngineError: the requests cannot be read.
+        """
+        requested = self._in_force.look(self._standing.snapshot)
+        return {name for name, at in requested.items() if at >= self._request.at}
+
+    def _left(self) -> dict[str, int]:
+        """Triggers of each pipeline that are still to fire."""
+        return {one.pipeline: one.due for one in self.outlooks() if one.due}
+
+    def wait(self, found: Sequence[Outlook]) -> None:
+        """Return when nothing that was asked for is left to fire; progress goes to stderr.
+
+        Args:
+            found: what was asked for.
+
+        Raises:
+            EngineError: the request was cancelled, for whatever of it is left.
+        """
+        total, refused = sum(one.due for one in found), sum(one.refused for one in found)
+        before, since = -1, time.monotonic()
+        while left := self._left():
+            # It may have ended after the last trigger: what is left is looked at once more.
+            if not self.in_force().intersection(left) and (left := self._left()):
+                raise EngineError(_ended(total, left))
+            now, number = time.monotonic(), sum(left.values())
+            if number != before:
+                before, since = number, now
+                say(_done(total, left), err=True)
+            elif now - since > STILL_SECONDS:
+                since = now
+                say(f"nothing has fired for {STILL_SECONDS:g} s: does a worker run?", err=True)
+            time.sleep(LOOK_SECONDS)
+        if refused:
+            fired = sum(one.triggers for one in found)
+            say(f"{fired} triggers fired; {_refused(refused)}", err=True)
+        else:
+            say("all triggers fired", err=True)
+
+
+def _done(total: int, left: Mapping[str, int]) -> str:
+    return f"{max(total - sum(left.values()), 0)} of {total} triggers are done"
+
+
+def _ended(total: int, left: Mapping[str, int]) -> str:
+    return (
+        f"the request was cancelled for {', '.join(sorted(left))}: {_done(total, left)}, and what "
+        "is left fires only if it is requested again"
+    )
+
+
+def _begun(line: Timeline) -> Timeline:
+    """An external pipeline begins with window 0 once a worker runs."""
+    if line.first is None:
+        line.first = 0
+    return line
+
+
+def _refuse_costly(found: Sequence[Outlook]) -> None:
+    charges, refused = sum(one.charges for one in found), sum(one.refused for one in found)
+    if charges > MOST_CHARGES or any(one.more for one in found):
+        raise ConfigError(
+            f"nothing was requested: it would charge {charges} epochs, and more than "
+            f"{MOST_CHARGES} need --yes; an earlier --at fires less"
+        )
+    if refused:
+        raise ConfigError(
+            f"nothing was requested: {_refused(refused)}, and their data are dropped; that needs "
+            "--yes; an earlier --at fires less, and a higher limit is for epochs to come"
+        )
+
+
+def _refused(epochs: int) -> str:
+    are = "epoch is" if epochs == 1 else "epochs are"
+    return f"{epochs} {are} refused for good, since the budget's limit is reached"
+
+
+def _line(one: Outlook) -> str:
+    least = "at least " if one.more else ""
+    more = f"; {_refused(one.refused)}" if one.refused else ""
+    return (
+        f"{one.pipeline}: {least}{one.triggers} triggers; {least}{one.charges} epochs are charged: "
+        f"epsilon {float(one.epsilon):g}, delta {float(one.delta):g} for a unit in all of them"
+        f"{more}"
+    )
+
+
+def _body(one: Outlook) -> dict[str, object]:
+    return {
+        "pipeline": one.pipeline,
+        "triggers": one.triggers,
+        "charges": one.charges,
+        "refused": one.refused,
+        "more": one.more,
+        "epsilon": float(one.epsilon),
+        "delta": float(one.delta),
+    }
+
+
+COMMANDS: list[click.Command] = [trigger]

@@ -1,0 +1,133 @@
+"""``hush worker``: run the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ..agents.worker.health.http import serve_operator, serve_public
+from ..agents.worker.health.together import Together
+from ..agents.worker.lines.log_lines import name_lines
+from ..agents.worker.lines.redaction import quoting
+from ..agents.worker.startup import run_worker
+from ..topics.config.model import Engine
+from .options import config_options, read_config
+
+
+@click.command()
+@config_options
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Workers on this machine.",
+)
+@click.option(
+    "--member", default="", help="Stable name of this worker, which makes a restart cheap."
+)
+@click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
+def worker(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    processes: int,
+    member: str,
+    pages: Path | None,
+) -> None:
+    """Run a worker; any number of workers, on any machines, form one group."""
+    config = read_config(path, bootstrap, settings)
+    if not quoting():  # -v logs more than any configured level
+        logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
+    # The last one is of Faust's own services, as far as classes here extend them.
+    for chatty in ("faust", "mode", "aiokafka", "hushstream.agents"):
+        logging.getLogger(chatty).setLevel(logging.ERROR)
+    name_lines(member)
+    if processes > 1:
+        with tempfile.TemporaryDirectory(prefix="hush-") as folder:  # for this user alone
+            sys.exit(_supervise(config.engine, processes, member, Path(folder)))
+    run_worker(config, member, pages)
+
+
+def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int:
+    """Run one child per process; if one ends by itself, stop all and return its exit code.
+
+    Args:
+        engine: addresses of the pages, which this process serves for all of them.
+        processes: their number.
+        member: their common name.
+        folder: for their sockets.
+
+    Raises:
+        EngineError: an address is taken.
+    """
+    arguments = _without_processes(sys.argv[1:])
+    sockets = [folder / str(number) for number in range(processes)]
+    together = Together(sockets)
+    if engine.public_port:
+        serve_public(engine, together.public())
+    if engine.operator_port:
+        serve_operator(engine, together.operator())
+    children: list[subprocess.Popen[bytes]] = []
+    asked = False
+
+    def stop(*_: object) -> None:
+        nonlocal asked
+        asked = True
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    # systemd waits for one process: this one, which does not know how the others are.
+    environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+    for number, pages in enumerate(sockets):
+        if asked:
+            break
+        own = ["--member", f"{member or os.uname().nodename}-{number}", "--pages", str(pages)]
+        command = [sys.executable, "-m", "hushstream", *arguments, *own]
+        children.append(subprocess.Popen(command, env=environ))
+    if asked:
+        stop()  # the last one may have begun after the signal
+    return _first_to_end(children, stop, lambda: asked)
+
+
+def _first_to_end(
+    children: list[subprocess.Popen[bytes]], stop: Callable[[], None], asked: Callable[[], bool]
+) -> int:
+    """Wait until a child ends, and stop the others; its exit code, or 0 where there is none."""
+    while children and all(child.poll() is None for child in children):
+        time.sleep(0.2)
+    code = next((child.returncode for child in children if child.returncode is not None), 0)
+    by_signal = asked() and code == -signal.SIGTERM  # it had not begun to listen
+    stop()
+    for child in children:
+        child.wait()
+    return 0 if by_signal else code
+
+
+def _without_processes(words: list[str]) -> list[str]:
+    kept = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in ("--processes", "--member"):
+            skip = True
+        elif not word.startswith(("--processes=", "--member=")):
+            kept.append(word)
+    return kept
+
+
+COMMANDS: list[click.Command] = [worker]

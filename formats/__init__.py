@@ -1,0 +1,1 @@
+"""Records in and out: JSON, Avro, Protobuf and JSON Schema."""

@@ -1,0 +1,102 @@
+"""Records of a sample that cannot be used, in words: reason, field, and the types in that field.
+
+For a file that its owner reads on a machine of their own. A deployment names reason and field
+alone: the type that a record of the stream holds is a fact about its unit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .reasons import Bad, Reason
+
+_NEEDED = {"bool": "true or false", "int": "a whole number", "number": "a number", "str": "text"}
+_ORDER = ("str", "int", "number", "bool")
+_BITS = 1 << 63
+
+
+class Unusable(NamedTuple):
+    """A reason for which records cannot be used.
+
+    Attributes:
+        reason: a word from `reasons.REASONS`.
+        path: of the field; empty where none is known.
+        needed: of a wrong type, what the field must hold; else empty.
+        found: of a wrong type, what it holds; else empty.
+    """
+
+    reason: str
+    path: str = ""
+    needed: str = ""
+    found: str = ""
+
+
+def unusable(
+    bad: Bad, rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, set[str]]
+) -> Counter[Unusable]:
+    """Count the reasons.
+
+    Args:
+        bad: reasons by row.
+        rows: records of the file.
+        kinds: what each path may hold, as `types.paths_of` tells it.
+    """
+    return Counter(_one(reason, rows[row], kinds) for row, reason in bad.items())
+
+
+def _one(reason: str, row: Mapping[str, Any], kinds: Mapping[str, set[str]]) -> Unusable:
+    path = reason.path if isinstance(reason, Reason) else ""
+    if reason != "wrong_type" or not path:
+        return Unusable(str(reason), path)
+    return Unusable(str(reason), path, _needed(kinds.get(path)), _found(row, path))
+
+
+def _needed(kinds: set[str] | None) -> str:
+    if kinds is None:  # the path is a parent of those that are read
+        return "an object"
+    words = [_NEEDED[name] for name in _ORDER if name in kinds]
+    return " or ".join(words)
+
+
+def _found(row: Mapping[str, Any], path: str) -> str:
+    value: Any = row
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return type_words(value)
+
+
+def type_words(value: Any) -> str:
+    """The type of a value in words; of the value itself nothing is said.
+
+    >>> type_words(2.5), type_words("2.5"), type_words([2])
+    ('a number with a fraction', 'text', 'a list')
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a whole number" if -_BITS <= value < _BITS else "a whole number beyond 64 bits"
+    if isinstance(value, float):
+        return "a number with a fraction"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list" if isinstance(value, list | tuple) else "text"
+
+
+def in_words(found: Counter[Unusable], most: int = 3) -> str:
+    """The most frequent reasons, with their numbers.
+
+    >>> in_words(Counter({Unusable("wrong_type", "fare", "a number", "text"): 6433}))
+    '6,433 wrong type (field fare holds text and must hold a number)'
+    """
+    return ", ".join(f"{n:,} {_words(one)}" for one, n in found.most_common(most))
+
+
+def _words(one: Unusable) -> str:
+    reason = one.reason.replace("_", " ")
+    if one.needed:
+        return f"{reason} (field {one.path} holds {one.found} and must hold {one.needed})"
+    return f"{reason} (field {one.path})" if one.path else reason

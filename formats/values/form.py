@@ -1,0 +1,202 @@
+"""The form of released records: JSON, or the wire format of a schema registry.
+
+A record in wire format has a zero byte and the number of its schema before the value, and in
+Protobuf the place of the message in its file. JSON never begins with a zero byte, so each record
+says by itself which of the two it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ...errors import EngineError
+from ..canonical import encode
+from . import avro_form, json_form, proto_form, proto_read
+from .bytes_in import BrokenBytes, Bytes
+from .shape import ValueShape
+
+Encoding = Literal["json", "avro", "protobuf", "json_schema"]
+KINDS: Final = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+"""Encoding -> type of its schemas in a registry."""
+
+MAGIC: Final = b"\0"
+HEAD: Final = 5  # bytes of the mark and the number
+FIRST: Final = b"\0"  # the record is the first message of its file
+MOST_ID: Final = (1 << 31) - 1
+
+
+class UnknownSchema(EngineError, ValueError):
+    """A record names a schema that the reader was not told of."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"a record has schema {number}, which no announcement describes: it was not "
+            "written by a pipeline whose release.encoding `hush topics` has set up"
+        )
+
+
+@dataclass(frozen=True)
+class Described:
+    """One kind of record in wire format.
+
+    Attributes:
+        encoding: of the bytes; never ``json``.
+        number: of the schema in the registry.
+        shape: of the record.
+    """
+
+    encoding: Encoding
+    number: int
+    shape: ValueShape
+
+    def encode(self, body: Any) -> bytes:
+        """Write a record; the same record gives the same bytes everywhere.
+
+        Raises:
+            KeyError, ValueError: the record has another shape.
+        """
+        head = MAGIC + self.number.to_bytes(HEAD - 1, "big")
+        if self.encoding == "json_schema":
+            return head + encode(body)
+        out = bytearray(head if self.encoding == "avro" else head + FIRST)
+        self._writer(body, out)
+        return bytes(out)
+
+    def to_json(self, value: bytes) -> bytes:
+        """Read a record that has this schema's number, as JSON.
+
+        Raises:
+            BrokenBytes: the bytes are not of this shape.
+        """
+        if self.encoding == "json_schema":
+            return value[HEAD:]
+        begin = HEAD if self.encoding == "avro" else HEAD + len(FIRST)
+        if self.encoding == "protobuf" and value[HEAD:begin] != FIRST:
+            raise BrokenBytes
+        data = Bytes(value, begin, len(value))
+        body = self._reader(data)
+        if data.left:
+            raise BrokenBytes
+        return msgspec.json.encode(body)
+
+    @cached_property
+    def _writer(self) -> Any:
+        return (avro_form if self.encoding == "avro" else proto_form).writer(self.shape)
+
+    @cached_property
+    def _reader(self) -> Any:
+        return (avro_form if self.encoding == "avro" else proto_read).reader(self.shape)
+
+
+def number_in(value: bytes | None) -> int | None:
+    """The number of the schema of a record in wire format; None of any other.
+
+    >>> number_in(bytes([0, 0, 0, 1, 2, 9])), number_in(b"{}")
+    (258, None)
+    """
+    if value is None or value[:1] != MAGIC or len(value) < HEAD:
+        return None
+    return int.from_bytes(value[1:HEAD], "big")
+
+
+def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
+    """Read a record in whatever form as JSON.
+
+    Args:
+        value: of the record.
+        known: what is known of schemas, by their numbers.
+
+    Raises:
+        UnknownSchema: it has a schema that is not known.
+        BrokenBytes: the bytes are not what their schema says.
+    """
+    number = number_in(value)
+    if number is None or value is None:
+        return value or b""
+    if number not in known:
+        raise UnknownSchema(number)
+    return known[number].to_json(value)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form in which a pipeline writes its records.
+
+    Attributes:
+        records: by the name of the header; empty: JSON.
+    """
+
+    records: Mapping[str, Described] = field(default_factory=dict)
+
+    def encode(self, kind: str, body: Any) -> bytes:
+        """Write a record.
+
+        Args:
+            kind: name of its header.
+            body: of the JSON record.
+        """
+        return self.records[kind].encode(body) if self.records else encode(body)
+
+    def to_json(self, value: bytes | None) -> bytes:
+        """Read a record that this pipeline may have written; see the function of this name."""
+        return to_json(value, self._known)
+
+    @cached_property
+    def _known(self) -> Mapping[int, Described]:
+        return {one.number: one for one in self.records.values()}
+
+
+JSON: Final = Form()
+
+
+class Announced(msgspec.Struct, frozen=True):
+    """The schema of a kind of record, told to readers beside the owner of the topic.
+
+    Attributes:
+        topic: release topic.
+        header: name of the records' header.
+        encoding: of the records.
+        number: of the schema in the registry.
+        shape: of the record.
+    """
+
+    topic: str
+    header: str
+    encoding: Encoding
+    number: int
+    shape: ValueShape
+
+    @property
+    def described(self) -> Described:
+        """The same, for reading."""
+        return Described(self.encoding, self.number, self.shape)
+
+
+def schema_text(encoding: str, shape: ValueShape, package: str) -> str:
+    """The text of a record's schema, as it is registered.
+
+    Args:
+        encoding: of the records; never ``json``.
+        shape: of the record.
+        package: its namespace.
+    """
+    if encoding == "protobuf":
+        return proto_form.schema(shape, package)
+    made = (
+        avro_form.schema(shape, package)
+        if encoding == "avro"
+        else json_form.schema(shape, f"{package}.{shape.name}")
+    )
+    return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(text: str) -> str:
+    """The SHA-256 of a schema's text, hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()

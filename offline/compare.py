@@ -1,0 +1,312 @@
+"""Comparison of published and recomputed records: bytes, times, headers, each record once.
+
+Copies of bad and late records are compared without their times, which are those of their writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..agents.deployment.model import Pipeline
+from ..agents.kafka.logs import PartitionLog
+from ..agents.stages.routing import route
+from ..agents.stages.step import Out
+from ..formats.events.decode import RawRecord, utc
+from ..formats.values.form import JSON, Form
+from ..mechanisms.keys import Keys
+from ..topics.records import Trigger
+
+SHOWN = 20
+
+
+@dataclass
+class ReplayOutcome:
+    """The result of a comparison.
+
+    Attributes:
+        compared: records found in both, identical byte for byte.
+        lost: recomputed, but missing in the log although later ones of the shard are present.
+        doubled: in the log more than once.
+        differing: in the log with other bytes than recomputed, or not recomputed at all;
+            copies of aborted transactions included.
+        pending: recomputed, but not yet in the log: the deployment is not that far.
+        aborted: identical copies that only a reader of uncommitted data sees.
+        routed: events whose path through a units log was checked.
+        problems: the first problems, in words.
+    """
+
+    compared: int = 0
+    lost: int = 0
+    doubled: int = 0
+    differing: int = 0
+    pending: int = 0
+    aborted: int = 0
+    routed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all published records are correct."""
+        return not (self.lost or self.doubled or self.differing)
+
+    def found(self, what: str, where: str, number: int = 1) -> None:
+        """Count a problem, and keep the first ones as text.
+
+        Args:
+            what: name of the figure that counts it.
+            where: place and record, in words.
+            number: of records.
+        """
+        setattr(self, what, getattr(self, what) + number)
+        if len(self.problems) < SHOWN:
+            self.problems.append(f"{what}: {where}")
+
+    def figures(self) -> dict[str, Any]:
+        """Return the result as a JSON object."""
+        return asdict(self) | {"agrees": self.agrees}
+
+
+class Published(NamedTuple):
+    """Everything of a record that a reader can see."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes], ...]
+
+
+Name = tuple[bytes, str, int]  # record key, schema, trigger
+
+
+class ReleaseCheck:
+    """The recomputed releases of one pipeline, compared with those that readers see.
+
+    A reader of committed data must see each release once, and all copies that a reader of
+    uncommitted data sees must be identical. Records arrive one by one, and only digests are kept.
+
+    Args:
+        pipeline: whose releases.
+        triggers: of this pipeline, from the clock log.
+        windows: numbers of windows to compare; all of them if None.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        triggers: Sequence[Trigger],
+        windows: Collection[int] | None,
+        first: int | None = None,
+    ) -> None:
+        self._mine = pipeline.name.encode() + b"|"
+        self._form = pipeline.form
+        self._chosen = _Chosen(pipeline, triggers, windows, first)
+        self._expected: dict[Name, bytes] = {}
+        self._seen: dict[Name, Tally] = {}
+        self._copies: dict[Name, Tally] = {}
+        self._reached: dict[int, int] = defaultdict(int)
+
+    def expect(self, out: Out) -> None:
+        """Take a recomputed record of the release topic."""
+        if self.takes(out.key):
+            self._expected[name(out.key, out.value, self._form)] = digest(of_out(out))
+
+    def take(self, partition: int, record: RawRecord, committed: bool) -> None:
+        """Take a record of the release topic; `expect` has been given all records before.
+
+        Args:
+            partition: of the record.
+            record: as read.
+            committed: False for a copy that only a reader of uncommitted data sees.
+        """
+        if self.takes(record.key):
+            one = name(record.key, record.value, self._form)
+            wrong = digest(of_raw(partition, record)) != self._expected.get(one)
+            tallies = self._seen if committed else self._copies
+            before = tallies.get(one, NONE)
+            tallies[one] = Tally(before.number + 1, before.wrong + wrong)
+
+    def takes(self, key: bytes | None) -> bool:
+        """Whether a record is of this pipeline and of the windows asked for."""
+        return (key or b"").startswith(self._mine) and self._chosen.takes(key or b"")
+
+    def finish(self, outcome: ReplayOutcome) -> None:
+        """Judge the records taken, and add the judgement to ``outcome``."""
+        for one, tally in self._seen.items():
+            self._judge(one, tally, outcome)
+        for one, tally in self._copies.items():
+            seen = self._seen.get(one, NONE)
+            extra, wrong = tally.number - seen.number, tally.wrong - seen.wrong
+            outcome.aborted += extra - wrong
+            if wrong:
+                outcome.found("differing", f"an aborted copy of {_text(one)}", wrong)
+        self._missing(outcome)
+
+    def _judge(self, one: Name, tally: Tally, outcome: ReplayOutcome) -> None:
+        if one not in self._expected:
+            outcome.found("differing", f"{_text(one)} was published but not recomputed")
+        elif tally.wrong:
+            outcome.found("differing", _text(one))
+        else:
+            outcome.compared += 1
+        if tally.number > 1:
+            outcome.found("doubled", _text(one), tally.number - 1)
+
+    def ordinal(self, key: bytes, trigger: int) -> int:
+        """The ordinal of a trigger of the window that a record key names."""
+        return self._chosen.ordinal((key, "", trigger))
+
+    def published(self, key: bytes, ordinal: int) -> bool:
+        """Whether the shard of a row has published so far; known once this is finished."""
+        return ordinal <= self._reached[self._chosen.shard((key, "", 0))]
+
+    def _missing(self, outcome: ReplayOutcome) -> None:
+        """Tell lost from pending: a shard publishes in order, a manifest after its rows."""
+        chosen, reached = self._chosen, self._reached
+        for one in self._seen:
+            if one in self._expected and one[1].startswith("hush.manifest"):
+                shard, ordinal = chosen.shard(one), chosen.ordinal(one)
+                reached[shard] = max(reached[shard], ordinal)
+        for one in self._expected.keys() - self._seen.keys():
+            if chosen.ordinal(one) <= reached[chosen.shard(one)]:
+                outcome.found("lost", _text(one))
+            else:
+                outcome.pending += 1
+
+
+class Tally(NamedTuple):
+    """Number of records of one name, and how many of them differ from the recomputed one."""
+
+    number: int
+    wrong: int
+
+
+NONE = Tally(0, 0)
+
+
+def digest(published: Published) -> bytes:
+    """Digest of a record, which stands for it in the tables of a check."""
+    return hashlib.blake2b(msgspec.msgpack.encode(published), digest_size=16).digest()
+
+
+class _Chosen:
+    """Shard and ordinal of a pipeline's releases, and whether they were asked for."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        triggers: Sequence[Trigger],
+        windows: Collection[int] | None,
+        first: int | None,
+    ) -> None:
+        self._least = b"" if first is None else utc(pipeline.windows.start(first)).encode()
+        self._pipeline = pipeline
+        start = pipeline.windows.start
+        self._ordinals = {(utc(start(t.window)).encode(), t.index): t.ordinal for t in triggers}
+        self._texts = None if windows is None else {utc(start(w)).encode() for w in windows}
+
+    def takes(self, key: bytes) -> bool:
+        """Whether a record belongs to the windows asked for."""
+        start = key.split(b"|", 2)[1]
+        return start >= self._least and (self._texts is None or start in self._texts)
+
+    def ordinal(self, one: Name) -> int:
+        """The ordinal of the trigger; larger than all others if the clock does not have it."""
+        return self._ordinals.get((one[0].split(b"|", 2)[1], one[2]), 1 << 62)
+
+    def shard(self, one: Name) -> int:
+        """The aggregate shard that publishes a record."""
+        rest = one[0].split(b"|", 2)[2]
+        if one[1].startswith("hush.manifest"):
+            return int(rest.removeprefix(b"manifest:"))
+        own = self._pipeline.mechanism.key_form == "code"
+        key = bytes.fromhex(rest.decode()) if own else rest
+        return int(route(Keys.of([key]), self._pipeline.cells_partitions)[0])
+
+
+def name(key: bytes | None, value: bytes | None, form: Form = JSON) -> Name:
+    """Identify a release record, which must occur exactly once.
+
+    A foreign record that is not a release gets a name that nothing expects.
+
+    Args:
+        key: of the record.
+        value: of the record.
+        form: in which the pipeline writes.
+    """
+    try:
+        body = json.loads(form.to_json(value) or b"{}")
+        schema = sys.intern(str(body.get("schema", "")))
+        return (key or b"", schema, int(body.get("trigger", 0)))
+    except (ValueError, TypeError, AttributeError):
+        return (key or b"", "", 0)
+
+
+def _text(one: Name) -> str:
+    return f"{one[0]!r}, trigger {one[2]} ({one[1]})"
+
+
+def compare_dead_letters(
+    topic: str,
+    outs: Sequence[Out],
+    log: PartitionLog,
+    outcome: ReplayOutcome,
+    begins: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
+) -> None:
+    """Compare a topic of bad, late or far-future records.
+
+    Args:
+        topic: its name, for problems.
+        outs: recomputed records.
+        log: records of the topic; it may have been trimmed.
+        outcome: takes the result.
+        begins: first offset that was recomputed, by raw topic and partition.
+    """
+    # They bear the time at which they were written, which no replay can know.
+    expected = Counter(of_out(o)._replace(timestamp=-1) for o in outs)
+    letters = [of_raw(0, record)._replace(timestamp=-1) for record in log.records]
+    seen = Counter(one for one in letters if _origin(one)[1] >= begins.get(_origin(one)[0], 0))
+    reached: dict[Any, int] = defaultdict(int)
+    for record, copies in seen.items():
+        source, offset = _origin(record)
+        reached[source] = max(reached[source], offset)
+        wanted = expected[record]
+        outcome.compared += min(copies, wanted)
+        if not wanted:
+            outcome.found("differing", f"{topic}: a copy of {source}, offset {offset}", copies)
+        elif copies > wanted:
+            outcome.found("doubled", f"{topic}: {source}, offset {offset}", copies - wanted)
+    for record, wanted in (expected - seen).items():
+        source, offset = _origin(record)
+        if offset > reached[source] or source not in reached:
+            outcome.pending += wanted
+        elif log.begin == 0:
+            outcome.found("lost", f"{topic}: {source}, offset {offset}", wanted)
+
+
+def _origin(record: Published) -> tuple[tuple[bytes, bytes], int]:
+    """Raw topic and partition, and the offset there, of a dead letter."""
+    headers = dict(record.headers)
+    prefix = "__streams.errors."
+    source = headers.get(f"{prefix}topic", b""), headers.get(f"{prefix}partition", b"")
+    return source, int(headers.get(f"{prefix}offset", b"0"))
+
+
+def of_out(out: Out) -> Published:
+    """A recomputed record as its reader sees it."""
+    stamp = -1 if out.timestamp is None else out.timestamp
+    return Published(out.partition, out.key, out.value, stamp, tuple(out.headers))
+
+
+def of_raw(partition: int, record: RawRecord) -> Published:
+    """A record that was read."""
+    return Published(partition, record.key, record.value, record.timestamp, record.headers)

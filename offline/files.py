@@ -1,0 +1,113 @@
+"""Files of sample records as rows: CSV, JSON lines, Arrow."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..errors import ConfigError
+
+
+def read_file(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a CSV, JSON-lines or Arrow file.
+
+    The suffix of the file decides. In a CSV file, texts that look like numbers become numbers, and
+    empty fields None.
+
+    Raises:
+        ConfigError: the file is missing, of an unknown kind, or does not match its suffix.
+    """
+    return list(stream_file(path))
+
+
+def stream_file(path: Path, wanted: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Read the rows of a file one after the other, as `read_file` does.
+
+    Args:
+        path: of the file.
+        wanted: fields that are needed: others may be missing in the rows; None: all.
+
+    Raises:
+        ConfigError: as for `read_file`; some of them only after the first rows.
+    """
+    readers: dict[str, Callable[[Path, Collection[str] | None], Iterator[dict[str, Any]]]] = {
+        ".csv": _csv,
+        ".jsonl": _lines,
+        ".ndjson": _lines,
+        ".json": _lines,
+        ".arrow": _arrow,
+        ".feather": _arrow,
+    }
+    if path.suffix not in readers:
+        raise ConfigError(
+            f"{path}: unknown kind of file; expected one of {', '.join(sorted(readers))}"
+        )
+    if not path.exists():
+        raise ConfigError(f"{path}: file not found")
+    if path.is_dir():
+        raise ConfigError(f"{path}: a folder; expected a file of records")
+    return _guarded(path, readers[path.suffix](path, wanted))
+
+
+def _guarded(path: Path, rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    try:
+        yield from rows
+    except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid):
+        # The content may be private, so the message does not quote it.
+        raise ConfigError(f"{path}: not a {path.suffix} file in UTF-8 that can be read") from None
+
+
+def _csv(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.reader(file)
+        head = next(rows, [])
+        places = [(i, n) for i, n in enumerate(head) if wanted is None or n in wanted]
+        for row in rows:
+            if row:  # as `csv.DictReader`: an empty line is none, a short one lacks fields
+                size = len(row)
+                yield {name: _typed(row[i]) if i < size else None for i, name in places}
+
+
+def _typed(text: str | None) -> Any:
+    if text is None or text == "":
+        return None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _lines(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield _object(path, number, line)
+
+
+def _object(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):  # no JSON, a number of 5,000 digits, or lists without end
+        row = None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{path}, line {number}: each line must be a JSON object")
+    return row
+
+
+def _arrow(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any]]:
+    with pa.memory_map(str(path)) as source:
+        try:
+            table = pa.ipc.open_file(source).read_all()
+        except pa.ArrowInvalid:
+            source.seek(0)
+            table = pa.ipc.open_stream(source).read_all()
+        table.validate(full=True)
+        for batch in table.to_batches(max_chunksize=10_000):
+            yield from batch.to_pylist()

@@ -1,0 +1,223 @@
+"""A simulation's releases beside the exact answers: errors, coverage, what is cut and hidden."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from ..agents.deployment.model import Pipeline
+from ..formats.events.decode import Decoded, View, utc
+from ..mechanisms.columns import I64
+from ..topics.config.aggregates import COUNT
+from ..topics.releases import MANIFEST, ROW
+from .engine import OfflineEngine
+from .exact import Truth, counts_units, kept_share, of_cells, of_keys, of_slots
+
+Bodies = dict[bytes, dict[str, Any]]  # key -> released row
+
+
+@dataclass
+class SimulationReport:
+    """Comparison of the last release of each window with the truth.
+
+    Attributes:
+        windows: one entry per window: dates, keys and records in truth and released, errors.
+        counts: number of records by outcome.
+        note: text for people about the preparation of the records.
+        cut: share of the records that the contribution bound cut off; None: not known.
+        counted: what a count counts: records, or distinct units.
+        unusable: words on the records that could not be used; empty where all could.
+    """
+
+    pipeline: str
+    windows: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+    cut: float | None = None
+    counted: str = "records"
+    unusable: str = ""
+
+
+def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:
+    """Compare what a pipeline released with the exact answers.
+
+    Args:
+        p: the pipeline; not one that reads reports of devices, whose values are not in the file.
+        view: its decoded records.
+        decoded: all records.
+        engine: after its run.
+    """
+    report = SimulationReport(p.name, counts=counts_of(p, engine))
+    if counts_units(p):
+        report.counted = f"distinct units ({p.unit_name})"
+    numbers: dict[Any, int] = {}
+    unit = np.array(
+        [numbers.setdefault(decoded.unit[row], len(numbers)) for row in view.rows.tolist()],
+        np.int64,
+    )
+    window = p.windows.windows(decoded.time[view.rows])
+    report.cut = _cut(p, view, unit, window, report.counts)
+    released, told = last_rows(p, engine), manifests(p, engine)
+    for number in sorted({*np.unique(window).tolist(), *told}):
+        rows = released.get(number, {})
+        truth = _truth(p, view, window == number, unit, rows)
+        entry = dates(p, number) | compare(p, truth, rows) | _said(p, told.get(number, {}))
+        report.windows.append({"window": number, **entry})
+    return report
+
+
+def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth:
+    if p.mechanism.key_form != "code":
+        return of_keys(p, view, mine, unit)
+    if p.mechanism.key_fields == ("slot",):
+        return of_slots(p, view, mine, list(rows))
+    if not p.mechanism.geometry():  # no space, no slots: what its keys hold is its own affair
+        return Truth(int(mine.sum()), {}, {})
+    return of_cells(view, mine, list(rows), [o.name for o in p.mechanism.outputs])
+
+
+def _cut(
+    p: Pipeline, view: View, unit: I64, window: I64, counts: Mapping[str, int]
+) -> float | None:
+    """Share of the records that reached the bound and were refused by it."""
+    if counts.get("seen") and "accepted" in counts:
+        return 1 - counts["accepted"] / counts["seen"]
+    bound = p.mechanism.bounds(p.unit_name)
+    if bound.get("kind") != "records":
+        return None
+    return 1 - kept_share(view, unit, window // p.windows.per_epoch, int(bound["budget"]))
+
+
+def counts_of(p: Pipeline, engine: OfflineEngine) -> dict[str, int]:
+    """Numbers of records of a pipeline by outcome."""
+    found = sorted(engine.counts.items())
+    return {outcome: number for (name, outcome), number in found if name == p.name and number}
+
+
+def dates(p: Pipeline, window: int) -> dict[str, str]:
+    """Both ends of a window as texts."""
+    start = p.windows.start(window)
+    return {"start": utc(start), "end": utc(start + p.windows.length)}
+
+
+def _bodies(p: Pipeline, engine: OfflineEngine, kind: str) -> Iterator[tuple[bytes, Any]]:
+    for out in engine.outs.get(p.release_topic, ()):
+        if out.headers[0][0] == kind:
+            yield (out.key or b"").split(b"|", 2)[2], json.loads(out.value or b"{}")
+
+
+def _window(p: Pipeline, body: Mapping[str, Any]) -> int:
+    start = datetime.fromisoformat(body["window"]["start"])
+    return p.windows.window(round(start.timestamp()) * 1_000_000)
+
+
+def last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, Bodies]:
+    """Rows of each window's last release, by window and key.
+
+    Slots are released once, when they close: all of a window's belong to its last state.
+    """
+    code, once = p.mechanism.key_form == "code", p.mechanism.key_fields == ("slot",)
+    out: dict[int, Bodies] = {}
+    for text, body in _bodies(p, engine, ROW):
+        if body["final"] or once:
+            key = bytes.fromhex(text.decode()) if code else text
+            out.setdefault(_window(p, body), {})[key] = body
+    return out
+
+
+def manifests(p: Pipeline, engine: OfflineEngine) -> dict[int, dict[str, Any]]:
+    """Collect the last manifest of each window; thresholds that were learnt stay in it."""
+    out: dict[int, dict[str, Any]] = {}
+    for _, body in _bodies(p, engine, MANIFEST):
+        known = out.setdefault(_window(p, body), body)
+        public = known.get("public", {}) | body["public"]
+        out[_window(p, body)] = body | {"public": public}
+    return out
+
+
+def _said(p: Pipeline, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Threshold of keys, or the clipping threshold that was learnt, in the value's own unit."""
+    if told.get("key_threshold") is not None:
+        return {"threshold": told["key_threshold"]}
+    learnt = told.get("public", {}).get("threshold")
+    if learnt and p.mechanism.key_fields == ("slot",):
+        return {"threshold": learnt[0] * float(p.fields.columns[0].grid)}
+    return {}
+
+
+def compare(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
+    """Figures of one window.
+
+    Args:
+        p: the pipeline.
+        truth: exact answers.
+        rows: released ones by key.
+
+    Returns:
+        ``keys``, ``released``, ``hidden`` and their ``records``; ``figures`` by value; for counts
+        by key also l1, l2 and linf over all keys, released or not.
+    """
+    held = truth.held
+    covered = sum(n for key, n in held.items() if key in rows)
+    body: dict[str, Any] = {
+        "keys": sum(1 for n in held.values() if n) if rows or held else 0,
+        "released": len(rows),
+        "records": truth.records,
+    }
+    if p.mechanism.key_form != "code":
+        whole = sum(held.values())
+        hidden = sum(1 for key in held if key not in rows)
+        body |= {"keys": len(held), "covered": covered, "hidden": hidden}
+        body["hidden_share"] = 1 - covered / whole if whole else 0.0
+        body |= _norms(p, truth, rows)
+    body["figures"] = {name: figures(rows, name, answers) for name, answers in truth.values.items()}
+    return body
+
+
+def figures(rows: Bodies, name: str, answers: Mapping[bytes, float]) -> dict[str, Any]:
+    """Errors of one value over the rows that have it.
+
+    Args:
+        rows: released ones by key.
+        name: of the value.
+        answers: exact ones; a key without one has none of it.
+
+    Returns:
+        ``rows``; ``error``, the median of absolute errors; ``relative``, the median of those
+        relative to truths that are not 0; ``total``, the sum of absolute errors relative to the sum
+        of truths; ``coverage``, the share of intervals that contain the truth. None where there is
+        nothing to say.
+    """
+    found = [(key, b["values"][name]) for key, b in rows.items() if b["values"].get(name)]
+    pairs = [(one, answers.get(key, 0.0)) for key, one in found]
+    pairs = [(one, true) for one, true in pairs if not math.isnan(true)]
+    errors = np.array([abs(one["value"] - true) for one, true in pairs], float)
+    truths = np.array([abs(true) for _, true in pairs], float)
+    inside = [one["low"] <= true <= one["high"] for one, true in pairs]
+    some = truths > 0
+    return {
+        "rows": len(pairs),
+        "error": float(np.median(errors)) if len(pairs) else None,
+        "relative": float(np.median(errors[some] / truths[some])) if some.any() else None,
+        "total": float(errors.sum() / truths.sum()) if truths.sum() else None,
+        "coverage": sum(inside) / len(inside) if inside else None,
+    }
+
+
+def _norms(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
+    """Errors of counts over all keys: a key that stays hidden counts as released with 0."""
+    name = next((a.label for a in p.aggregates if a.parts == (COUNT,)), None)
+    values = {k: b["values"][name]["value"] for k, b in rows.items() if name in b["values"]}
+    held = truth.held
+    errors = np.array([values.get(k, 0) - held.get(k, 0) for k in {*held, *values}], float)
+    return {
+        "l1": float(np.abs(errors).sum()) if values else None,
+        "l2": float(np.sqrt((errors**2).sum())) if values else None,
+        "linf": float(np.abs(errors).max(initial=0)) if values else None,
+    }

@@ -1,0 +1,366 @@
+"""Replay: recompute releases in memory from the logs and the secret, and compare every byte.
+
+Raw log, clock log and ledger determine the content of a release, the secret and the nonces in its
+manifests its noise. So whatever crashed, was fenced or was repeated while a deployment ran, one run
+of the same engine over the same logs must give the same records. Re-partitioned pipelines are
+replayed from their units log, because its order is the one that counts; that log is itself compared
+with the decoded raw log for lost and doubled events.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..agents.clock.begins import begin_of
+from ..agents.clock.genesis import read_ledger
+from ..agents.clock.ledger import Ledger
+from ..agents.clock.paid import Clocked
+from ..agents.clock.snapshots import Opening
+from ..agents.deployment.model import Deployment, Pipeline
+from ..agents.kafka.cluster import Cluster
+from ..agents.kafka.logs import PartitionLog, read_topic
+from ..agents.stages.bound.stage import FRAMES
+from ..agents.stages.step import Out
+from ..agents.worker.admission import prepare
+from ..agents.worker.setup import WorkerSetup
+from ..errors import ConfigError, EngineError
+from ..formats.events.decode import RawRecord
+from ..topics.config.load import Config
+from ..topics.config.model import Kafka
+from ..topics.names import Names
+from ..topics.records import Snapshot
+from .compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
+from .compare_latest import LatestCheck
+from .compare_units import Comparison
+from .engine import STEP, OfflineEngine
+from .raw_log import RawLog
+from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
+from .replay_nonces import published_nonces
+from .replay_reach import Reach, offsets_of
+
+AHEAD = 200_000  # events that a units log may be ahead of the recomputation
+Report = Callable[[str, int, int], None]  # current step, progress, total
+
+
+@dataclass
+class Logs:
+    """The logs that a replay reads; releases first, so that the other logs explain all of them.
+
+    Spans are read later, those of raw, units and clock logs while the engine runs.
+    """
+
+    releases: list[Span] = field(default_factory=list)
+    latest: list[Span] = field(default_factory=list)
+    dead: dict[str, list[PartitionLog]] = field(default_factory=dict)
+    units: list[Span] = field(default_factory=list)
+    clock: Span = field(default_factory=lambda: Span("", 0, 0, 0))
+    read: Clocked = field(default_factory=lambda: Clocked())
+    ledger: Ledger = field(default_factory=Ledger)
+    raw: list[Span] = field(default_factory=list)
+    reach: Reach | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of raw records, or slightly more: offsets without a record count as well."""
+        return sum(span.end - span.begin for span in self.raw)
+
+
+def replay(
+    config: Config,
+    pipelines: Collection[str] = (),
+    windows: Collection[int] | None = None,
+    report: Report = lambda what, done, total: None,
+) -> ReplayOutcome:
+    """Recompute and compare the releases of a deployment.
+
+    Args:
+        config: with the noise key and the cluster's address.
+        pipelines: names; all of them if empty.
+        windows: numbers of windows to compare; all of them if None.
+        report: called with the current step, the progress in it and its total (0: unknown).
+
+    Raises:
+        ConfigError: a pipeline is unknown, or the noise key is missing.
+        LedgerError: the ledger is broken, or a trigger was not paid for.
+        EngineError: a log cannot be read, or lacks what is needed.
+    """
+    plan = prepare(config, role="auditor")
+    deployment = select(plan.deployment, pipelines)
+    logs = read_logs(plan, deployment, report)
+    return recompute(plan, deployment, logs, windows, report)
+
+
+def recompute(
+    plan: WorkerSetup,
+    deployment: Deployment,
+    logs: Logs,
+    windows: Collection[int] | None = None,
+    report: Report = lambda what, done, total: None,
+) -> ReplayOutcome:
+    """Run the engine over the logs, raw ones as they are read, and compare.
+
+    Args:
+        plan: a worker's setup, with names, key and connection.
+        deployment: the pipelines to recompute.
+        logs: by `read_logs`.
+        windows: numbers of windows to compare; all of them if None.
+        report: called with progress.
+
+    Raises:
+        EngineError: a log cannot be read, or lacks what is needed.
+    """
+    total, used = logs.size * max(len(deployment.pipelines), 1), 0
+
+    def progress(more: int) -> None:
+        nonlocal used
+        used += more
+        report("recomputing", used, max(total, used))
+
+    outcome, reach = ReplayOutcome(), reach_of(deployment, logs)
+    checks: dict[str, list[ReleaseCheck | LatestCheck]] = defaultdict(list)
+    for p in deployment.pipelines:
+        first, mine = reach.first(p.name), reach.triggers(p.name)
+        if windows is not None and first is not None and min(windows, default=first) < first:
+            raise EngineError(
+                f"pipeline {p.name!r}: a window that was asked for had begun before the snapshot "
+                "that the clock log begins with: engine.keep_clock says how long it is kept"
+            )
+        released = ReleaseCheck(p, mine, windows, first)
+        checks[p.release_topic].append(released)
+        if p.latest_topic:
+            checks[p.latest_topic].append(LatestCheck(p, released))
+    report("reading nonces", 0, 0)
+    published = published_nonces(plan.config.kafka, deployment, logs.releases)
+    with _Streams(plan.config.kafka, plan.names, deployment, logs, outcome, checks) as streams:
+        engine = OfflineEngine(
+            reach.renumbered(deployment), plan.names, plan.secret, streams.raw, streams.clock,
+            streams.units, progress, streams.sent, trim=True, opening=published.opening,
+            begun=reach.standing(),
+            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=plan.own,
+        )  # fmt: skip
+        engine.run()
+        while streams.insist():
+            engine.run()
+        streams.finish()
+    places = {(s.topic, s.partition): s.begin for s in logs.raw}
+    for topic in _compared(deployment, reach):
+        compare_dead_letters(
+            topic, engine.outs[topic], logs.dead[topic][0], outcome, offsets_of(reach, places)
+        )
+    report("recomputing", max(total, used), max(total, used))
+    return outcome
+
+
+class _Streams:
+    """Logs that are read while the engine runs or after it, with the checks of their records."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        names: Names,
+        deployment: Deployment,
+        logs: Logs,
+        outcome: ReplayOutcome,
+        releases: Mapping[str, Sequence[ReleaseCheck | LatestCheck]],
+    ) -> None:
+        self._kafka = kafka
+        self._outcome = outcome
+        self._spans = [*logs.releases, *logs.latest]
+        self._releases = releases
+        self._checks = {
+            (s.topic, s.partition): Comparison(f"{s.topic}-{s.partition}", outcome)
+            for s in logs.units
+        }
+        largest = deployment.largest
+        self.raw = {
+            (s.topic, s.partition): RawLog(kafka, s, STEP, largest[s.topic]) for s in logs.raw
+        }
+        reach = reach_of(deployment, logs)
+        self._made = {names.units(p.name): reach.units(p.name) for p in deployment.pipelines}
+        self.clock = StreamLog(kafka, logs.clock, STEP, make=reach.clock)
+        self.units = {(s.topic, s.partition): self._of_units(kafka, s) for s in logs.units}
+
+    def _of_units(self, kafka: Kafka, span: Span) -> StreamLog:
+        check = self._checks[span.topic, span.partition]
+        return StreamLog(
+            kafka, span, FRAMES, whole=False, make=self._made[span.topic],
+            seen=lambda one: check.found(one.value), wait=lambda: check.ahead > AHEAD,
+        )  # fmt: skip
+
+    def sent(self, out: Out) -> bool:
+        """Take a recomputed record of a units or public topic; False if it is another."""
+        for check in self._releases.get(out.topic, ()):  # each takes those of its pipeline
+            check.expect(out)
+        if units := self._checks.get((out.topic, out.partition)):
+            units.sent(out.value or b"")
+        return units is not None or out.topic in self._releases
+
+    def insist(self) -> bool:
+        """Whether units logs were held back that must go on now, since nothing else does."""
+        held = [log.insist() for log in self.units.values()]
+        return any(held)
+
+    def finish(self) -> None:
+        """Read the records that no stage has asked for, and compare the rest."""
+        for place, log in self.units.items():
+            log.drain()
+            self._checks[place].finish()
+        for span in self._spans:
+            for committed in (True, False):
+                self._published(span, committed)
+        every = [check for checks in self._releases.values() for check in checks]
+        # The latest topic is judged by how far releases have been published.
+        for one in sorted(every, key=lambda check: isinstance(check, LatestCheck)):
+            one.finish(self._outcome)
+
+    def _published(self, span: Span, committed: bool) -> None:
+        def take(record: RawRecord) -> None:
+            for check in self._releases[span.topic]:
+                check.take(span.partition, record, committed)
+
+        log = StreamLog(self._kafka, span, STEP, whole=False, committed=committed, seen=take)
+        try:
+            log.drain()
+        finally:
+            log.close()
+
+    def __enter__(self) -> _Streams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for log in (self.clock, *self.units.values()):
+            log.close()
+        for raw in self.raw.values():
+            raw.close()
+
+
+def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
+    """Reduce a deployment to some of its pipelines; all of them stay if none is named.
+
+    Args:
+        deployment: it is not changed.
+        pipelines: names of those that stay.
+
+    Raises:
+        ConfigError: a pipeline is unknown.
+    """
+    known = [p.name for p in deployment.pipelines]
+    if strange := sorted(set(pipelines) - set(known)):
+        raise ConfigError(f"pipeline {strange[0]!r} is unknown; expected one of {', '.join(known)}")
+    if not pipelines:
+        return deployment
+    inputs = (
+        replace(i, pipelines=tuple(p for p in i.pipelines if p.name in pipelines))
+        for i in deployment.inputs
+    )
+    return replace(deployment, inputs=tuple(i for i in inputs if i.pipelines))
+
+
+def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
+    """Read the logs of a deployment; releases before the clock, so that each has its trigger.
+
+    Args:
+        plan: a worker's setup, with names and connection.
+        deployment: the pipelines to recompute.
+        report: called with progress.
+
+    Raises:
+        EngineError: a log cannot be read, or lacks what is needed.
+    """
+    kafka, names = plan.config.kafka, plan.names
+    reader = _Reader(kafka, report)
+    logs = Logs()
+    topics = {p.release_topic: p.release_partitions for p in deployment.pipelines}
+    newest = {p.latest_topic: p.release_partitions for p in deployment.pipelines if p.latest_topic}
+    logs.releases = [one for topic, n in topics.items() for one in spans(kafka, topic, n)]
+    logs.latest = [one for topic, n in newest.items() for one in spans(kafka, topic, n)]
+    for p in deployment.pipelines:
+        for other in _dead_topics(p):
+            logs.dead[other] = reader.read(other, 1)
+    for p in deployment.pipelines:
+        if not p.direct:
+            logs.units += spans(kafka, names.units(p.name), p.units_partitions)
+    _read_clock(kafka, names.clock, logs, deployment)
+    reach = reach_of(deployment, logs)
+    logs.ledger = read_ledger(Cluster(kafka, role="auditor"), deployment.name)
+    logs.read.check_paid(logs.ledger)
+    for source in deployment.inputs:
+        begins = begin_of(plan.begins, logs.ledger, source)
+        for span in spans(kafka, source.topic, source.partitions):
+            begin = reach.begin(span.topic, span.partition, begins[span.partition])
+            _check_whole(span, begin)
+            end = logs.read.end(span.topic, span.partition)
+            start = begin if reach.partial else span.begin
+            logs.raw.append(span._replace(begin=start, end=end))
+    for p in deployment.pipelines:
+        for span in [s for s in logs.units if s.topic == names.units(p.name)]:
+            _check_whole(span, reach.units_begin(p.name, span.partition))
+    return logs
+
+
+class _Reader:
+    def __init__(self, kafka: Kafka, report: Report) -> None:
+        self._kafka = kafka
+        self._report = report
+        self._read = 0
+
+    def read(self, topic: str, partitions: int, committed: bool = True) -> list[PartitionLog]:
+        def advance(records: int) -> None:
+            self._read += records
+            self._report(f"reading {topic}", self._read, 0)
+
+        return read_topic(self._kafka, topic, partitions, committed, advance)
+
+
+def _check_whole(span: Span, needed: int) -> None:
+    if span.begin > needed:
+        raise EngineError(
+            f"{span.topic}-{span.partition} begins at offset {span.begin}: records from {needed} "
+            "on were deleted, so releases cannot be recomputed; replay earlier, or keep "
+            "more"
+        )
+
+
+def reach_of(deployment: Deployment, logs: Logs) -> Reach:
+    """Tell what can be recomputed: all of it, unless the clock log was trimmed."""
+    return logs.reach or Reach(deployment, 0, None, logs.read.triggers)
+
+
+def _compared(deployment: Deployment, reach: Reach) -> set[str]:
+    """Topics of records set aside; what was late in windows that had begun cannot be told."""
+    if reach.partial:
+        return {p.dlq_topic for p in deployment.pipelines if p.dlq_topic}
+    return {t for p in deployment.pipelines for t in _dead_topics(p)}
+
+
+def _dead_topics(pipeline: Pipeline) -> list[str]:
+    return [t for t in (pipeline.dlq_topic, pipeline.late_topic) if t]
+
+
+def _read_clock(kafka: Kafka, topic: str, logs: Logs, deployment: Deployment) -> None:
+    """Pass over the clock log once; note the span that was read, for the engine to read.
+
+    Raises:
+        EngineError: it was trimmed, and does not begin with a snapshot.
+    """
+    (span,) = spans(kafka, topic, 1)
+    opening, read = Opening(span.begin), logs.read
+    begun: list[tuple[int, Snapshot]] = []
+
+    def seen(one: Timed) -> None:
+        if (snapshot := opening.first([(one.offset, one.record)])) is not None:
+            read.begin(snapshot)
+            begun.append((one.offset, snapshot))
+        read.take(one.record)
+
+    log = StreamLog(kafka, span, STEP, whole=False, make=timed, seen=seen)
+    try:
+        log.drain()
+    finally:
+        log.close()
+    opening.end()
+    logs.clock = span._replace(end=log.end)
+    place, first = begun[0] if begun else (0, None)
+    logs.reach = Reach(deployment, place, first, read.triggers)

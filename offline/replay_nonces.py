@@ -1,0 +1,88 @@
+"""Nonces of the noise as manifests publish them: a replay needs them besides logs and secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..agents.deployment.model import Deployment
+from ..agents.stages.aggregate.nonces import Nonce
+from ..formats.events.decode import RawRecord, utc
+from ..formats.values.form import JSON
+from ..mechanisms.noise import NONCE
+from ..topics.config.model import Kafka
+from ..topics.records import Trigger
+from .replay_logs import Span, StreamLog
+
+_MOST = 20_000  # records read at a time
+_MANIFEST = b"|manifest:"
+
+
+class _Manifest(msgspec.Struct):
+    """The fields of a manifest that name its nonce."""
+
+    trigger: int
+    nonce: str
+
+
+class PublishedNonces:
+    """Nonces by pipeline, shard, start of the window and trigger.
+
+    A trigger without a manifest has published nothing yet, so it is recomputed under an arbitrary
+    nonce. If a manifest was deleted, its release and every later one of its window come out
+    differently; so releases must be kept as long as they are to be replayed.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._windows = {p.name: p.windows for p in deployment.pipelines}
+        self._forms = {p.name: p.form for p in deployment.pipelines}
+        self._known: dict[tuple[bytes, int], bytes] = {}
+
+    def take(self, record: RawRecord) -> None:
+        """Take a record of a release topic; skip it unless it is a manifest."""
+        key = record.key or b""
+        if _MANIFEST not in key:
+            return
+        try:
+            form = self._forms.get(key.partition(b"|")[0].decode(), JSON)
+            found = msgspec.json.decode(form.to_json(record.value), type=_Manifest)
+            nonce = bytes.fromhex(found.nonce)
+        except (msgspec.DecodeError, ValueError):
+            return  # the comparison will show that this record differs
+        if len(nonce) == NONCE:
+            self._known.setdefault((key, found.trigger), nonce)
+
+    def opening(self, pipeline: str, shard: int) -> Nonce:
+        """Make the source of one shard's nonces; an `Opening`."""
+        windows = self._windows[pipeline]
+
+        def nonce(trigger: Trigger) -> bytes:
+            start = utc(windows.start(trigger.window))
+            key = f"{pipeline}|{start}|manifest:{shard}".encode()
+            return self._known.get((key, trigger.index), bytes(NONCE))
+
+        return nonce
+
+
+def published_nonces(
+    kafka: Kafka, deployment: Deployment, releases: Sequence[Span]
+) -> PublishedNonces:
+    """Read all manifests of the release topics.
+
+    Args:
+        kafka: the connection.
+        deployment: the pipelines to recompute.
+        releases: spans of all partitions of the release topics.
+
+    Raises:
+        EngineError: the broker is silent.
+    """
+    found = PublishedNonces(deployment)
+    for span in releases:
+        log = StreamLog(kafka, span, _MOST, whole=False, seen=found.take)
+        try:
+            log.drain()
+        finally:
+            log.close()
+    return found

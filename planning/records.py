@@ -1,0 +1,172 @@
+"""A whole public or synthetic file as numbered columns, read in chunks, for forecasts.
+
+The file is never held as rows: each chunk is decoded as the pipeline would decode it, and becomes
+columns. Windows of any length are then cut from them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..agents.deployment.model import Input, Pipeline
+from ..errors import ConfigError
+from ..formats.events.decode import Decoded, Decoder, RawRecord, View
+from ..formats.events.fields import NumericField, PipelineFields
+from ..formats.events.types import paths_of
+from ..formats.events.unusable import Unusable, in_words, unusable
+from ..mechanisms.columns import I64, Encoded
+from ..mechanisms.contract import Mechanism
+from ..mechanisms.keys import Keys
+from ..offline.files import stream_file
+from ..offline.simulate import check_columns
+
+CHUNK = 20_000
+
+
+class Records(NamedTuple):
+    """Records of a file in the order of their times; n of them."""
+
+    time: I64  # (n,) microseconds
+    timed: bool  # whether these are times of their own
+    unit: NDArray[np.int32]  # (n,) numbered from 0
+    units: int
+    key: NDArray[np.int32]  # (n,) of ``keys``
+    keys: tuple[bytes, ...]
+    value: I64  # (n, c) on their grids
+    sign: NDArray[np.int8]  # (n,)
+    columns: Mapping[str, NDArray[Any]]  # (n,) each: what the mechanism itself reads
+    read: int  # records of the file
+    faults: Counter[Unusable]  # reasons for which some of them cannot be used
+
+    @property
+    def span(self) -> int:
+        """Microseconds from the first to the last record."""
+        return int(self.time[-1] - self.time[0]) + 1
+
+
+@dataclass
+class Capture:
+    """A mechanism's inputs, taken as they are decoded; in the mechanism's place in a decoder."""
+
+    inputs: tuple[str, ...]
+    taken: list[dict[str, NDArray[Any]]] = field(default_factory=list)
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Take the columns; every record gets one key."""
+        n = len(next(iter(columns.values())))
+        self.taken.append(dict(columns))
+        none = np.zeros((n, 0), np.int64)
+        return Encoded(Keys.of([b""]), np.zeros(n, np.intp), none, np.ones(n, np.bool_))
+
+
+def read_records(
+    pipeline: Pipeline,
+    source: Input,
+    columns: tuple[NumericField, ...],
+    path: Path,
+    tick: Callable[[int], None] = lambda n: None,
+) -> Records:
+    """Read the records of a file that a pipeline would use.
+
+    Args:
+        pipeline: decides fields and keys.
+        source: its input.
+        columns: the fields that it sums.
+        path: of public or synthetic records.
+        tick: called with the number of records after each chunk.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds nothing that the pipeline can use.
+    """
+    fields, reader = _reader(pipeline, columns)
+    decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]
+    made = _Columns(reader if isinstance(reader, Capture) else None)
+    kinds = paths_of(source.fields, [fields])
+    wanted = {one.split(".")[0] for one in kinds}
+    for chunk in _chunks(stream_file(path, wanted)):
+        raw = [
+            RawRecord(made.read + i, 0, None, json.dumps(row, default=str).encode())
+            for i, row in enumerate(chunk)
+        ]
+        made.take(decoder.decode(raw), chunk, kinds)
+        tick(len(chunk))
+    if not made.read:
+        raise ConfigError(f"{path}: the file holds no record")
+    if not made.used:
+        alone = replace(source, pipelines=(replace(pipeline, fields=fields),))
+        check_columns(alone, list(islice(stream_file(path), CHUNK)))
+        most = in_words(made.faults, 4) or "no listed key"
+        raise ConfigError(f"{path}: no record that pipeline {pipeline.name!r} can use: {most}")
+    return made.records(source.fields.time_format != "record")
+
+
+def _reader(
+    p: Pipeline, columns: tuple[NumericField, ...]
+) -> tuple[PipelineFields, Mechanism | Capture]:
+    """The fields to read, and what stands for the mechanism in a decoder."""
+    if p.mechanism.survey is not None:  # a sample holds values, which devices would report
+        return replace(p.fields, key=(), inputs=None, columns=columns), Capture(())
+    if p.mechanism.inputs:
+        return p.fields, Capture(p.mechanism.inputs)
+    return p.fields, p.mechanism
+
+
+def _chunks(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while chunk := list(islice(rows, CHUNK)):
+        yield chunk
+
+
+@dataclass
+class _Columns:
+    """Columns of all chunks so far; units and keys are numbered as they come."""
+
+    capture: Capture | None
+    read: int = 0
+    used: int = 0
+    faults: Counter[Unusable] = field(default_factory=Counter)
+    units: dict[Any, int] = field(default_factory=dict)
+    keys: dict[bytes, int] = field(default_factory=dict)
+    parts: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def take(
+        self, decoded: Decoded, rows: list[dict[str, Any]], kinds: Mapping[str, set[str]]
+    ) -> None:
+        """Add one chunk."""
+        (view,) = decoded.views
+        self.read += len(rows)
+        self.used += len(view.rows)
+        self.faults += unusable(view.bad | decoded.bad, rows, kinds)
+        number, units = self.units, decoded.unit
+        unit = [number.setdefault(units[i], len(number)) for i in view.rows.tolist()]
+        self.parts.append(
+            (decoded.time[view.rows], np.array(unit, np.int32), self._numbered(view), view.value,
+             view.sign)
+        )  # fmt: skip
+
+    def _numbered(self, view: View) -> NDArray[np.int32]:
+        number = self.keys
+        place = [number.setdefault(key, len(number)) for key in view.keys]
+        return np.array(place, np.int32)[view.key] if place else np.zeros(0, np.int32)
+
+    def records(self, timed: bool) -> Records:
+        """All of them, in the order of their times."""
+        time, unit, key, value, sign = (
+            np.concatenate([part[i] for part in self.parts]) for i in range(5)
+        )
+        order = np.argsort(time, kind="stable")
+        taken = self.capture.taken if self.capture is not None and self.capture.inputs else []
+        names = taken[0] if taken else ()
+        columns = {name: np.concatenate([one[name] for one in taken])[order] for name in names}
+        return Records(
+            time[order], timed, unit[order], len(self.units), key[order], tuple(self.keys),
+            value[order], sign[order], columns, self.read, self.faults,
+        )  # fmt: skip

@@ -1,0 +1,364 @@
+"""Three ways to go for a pipeline, foretold from a whole public or synthetic file.
+
+The settings of the mechanism are searched for the pipeline as it is. Around the best of them other
+windows, triggers, keys and ε are foretold, and the first change that helps enough is worked out in
+the same way: once at the same ε, once with another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..agents.deployment.compile import parameters_of, setting_of, value_columns
+from ..agents.deployment.model import Pipeline
+from ..errors import ConfigError, ParameterError
+from ..mechanisms import registry
+from ..mechanisms.advice import Question, unlike_default
+from ..mechanisms.forecast import (
+    HOPELESS,
+    Forecast,
+    Forecaster,
+    choose,
+    cost_of,
+    runs,
+    window_cost,
+)
+from ..mechanisms.workload import Sample
+from ..topics.config.pipeline import PipelineSettings
+from ..topics.config.schedule import Schedule
+from ..topics.config.values import format_duration
+from .cut import SampleRoom, cut, reported, sample
+from .records import Records
+from .remedies import GROUPS, STEPS, Needed, Trial, group_of, needed, trials, untried
+from .sentences import assumed, no_way, other_kind, refused, untried_settings
+from .variants import Variant, cheaper, coarser, dearer, given, shorter
+
+MOST = 200_000  # records of the windows that are run; a single window is taken whole
+WORK = 8_000_000  # records that are run for one alternative, all candidates together
+ONE = WORK // 12  # likewise of one run: whole windows are left out beyond that
+GOOD = 0.2  # the error that a person wants, as a share of the exact figures
+FINE = 0.05  # an error that leaves room for more detail
+MOST_VARIANTS = 16
+MOST_WORKED = 8  # variants of one kind whose settings are searched in full, until one is of use
+KEYS = 4  # most noise keys with which a variant or another mechanism is compared
+BOTH = GROUPS[3]  # worth a try where neither part of it is enough
+SIBLINGS = {"pak": "tops", "tops": "pak", "phdstream": "privhp", "privhp": "phdstream"}
+COARSER, FINER = "the same ε, with less detail", "the same ε, with more detail"
+DEARER = "the same detail, with a larger ε"
+_GIVEN_BY_PIPELINE = ("delay", "aggregate")
+
+
+class Alternative(NamedTuple):
+    """One way to go.
+
+    Attributes:
+        title: what it is, against the configuration.
+        variant: the changed pipeline.
+        best: the best settings of its mechanism.
+        as_given: the settings that were given, foretold alike; None where they do not fit.
+        settings: of the mechanism, unlike its defaults.
+        cost: ε and δ, per whom and per what.
+        window: facts about a window: records, units, windows of the file, and notes.
+    """
+
+    title: str
+    variant: Variant
+    best: Forecast
+    as_given: Forecast | None
+    settings: dict[str, Any]
+    cost: str
+    window: dict[str, float]
+    notes: tuple[str, ...]
+
+
+class Answer(NamedTuple):
+    """All ways, with what was assumed; ``other`` names another mechanism for the question.
+
+    Where the first way is hopeless, ``tried``, ``untried`` and ``needed`` say what would help.
+    ``missing`` says why there are not three.
+    """
+
+    measure: str
+    ways: tuple[Alternative, ...]
+    assumed: tuple[str, ...]
+    other: str
+    tried: tuple[Trial, ...] = ()
+    untried: tuple[str, ...] = ()
+    needed: Needed | None = None
+    missing: tuple[str, ...] = ()
+
+
+class Search:
+    """The search for one pipeline.
+
+    Args:
+        pipeline: compiled.
+        settings: as they were read.
+        records: of the file.
+        tick: called after each run and each variant.
+
+    Raises:
+        ConfigError: nothing is known about the mechanism.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        settings: PipelineSettings,
+        records: Records,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        found = registry.FORECASTERS.get(pipeline.kind)
+        if found is None:
+            raise ConfigError(f"pipeline {pipeline.name!r}: {pipeline.kind} has no forecast")
+        self._forecaster: Forecaster = found
+        self._p, self._records, self._tick = pipeline, records, tick
+        self._base = given(settings, records, pipeline.public_keys)
+        self._tried: list[tuple[Variant, float]] = []
+        self._worked: dict[str, float] = {}  # errors of variants searched in full, by their words
+        self._refused: dict[str, str] = {}  # reasons for which a variant is impossible, by kind
+
+    def ticks(self) -> int:
+        """Most calls of ``tick``."""
+        question = self._question(self._base)
+        return 4 * runs(self._forecaster, question, WORK) + 3 * MOST_VARIANTS + STEPS
+
+    def answer(self, path: Path) -> Answer:
+        """Find three ways.
+
+        Args:
+            path: of the file, to be named.
+
+        Raises:
+            ParameterError: the configuration contradicts itself.
+        """
+        base = self._way("as it is asked for", self._base, self._tick)
+        tuned, ways = base.best, [base]
+        missing: list[str] = []
+        for title, variants, target in self._kinds(tuned.score):
+            way, found = self._useful(title, variants, tuned, target)
+            if way is not None:
+                ways.append(way)
+            elif len(ways) + len(missing) < 3:  # the third kind is a spare one
+                missing.append(no_way(title, found, tuned.score, self._why(title)))
+            if len(ways) == 3:
+                break
+        answer = Answer(
+            self._forecaster.score, tuple(ways), tuple(assumed(self._p, self._records, path)),
+            self._other(tuned), missing=tuple(missing),
+        )  # fmt: skip
+        if not tuned.hopeless:
+            return answer
+        tried = tuple(trials(self._tried, self._worked))
+        return answer._replace(
+            tried=tried, untried=tuple(untried(self._base, self._records, tried, self._refused)),
+            needed=self._needed(tuned),
+        )  # fmt: skip
+
+    def _kinds(self, score: float) -> Iterator[tuple[str, Iterable[Variant], float]]:
+        """Kinds of ways beside the pipeline as it is: title, variants, and the error to reach."""
+        if score > FINE:
+            target = GOOD if score > GOOD else score / 2
+            yield COARSER, coarser(self._base, self._records), target
+            yield DEARER, dearer(self._base), target
+        else:
+            yield FINER, shorter(self._base), GOOD
+            yield "the same detail, with a smaller ε", cheaper(self._base), GOOD
+            yield DEARER, dearer(self._base), score / 2
+
+    def _why(self, title: str) -> list[str]:
+        """Reasons for which a kind of way has no variants."""
+        if title in (COARSER, DEARER):
+            why = untried(self._base, self._records, (), self._refused)
+            return [one for one in why if ("ε" in one) == (title == DEARER)]
+        if self._refused:
+            return [f"It could not be tried: {next(iter(self._refused.values()))}."]
+        return ["Of the windows that are tried (1m, 1h, 6h, 1d, 7d) none divides this one."]
+
+    def _useful(
+        self, title: str, variants: Iterable[Variant], tuned: Forecast, target: float
+    ) -> tuple[Alternative | None, list[tuple[Variant, float]]]:
+        """The first variant that is of use once its settings are searched in full, and all errors.
+
+        A few noise keys may promise what more of them do not keep, so the next one has its turn.
+        What was promised and neither kept nor looked at is not told. Where none is of use, the best
+        of those that are better than what is asked for is the answer, and it is called hopeless.
+        """
+        promising, found = self._first(variants, tuned, target)
+        spare: Alternative | None = None  # hopeless too, but better than what is asked for
+        for variant in promising[:MOST_WORKED]:
+            tick = self._tick if variant is promising[0] else lambda: None  # the bar's end is near
+            way = self._way(title, variant, tick)
+            self._worked[variant.words] = way.best.score
+            if not way.best.hopeless and (way.best.score < tuned.score or tuned.score <= FINE):
+                self._tried += found
+                return way, found
+            if way.best.score < min(tuned.score, spare.best.score if spare else tuned.score):
+                spare = way
+        checked = [(one, self._worked.get(one.words, score)) for one, score in found]
+        found = [one for one in checked if one[1] >= HOPELESS or one[0].words in self._worked]
+        self._tried += found
+        return spare, found
+
+    def _first(
+        self, variants: Iterable[Variant], tuned: Forecast, target: float
+    ) -> tuple[Sequence[Variant], list[tuple[Variant, float]]]:
+        """Variants that are worth a search in full, the first to be tried first, and all errors.
+
+        Those that reach the target come first, then the best one, then those that are of use at
+        least; there are none where nothing is any better.
+
+        Where the pipeline is hopeless, people want to know what every kind of change would give, so
+        the others are tried as well.
+        """
+        found: list[tuple[Variant, float]] = []
+        reached: dict[str, Variant] = {}
+        for variant in islice(variants, MOST_VARIANTS):
+            group = group_of(variant)
+            if group in reached or (reached and group == BOTH):
+                continue
+            score = self._quick(variant, tuned)
+            self._tick()
+            if score is None:
+                continue
+            found.append((variant, score))
+            if score <= target:
+                reached[group] = variant
+                if not tuned.hopeless:
+                    break
+        better = sorted((one for one in found if one[1] < tuned.score), key=lambda one: one[1])
+        order = list(reached.values())
+        for variant, score in better:
+            if variant not in order and (not order or score < HOPELESS):
+                order.append(variant)
+        return order, found
+
+    def _quick(self, variant: Variant, tuned: Forecast) -> float | None:
+        """The least error near the tuned settings, by formulas where there are any."""
+        try:
+            return self._least(self._question(variant), tuned)
+        except (ParameterError, ConfigError) as error:
+            self._refused.setdefault(group_of(variant), refused(variant, error))
+            return None
+
+    def _least(self, question: Question, tuned: Forecast) -> float | None:
+        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(self._forecaster, question))))
+        for parameters in self._forecaster.near(question, tuned.parameters):
+            try:
+                found = self._forecaster.forecast(question, parameters, range(0))
+                if found.by == "simulation":  # one noise key decides nothing
+                    found = self._forecaster.forecast(question, parameters, range(keys))
+            except ParameterError:
+                continue
+            scores.append(found.score)
+        return min(scores, default=None)
+
+    def _needed(self, tuned: Forecast) -> Needed:
+        """The number of times more units that a window would need, near the tuned settings."""
+        question = self._question(self._base)
+        assert question.sample is not None  # a question of this search has one
+
+        def judge(sample: Sample) -> float | None:
+            self._tick()
+            try:
+                return self._least(question._replace(sample=sample), tuned)
+            except ParameterError:
+                return None
+
+        return needed(question.sample, tuned.score, GOOD, judge)
+
+    def _way(self, title: str, variant: Variant, tick: Callable[[], None]) -> Alternative:
+        question = self._question(variant)
+        found, left_out = choose(self._forecaster, question, WORK, tick)
+        kept = [one for one in found if one.parameters == question.parameters]
+        shown = question.sample
+        assert shown is not None  # a question of this search has one
+        whole = cut(self._records, Schedule.of(variant.settings))
+        facts = {
+            "records": whole.records / max(len(whole.numbers), 1),
+            "units": shown.units / max(shown.windows, 1),
+            "windows": float(len(whole.numbers)),
+            "run": float(shown.windows),
+        }
+        settings = self._settings(variant, question.parameters, found[0].parameters)
+        more = untried_settings(left_out, shown.windows, question.setting.horizon)
+        return Alternative(
+            title, variant, found[0], kept[0] if kept else None, settings, self._cost(variant),
+            facts, (*shown.notes, *more),
+        )  # fmt: skip
+
+    def _question(self, variant: Variant) -> Question:
+        settings, p = variant.settings, self._p
+        schedule = Schedule.of(settings)
+        columns = value_columns(settings)
+        keys = p.public_keys if settings.public_keys is not None else None
+        setting = setting_of(settings, schedule, columns, keys, self._p.cells_partitions)
+        parameters = parameters_of(settings)
+        mechanism = registry.build(p.kind, parameters, setting)
+        asked = Question(
+            p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
+        )
+        room = SampleRoom(MOST, ONE, window_cost(self._forecaster, asked))
+        found = cut(self._records, schedule)
+        taken = sample(self._records, schedule, found, room, *variant.numbering)
+        return asked._replace(sample=taken if mechanism.survey is None else reported(taken))
+
+    def _settings(self, variant: Variant, framed: Any, best: Any) -> dict[str, Any]:
+        """Settings to write: those that were given, and those that the search changed."""
+        written = variant.settings.mechanism.parameters
+        changed = {
+            one.name: getattr(best, one.name)
+            for one in fields(best)
+            if getattr(best, one.name) != getattr(framed, one.name)
+            and one.name not in _GIVEN_BY_PIPELINE
+        }
+        kept = {n: v for n, v in unlike_default(written).items() if n not in _GIVEN_BY_PIPELINE}
+        return {name: value for name, value in (kept | changed).items() if value is not None}
+
+    def _cost(self, variant: Variant) -> str:
+        budget, settings = variant.settings.budget, variant.settings
+        epoch = format_duration(settings.epoch_length)
+        share = f", δ = {float(budget.delta):g}" if budget.delta else ""
+        return (
+            f"ε = {float(Fraction(budget.epsilon)):g}{share} for each {self._p.unit_name}, anew "
+            f"every {epoch}"
+        )
+
+    def _other(self, tuned: Forecast) -> str:
+        """The error of another mechanism that answers the same question."""
+        kind = SIBLINGS.get(self._p.kind)
+        if kind is None:
+            return ""
+        entry, before = registry.find(kind), self._base.settings.mechanism.parameters
+        shared = {one.name for one in fields(entry.parameters)}
+        kept = {n: v for n, v in unlike_default(before).items() if n in shared}
+        try:
+            parameters = entry.framed(
+                entry.parameters(**_adapted(kind, kept)), self._base.settings.frame
+            )
+            asked = self._question(self._base)
+            mechanism = registry.build(kind, parameters, asked.setting)
+            question = asked._replace(parameters=parameters, mechanism=mechanism)
+            forecaster = registry.FORECASTERS[kind]
+            near = forecaster.near(question, parameters)
+            each = cost_of(forecaster, question)
+            keys = range(max(1, min(KEYS, WORK // (4 * len(near) * each))))
+            found = min(forecaster.forecast(question, one, keys).score for one in near)
+        except ParameterError:
+            return ""
+        return other_kind(kind, found, self._p.kind, tuned.score)
+
+
+def _adapted(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
+    """Settings for a sibling; a space is split as the sibling needs it."""
+    domain = kept.get("domain")
+    if isinstance(domain, dict):
+        split = "binary" if kind == "privhp" else "all"
+        depth = domain.get("depth", 8) * (2 if kind == "privhp" else 1)
+        kept = kept | {"domain": domain | {"split": split, "depth": depth}}
+    return {name: value for name, value in kept.items() if name in ("domain", "bound", "warmup")}

@@ -1,0 +1,270 @@
+"""Partitions, cores, memory, disk and traffic that a load needs, from measured costs.
+
+The model is linear where the engine is: each event, row, key and frame has a cost. What grows
+faster than the load are frames: each step writes one to every partition of the next stage.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ..errors import ParameterError
+from .costs import Costs
+
+BUSY = 0.7  # share of a core that a steady load may take: the rest is for catching up
+SPREAD = 3  # partitions for each process, so that a process more or less can share them
+STEP_BYTES = 4 * 2**20  # of small frames that a step of bound takes
+FRAMES = 48  # frames that it takes in any case
+TOGETHER = 40_000  # events whose sums it merges
+SUMS = 400_000  # sums that an aggregate shard holds in memory
+MOST = 100_000  # processes, above which no number of them is enough
+
+
+class Load(NamedTuple):
+    """Load of a deployment, and its settings.
+
+    Attributes:
+        users: units that are active in one epoch of a pipeline.
+        keys: that are seen in one window, and read by a trigger in the worst case.
+        rate: events per second.
+        pairs: keys that a unit has in an epoch, on average.
+        raw_bytes: of an event in the raw topic, as it is stored there.
+        key_text: bytes of a key.
+        direct: pipelines whose input declares its partitioner.
+        rekeyed: all others.
+        replicas: of internal topics.
+        every: seconds between two triggers.
+        keep: seconds for which units topics are kept; 0: they are trimmed at once.
+        beat: seconds between two beats: no step comes more often.
+        step: events of one step, at most.
+        unit_cache: bytes of memory for rows of units, per process; None: enough for all of them.
+        waiting: bytes of records that wait for their step, per process, while it catches up.
+        processes: None: as many as it takes.
+        partitions: of raw topics; None: `SPREAD` for each process.
+        units: partitions of units topics; None: as many as of raw topics.
+        cells: partitions of cells topics; None: `SPREAD` for each process.
+    """
+
+    users: float
+    keys: float
+    rate: float
+    pairs: float = 3.0
+    raw_bytes: float = 100.0
+    key_text: float = 16.0
+    direct: int = 1
+    rekeyed: int = 0
+    replicas: int = 3
+    every: float = 3600.0
+    keep: float = 7 * 86_400.0
+    beat: float = 0.25
+    step: int = 40_000
+    unit_cache: float | None = None
+    waiting: float = 256.0 * 2**20
+    processes: int | None = None
+    partitions: int | None = None
+    units: int | None = None
+    cells: int | None = None
+
+
+class Topics(NamedTuple):
+    """Bytes of one replica for each event, by kind of topic."""
+
+    units: float
+    cells: float
+    rows: float  # changelogs of units' rows
+    sums: float  # changelogs of aggregate
+
+    @property
+    def all(self) -> float:
+        """Bytes of all internal topics."""
+        return sum(self)
+
+
+class Size(NamedTuple):
+    """Needs of a deployment.
+
+    Attributes:
+        processes: of workers, each of which uses one core.
+        partitions: of raw topics.
+        units: partitions of units topics.
+        cells: partitions of cells topics.
+        worker_us: CPU of workers for an event, microseconds.
+        worker_cores: cores that workers use.
+        frame_cores: of these, for frames alone.
+        broker_cores: cores of the brokers that internal topics take, with replicas.
+        memory: bytes of all processes, while they catch up.
+        unit_cache: bytes of memory for rows of units, per process.
+        known: share of units whose rows are in memory.
+        disk: bytes of local tables, merged.
+        topics: bytes of an event.
+        raw: bytes per second of the raw topic, one replica.
+        written: bytes per second to internal topics, with replicas.
+        kept: bytes of units topics that are kept, and of changelogs once compacted, with replicas.
+        frames: per second, between the stages.
+        trigger: seconds of work of a trigger at each of the cells partitions.
+        restore: seconds of work to restore all tables of one process.
+    """
+
+    processes: int
+    partitions: int
+    units: int
+    cells: int
+    worker_us: float
+    worker_cores: float
+    frame_cores: float
+    broker_cores: float
+    memory: float
+    unit_cache: float
+    known: float
+    disk: float
+    topics: Topics
+    raw: float
+    written: float
+    kept: float
+    frames: float
+    trigger: float
+    restore: float
+
+
+def distinct(draws: float, among: float) -> float:
+    """Expected number of different ones among so many draws of equally likely ones."""
+    return 0.0 if among <= 0 else -among * math.expm1(-draws / among)
+
+
+def size(load: Load, cost: Costs) -> Size:
+    """Say what a load takes.
+
+    Users and keys are taken for equally busy, which is the worst case for bytes: where some are
+    busier, more events of a step share a row or a sum. Every pipeline is counted with the whole
+    cost of an event, although pipelines of one input share its decoding.
+
+    Args:
+        load: what has to be borne.
+        cost: of one of each.
+
+    Raises:
+        ParameterError: a figure is negative, or no number of processes is enough.
+    """
+    _check(load)
+    if load.processes is not None:
+        return _sized(load, cost, load.processes)
+    processes = 1
+    # More processes have more memory for rows, so fewer rows are read from disk; but they need more
+    # partitions, and each step writes a frame to each of them.
+    while (needed := _needed(_sized(load, cost, processes))) > processes:
+        processes = min(needed, 2 * processes)
+        if processes > MOST:
+            raise ParameterError("beat", load.beat, "longer: frames would cost more than events")
+    return _sized(load, cost, processes)
+
+
+def _needed(found: Size) -> int:
+    return max(math.ceil(found.worker_cores / BUSY), 1)
+
+
+class _Flow(NamedTuple):
+    """Frames and bytes of one pipeline."""
+
+    frames: float  # for each event
+    topics: Topics
+
+
+class _Partitions(NamedTuple):
+    """Numbers of partitions."""
+
+    raw: int
+    units: int
+    cells: int
+
+
+def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions) -> _Flow:
+    """Follow the events of one pipeline through its stages."""
+    # A step takes what came since the last beat; where there is a backlog, as much as it may.
+    taken = min(float(load.step), max(load.rate / parts.raw * load.beat, 1.0))
+    unit_frames, event, bound, shards = 0.0, 0.0, taken, parts.raw
+    if rekeyed:
+        shards = parts.units
+        unit_frames = min(shards / taken, 1.0)
+        event = cost.event_bytes + unit_frames * cost.frame_bytes
+        most = max(STEP_BYTES / event, FRAMES * taken / shards)
+        bound = min(most, taken * parts.raw / shards)  # a frame of each shard of ingest
+    together = min(bound, TOGETHER) if rekeyed else bound
+    sums = distinct(together, load.keys) / together
+    rows = distinct(bound, load.users / shards) / bound
+    cell_frames = min(parts.cells / together, sums)
+    topics = Topics(
+        units=event,
+        cells=sums * (cost.sum_bytes + load.key_text) + cell_frames * cost.frame_bytes,
+        # Each event's row has what its unit had before, half of all on average, and its own key.
+        rows=rows * (cost.row_bytes + (1 + load.pairs / 2) * cost.row_pair_bytes),
+        sums=_changed(load) * (cost.key_row_bytes + load.key_text),
+    )
+    return _Flow(unit_frames + cell_frames, topics)
+
+
+def _changed(load: Load) -> float:
+    """Keys that a trigger finds changed, for each of its events."""
+    events = load.rate * load.every
+    return distinct(events, load.keys) / events if events else 0.0
+
+
+def _sized(load: Load, cost: Costs, processes: int) -> Size:
+    pipelines = load.direct + load.rekeyed
+    spread = SPREAD * processes
+    parts = _Partitions(
+        load.partitions or spread, load.units or load.partitions or spread, load.cells or spread
+    )
+    flows = [(_flow(load, cost, True, parts), load.rekeyed),
+             (_flow(load, cost, False, parts), load.direct)]  # fmt: skip
+    topics = Topics(*(sum(n * flow.topics[kind] for flow, n in flows) for kind in range(4)))
+    frames = sum(n * flow.frames for flow, n in flows)
+    rows = load.users * pipelines
+    mine = rows * cost.known_bytes / processes
+    held = pipelines * min(load.keys, SUMS * parts.cells)
+    cache = mine if load.unit_cache is None else load.unit_cache
+    known = 1.0 if mine == 0 else min(cache / mine, 1.0)
+    row = known * cost.known_us + (1 - known) * cost.disk_us
+    base = load.direct * cost.direct_us + load.rekeyed * cost.rekeyed_us
+    beside = cost.beside if processes > 1 else 1.0
+    frame_us = beside * cost.frame_us
+    worker = beside * (base + pipelines * row) + frames * frame_us
+    leader = load.direct * cost.broker_direct_us + load.rekeyed * cost.broker_rekeyed_us
+    disk = (rows * (cost.user_bytes + load.pairs * cost.pair_bytes)
+            + pipelines * load.keys * cost.key_bytes)  # fmt: skip
+    logged = (rows * (cost.row_bytes + load.pairs * cost.row_pair_bytes)
+              + pipelines * load.keys * (cost.key_row_bytes + load.key_text))  # fmt: skip
+    return Size(
+        processes=processes,
+        partitions=parts.raw,
+        units=parts.units,
+        cells=parts.cells,
+        worker_us=worker,
+        worker_cores=load.rate * worker / 1e6,
+        frame_cores=load.rate * frames * frame_us / 1e6,
+        broker_cores=load.replicas * load.rate * leader / 1e6,
+        memory=processes * (cost.process_bytes + load.waiting + min(cache, mine))
+        + held * cost.sum_held_bytes,
+        unit_cache=cache,
+        known=known,
+        disk=disk,
+        topics=topics,
+        raw=load.rate * load.raw_bytes,
+        written=load.replicas * load.rate * topics.all,
+        kept=load.replicas * (load.keep * load.rate * topics.units + logged),
+        frames=load.rate * frames,
+        trigger=cost.trigger_us * load.keys / parts.cells / 1e6,
+        restore=(rows + pipelines * load.keys) / processes * cost.restore_us / 1e6,
+    )
+
+
+def _check(load: Load) -> None:
+    for name, value in load._asdict().items():
+        if value is not None and not 0 <= value < math.inf:
+            raise ParameterError(name, value, "a finite number, not negative")
+    if load.direct + load.rekeyed < 1:
+        raise ParameterError("pipelines", 0, "at least one")
+    for name in ("replicas", "step", "every", "processes", "partitions", "units", "cells"):
+        given = getattr(load, name)
+        if given is not None and given < (1 if name != "every" else 1e-3):
+            raise ParameterError(name, given, "at least 1")

@@ -1,0 +1,205 @@
+"""Changes of a pipeline that would make its releases more exact, or its budget smaller.
+
+A variant changes the window, the triggers, ε or the keys, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..formats.events.keys import decode_key, encode_key
+from ..topics.config.expressions.derive import Derive
+from ..topics.config.pipeline import PipelineSettings, Triggers
+from ..topics.config.values import Duration, format_duration
+from .records import Records
+
+SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
+LENGTHS = tuple(map(Duration, (60 * SECOND, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)))
+LARGER = 8  # times what is asked, or this itself if that is more, is the largest ε that is tried
+SMALLER = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 10))
+MOST_EPSILON = 20
+MOST_TRIGGERS = 1000
+BUCKETS = (4, 16)  # times fewer keys of a numeric column
+
+
+class Numbering(NamedTuple):
+    """The key of each record where keys are coarser than configured, or publicly listed."""
+
+    key: NDArray[np.int32]  # (n,)
+    keys: int
+
+
+class Variant(NamedTuple):
+    """A changed pipeline.
+
+    Attributes:
+        settings: the pipeline with its changes.
+        numbering: of the records' keys.
+        changes: lines of the configuration that differ, as written there.
+        words: the same for people; empty if nothing was changed.
+    """
+
+    settings: PipelineSettings
+    numbering: Numbering
+    changes: dict[str, str]
+    words: str
+
+
+def given(
+    settings: PipelineSettings, records: Records, public: tuple[bytes, ...] | None
+) -> Variant:
+    """The pipeline as it is.
+
+    Args:
+        settings: of the pipeline.
+        records: of the sample.
+        public: its list of public keys, in canonical order.
+    """
+    if public is None:
+        return Variant(settings, Numbering(records.key, len(records.keys)), {}, "")
+    place = {key: i for i, key in enumerate(public)}
+    code = np.array([place[key] for key in records.keys], np.int32)
+    return Variant(settings, Numbering(code[records.key], len(public)), {}, "")
+
+
+def coarser(base: Variant, records: Records) -> Iterator[Variant]:
+    """The cheapest change first: fewer triggers, longer windows, coarser keys, both."""
+    rarely = list(_once(base))
+    longer = list(_longer(base, records))
+    fewer = list(_fewer_keys(base, records))
+    yield from rarely
+    yield from longer
+    yield from fewer
+    yield from (found for one in fewer for found in _longer(one, records))
+
+
+def shorter(base: Variant) -> Iterator[Variant]:
+    """Shorter windows, the shortest first; each is released once."""
+    length = base.settings.window_length
+    if base.settings.window.length is None:
+        return
+    for one in LENGTHS:
+        if one < length and length % one == 0:
+            yield _windowed(base, one, one)
+
+
+def dearer(base: Variant) -> Iterator[Variant]:
+    """Larger ε, the smallest first."""
+    now = Fraction(base.settings.budget.epsilon)
+    most, larger = min(Fraction(MOST_EPSILON), max(LARGER * now, Fraction(LARGER))), 2 * now
+    while larger <= most:
+        yield _paid(base, larger)
+        larger *= 2
+
+
+def cheaper(base: Variant) -> Iterator[Variant]:
+    """Smaller ε, the smallest first."""
+    now = Fraction(base.settings.budget.epsilon)
+    return (_paid(base, now * share) for share in reversed(SMALLER))
+
+
+def _paid(base: Variant, epsilon: Fraction) -> Variant:
+    budget = replace(base.settings.budget, epsilon=epsilon, limit_epsilon=None)
+    text = f"{float(epsilon):.6g}"
+    made = replace(base.settings, budget=budget)
+    return base._replace(
+        settings=made, changes=base.changes | {"budget.epsilon": text}, words=f"ε = {text}"
+    )
+
+
+def _once(base: Variant) -> Iterator[Variant]:
+    length, triggers = base.settings.window.length, base.settings.triggers
+    if length is not None and triggers.cron is None and (triggers.every or 0) < length:
+        yield _windowed(base, length, length)
+
+
+def _longer(base: Variant, records: Records) -> Iterator[Variant]:
+    settings = base.settings
+    length, every = settings.window.length, settings.triggers.every
+    if length is None or every is None or not records.timed:
+        return
+    for one in LENGTHS:
+        if one > length and one % every == 0 and one <= records.span:
+            if one // every <= MOST_TRIGGERS and every < length:
+                yield _windowed(base, one, every)
+            yield _windowed(base, one, one)
+
+
+def _windowed(base: Variant, length: Duration, every: Duration) -> Variant:
+    """Other windows and triggers; an epoch is one window."""
+    settings = base.settings
+    window = replace(settings.window, length=length)
+    made = replace(settings, window=window, triggers=Triggers(every=every), epoch=None)
+    changes = {"triggers.every": f'"{format_duration(every)}"'}
+    same = length == settings.window.length
+    if not same:
+        changes["window.length"] = f'"{format_duration(length)}"'
+    words = f"one release of each window of {format_duration(length)}"
+    if every < length:
+        words = f"windows of {format_duration(length)}"
+    both = f"{base.words}, {words}" if base.words else words
+    return base._replace(settings=made, changes=base.changes | changes, words=both)
+
+
+def _fewer_keys(base: Variant, records: Records) -> Iterator[Variant]:
+    """Each column of the key left out, or its numbers in bands."""
+    names = base.settings.key
+    if not names or base.settings.public_keys is not None or not records.keys:
+        return
+    parts = [decode_key(key) for key in records.keys]
+    for place, name in enumerate(names):
+        if name in base.settings.derive:
+            continue
+        yield from _banded(base, parts, place, records)
+    if len(names) > 1:
+        for place in range(len(names)):
+            kept = [n for i, n in enumerate(names) if i != place]
+            coarse = [[v for i, v in enumerate(part) if i != place] for part in parts]
+            derive = {n: d for n, d in base.settings.derive.items() if n in kept}
+            made = replace(base.settings, key=tuple(kept), derive=derive)
+            text = "[" + ", ".join(f'"{n}"' for n in kept) + "]"
+            numbering = _numbered(coarse, records)
+            yield Variant(made, numbering, {"key": text}, f"keys without {names[place]}")
+
+
+def _banded(
+    base: Variant, parts: list[list[Any]], place: int, records: Records
+) -> Iterator[Variant]:
+    name, settings = base.settings.key[place], base.settings
+    values = [part[place] for part in parts]
+    different = set(values)
+    if len(different) < 2 * BUCKETS[0] or not all(type(v) in (int, float) for v in values):
+        return
+    low, high = min(different), max(different)
+    for fewer in BUCKETS:
+        width = _round((high - low) / (len(different) / fewer))
+        band = f"{name.replace('.', '_')}_band"
+        if width <= 0 or band in settings.key:
+            continue
+        names = tuple(band if i == place else n for i, n in enumerate(settings.key))
+        derive = {**settings.derive, band: Derive(field=name, bucket=Fraction(str(width)))}
+        made = replace(settings, key=names, derive=derive)
+        coarse = [[v // width if i == place else v for i, v in enumerate(part)] for part in parts]
+        text = "[" + ", ".join(f'"{n}"' for n in names) + "]"
+        changes = {"key": text, f"derive.{band}": f'{{ field = "{name}", bucket = {width:g} }}'}
+        yield Variant(made, _numbered(coarse, records), changes, f"{name} in bands of {width:g}")
+
+
+def _round(width: float) -> float:
+    """The next larger 1, 2 or 5 times a power of ten."""
+    if width <= 0:
+        return 0.0
+    scale = 10.0 ** np.floor(np.log10(width))
+    return float(next(step * scale for step in (1, 2, 5, 10) if step * scale >= width * 0.999))
+
+
+def _numbered(coarse: list[list[Any]], records: Records) -> Numbering:
+    number: dict[bytes, int] = {}
+    place = [number.setdefault(encode_key(one), len(number)) for one in coarse]
+    return Numbering(np.array(place, np.int32)[records.key], len(number))

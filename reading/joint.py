@@ -1,0 +1,125 @@
+"""The sum of several ledgers: what one unit pays that is in the data of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from ..agents.clock.ledger import Ledger, Record, number
+from ..errors import LedgerError, ParameterError
+from ..mechanisms.accounting import total
+from ..mechanisms.contract import Cost
+
+
+class Kind(NamedTuple):
+    """Charges that may be added: those of one privacy unit under one neighbouring relation."""
+
+    unit: str
+    neighbouring: str
+
+
+@dataclass(frozen=True)
+class PipelineSum:
+    """The charges of one pipeline in one ledger; ``epsilon`` and ``delta`` are their sums."""
+
+    ledger: str
+    pipeline: str
+    epochs: int
+    epsilon: Fraction
+    delta: Fraction
+
+
+@dataclass(frozen=True)
+class UnitSum:
+    """Cost of a unit that is active in every epoch of every line.
+
+    Attributes:
+        kind: of all these charges.
+        lines: pipelines, ledger by ledger.
+        epsilon, delta: the sums of what was charged. They hold however budgets were chosen.
+        composed: ε at the same δ by composing the mechanisms themselves; it holds where nobody
+            chose a budget after a look at releases. Never above ``epsilon``.
+    """
+
+    kind: Kind
+    lines: tuple[PipelineSum, ...]
+    epsilon: Fraction
+    delta: Fraction
+    composed: Fraction
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Several ledgers, added up.
+
+    Attributes:
+        sums: one for each kind; different kinds must not be added.
+        twice: charges that stand in more than one of the ledgers, and count once.
+    """
+
+    sums: tuple[UnitSum, ...]
+    twice: int
+
+
+def joint(ledgers: Mapping[str, Ledger]) -> Joint:
+    """Add up the charges of several ledgers.
+
+    A charge that stands in two of them, as in two copies of one ledger, is one charge. Charges of
+    two copies that went different ways are different: whoever is in the data pays for both.
+
+    Args:
+        ledgers: by a name to show.
+
+    Raises:
+        LedgerError: a charge holds something else where a cost should be.
+    """
+    seen: set[str] = set()
+    twice = 0
+    found: dict[Kind, dict[tuple[str, str], list[Record]]] = {}
+    for name, ledger in ledgers.items():
+        for (pipeline, _), record in ledger.charges.items():
+            if (identity := record.hash()) in seen:
+                twice += 1
+                continue
+            seen.add(identity)
+            lines = found.setdefault(_kind(record), {})
+            lines.setdefault((name, pipeline), []).append(record)
+    return Joint(tuple(_sum(kind, found[kind]) for kind in sorted(found)), twice)
+
+
+def _kind(record: Record) -> Kind:
+    body = record.body
+    try:
+        return Kind(*(str(body[name]) for name in Kind._fields))
+    except KeyError as error:
+        raise LedgerError(f"ledger record {record.seq} does not state its {error}") from None
+
+
+def _sum(kind: Kind, lines: Mapping[tuple[str, str], list[Record]]) -> UnitSum:
+    shown = tuple(
+        PipelineSum(ledger, name, len(found), _added(found, "epsilon"), _added(found, "delta"))
+        for (ledger, name), found in lines.items()
+    )
+    epsilon = sum((line.epsilon for line in shown), Fraction(0))
+    delta = sum((line.delta for line in shown), Fraction(0))
+    costs = [_cost(record.body) for charges in lines.values() for record in charges]
+    return UnitSum(kind, shown, epsilon, delta, _composed(costs, epsilon, delta))
+
+
+def _added(charges: list[Record], name: str) -> Fraction:
+    return sum((number(record.body.get(name)) for record in charges), Fraction(0))
+
+
+def _cost(body: Mapping[str, Any]) -> Cost:
+    parts = ("mu2", "pure_epsilon", "coupling_delta")
+    return Cost(*(number(body.get(part)) for part in parts))
+
+
+def _composed(costs: list[Cost], epsilon: Fraction, delta: Fraction) -> Fraction:
+    """ε of the composition at the summed δ; the plain sum where composing gains nothing."""
+    try:
+        return min(epsilon, total(costs, delta)[0])
+    except ParameterError:  # nothing of δ is left for the Gaussian part, or δ is 1 and more
+        return epsilon

@@ -1,0 +1,118 @@
+"""Pipelines as the ledger declares them: all that a viewer needs, and nothing private."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from ...agents.clock.ledger import Ledger, number
+from ...errors import LedgerError
+from ...topics.config.schedule import Schedule
+
+MILLI = 1_000  # microseconds
+Form = Literal["keys", "cells", "slots", "stream"]
+FORMS: Mapping[str, Form] = {
+    "phdstream": "cells",
+    "privhp": "cells",
+    "pak": "slots",
+    "tops": "slots",
+    "topl": "stream",
+}
+FAR = 3  # windows ahead in which the next trigger is looked for
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One pipeline of the ledger.
+
+    Attributes:
+        name: of the pipeline.
+        number: its place in the ledger.
+        config: its canonical public configuration.
+    """
+
+    name: str
+    number: int
+    config: Mapping[str, Any]
+
+    @property
+    def mechanism(self) -> str:
+        """Kind of the mechanism."""
+        return str(self.config["mechanism"]["kind"])
+
+    @property
+    def form(self) -> Form:
+        """Kind of figure that fits its releases; an unknown mechanism has keys with values."""
+        return FORMS.get(self.mechanism, "keys")
+
+    @property
+    def topic(self) -> str:
+        """Release topic."""
+        return str(self.config["release"]["topic"])
+
+    @property
+    def unit(self) -> str:
+        """Name of the privacy unit."""
+        return str(self.config["unit_name"])
+
+    @property
+    def external(self) -> bool:
+        """Whether triggers come by request instead of the schedule."""
+        return bool(self.config["schedule"] == "external")
+
+    @cached_property
+    def windows(self) -> Schedule:
+        """Windows, epochs and trigger times; times in microseconds since 1970."""
+        return Schedule.declared(self.config)
+
+    @cached_property
+    def slot(self) -> int | None:
+        """Length of a slot in microseconds; None where slots are not of event time, or no slots."""
+        if self.form != "slots" or "time" in self.config["inputs"]:
+            return None
+        given = self.config["mechanism"]["parameters"]
+        if given["slot"] == 1 and not given["origin"]:
+            return self.windows.every // int(given["slots_per_trigger"]) or None
+        return int(given["slot"])
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """Public range of the values, where there is one."""
+        found = [a for a in self.config["aggregate"] or () if "low" in a]
+        return (float(number(found[0]["low"])), float(number(found[0]["high"]))) if found else None
+
+    @property
+    def measured(self) -> str:
+        """Name of the field that is measured; empty where records are counted."""
+        fields = [str(a["field"]) for a in self.config["aggregate"] or () if "field" in a]
+        return fields[0] if fields else ""
+
+    def next_due(self, after: int) -> int:
+        """First scheduled trigger time after a time; both in microseconds since 1970."""
+        schedule = self.windows
+        window = schedule.window(after - schedule.lateness)
+        times = [t for ahead in range(-1, FAR) for t in schedule.times(window + ahead)]
+        return min((t for t in times if t > after), default=after + schedule.length)
+
+
+def declared(ledger: Ledger) -> dict[str, Declared]:
+    """List the pipelines of a ledger by name, in the order in which they were declared.
+
+    Args:
+        ledger: as far as it was read.
+
+    Raises:
+        LedgerError: a declaration lacks what every declaration has.
+    """
+    try:
+        found = [
+            Declared(name, int(body["number"]), body["config"])
+            for name, body in ledger.pipelines.items()
+        ]
+        for one in found:  # a damaged declaration is refused here, and not at some later time
+            _ = one.windows, one.slot, one.topic, one.unit, one.reach, one.external
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise LedgerError("a pipeline's declaration in the ledger cannot be read") from error
+    return {one.name: one for one in sorted(found, key=lambda one: one.number)}

@@ -1,0 +1,143 @@
+"""One topic, followed for ever: its committed records in order, across failures of the broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from ...agents.kafka.access.refusals import refusal
+from ...agents.kafka.logs import check, consumer, raw
+from ...errors import EngineError
+from ...formats.events.decode import RawRecord
+from ...topics.config.clients import librdkafka_options
+from ...topics.config.model import Kafka
+
+POLL_SECONDS = 0.5
+AGAIN_SECONDS = 1.0
+ANSWER_SECONDS = 10.0
+BATCH = 2_000
+
+Taker = Callable[[list[RawRecord]], None]
+
+
+class Tail(threading.Thread):
+    """A follower of one topic. It starts anew after whatever the client cannot get over itself.
+
+    Args:
+        kafka: the connection.
+        topic: to follow; it may come into being later.
+        begun: called before the first record, and whenever records come from the start again.
+        take: called with records in the order of each partition.
+        span: length of time before the newest record that is read, microseconds; None: everything.
+        options: further options of librdkafka, which win.
+        end: time of the last record that matters, microseconds since 1970; None: all do.
+
+    Attributes:
+        caught_up: set once all that was there has been taken.
+        trouble: reason for which nothing can be read now; empty: none is known.
+    """
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        topic: str,
+        begun: Callable[[], None],
+        take: Taker,
+        span: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        end: int | None = None,
+    ) -> None:
+        super().__init__(name=f"tail {topic}", daemon=True)
+        self._kafka, self._topic, self._span = kafka, topic, span
+        self._begun, self._taken, self._options = begun, take, dict(options or {})
+        self._last = end
+        self._ended = threading.Event()
+        self.caught_up = threading.Event()
+        self.trouble = ""
+
+    def end(self) -> None:
+        """Let the thread end; it takes no more records."""
+        self._ended.set()
+
+    def run(self) -> None:
+        """Follow until `end`."""
+        while not self._ended.is_set():
+            try:
+                self._follow()
+            except KafkaException as error:
+                self.trouble = str(error.args[0].str())
+            except EngineError as error:
+                self.trouble = str(error)
+            self._ended.wait(AGAIN_SECONDS)
+
+    def _follow(self) -> None:
+        more = {"auto.offset.reset": "earliest", **self._options}
+        client = consumer(self._kafka, True, more)
+        try:
+            places = self._places(client)
+            self._begun()
+            client.assign(places)
+            unread = {place.partition for place in places}
+            self.trouble = ""
+            while not self._ended.is_set():
+                self._batch(client, unread)
+        finally:
+            client.close()
+
+    def _batch(self, client: Consumer, unread: set[int]) -> None:
+        records = []
+        for message in client.consume(BATCH, POLL_SECONDS):
+            error = message.error()
+            if error is None:
+                records.append(raw(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+            elif error.code() not in PASSING:
+                check(self._kafka, self._topic, error, self._topic, "reader")
+        if records:
+            self._taken(records)
+        if not unread and not self.caught_up.is_set():
+            self.caught_up.set()
+            self._taken([])
+
+    def _places(self, client: Consumer) -> list[TopicPartition]:
+        """Find where to begin: records carry scheduled times, by which the broker finds offsets."""
+        listed = client.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
+        if (
+            refused := refusal(self._kafka, listed.error, "READ", self._topic, "reader")
+        ) is not None:
+            raise refused
+        if listed.error is not None or not listed.partitions:
+            raise EngineError("there is no such topic" if listed.error else "it has no partition")
+        numbers = sorted(listed.partitions)
+        newest = -1 if self._span is None else self._newest(numbers)
+        if self._span is None or newest < 0:
+            return [TopicPartition(self._topic, n, 0) for n in numbers]
+        if self._last is not None:  # another pipeline may go on with the topic
+            newest = min(newest, self._last // 1000)
+        after = max(newest - self._span // 1000, 0)
+        wanted = [TopicPartition(self._topic, n, after) for n in numbers]
+        return list(client.offsets_for_times(wanted, timeout=ANSWER_SECONDS))
+
+    def _newest(self, numbers: Sequence[int]) -> int:
+        """Latest time of a record, milliseconds; -1 if there is none."""
+        admin = AdminClient(librdkafka_options(self._kafka) | self._options)
+        asked = {TopicPartition(self._topic, n): OffsetSpec.max_timestamp() for n in numbers}
+        answers = admin.list_offsets(asked, request_timeout=ANSWER_SECONDS)
+        return max(int(answer.result().timestamp) for answer in answers.values())
+
+
+PASSING = (
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TRANSPORT,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+"""Errors that end when the broker is back; meanwhile the client tries again by itself."""

@@ -1,0 +1,268 @@
+"""Views of a pipeline: rows, cells, slots or a distribution, and how a figure moved."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...agents.worker.lines.visible import visible
+from ...client.survey import octave_end
+from ...errors import ParameterError
+from ...mechanisms.columns import F64
+from .declared import MILLI, Declared
+from .history import History, Sheet
+from .plane import flattened
+
+MOST_ROWS = 200  # of one page
+MOST_POINTS = 1_500  # of a line
+SPARK = 40  # releases in the small line beside a row
+TOTAL = ""
+"""In place of a key: the sum over all rows of a release."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A viewer's choice.
+
+    Attributes:
+        window: start in milliseconds since 1970; None: the newest.
+        trigger: last one that counts; None: all.
+        value: name of a value; None: the first.
+        search: text that keys hold, in any case.
+        page, size: of the listed rows; pages from 0 on.
+        key: id of the row whose movement is shown; None: the first listed one.
+    """
+
+    window: int | None = None
+    trigger: int | None = None
+    value: str | None = None
+    search: str = ""
+    page: int = 0
+    size: int = 12
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.page < 0:
+            raise ParameterError("page", self.page, "must be 0 or more")
+        if not 1 <= self.size <= MOST_ROWS:
+            raise ParameterError("size", self.size, f"must be from 1 to {MOST_ROWS}")
+
+
+def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
+    """Make what a viewer sees of one pipeline, as a JSON object; times in milliseconds.
+
+    Args:
+        pipeline: as declared.
+        history: its releases.
+        asked: the choice of window, value and page.
+
+    Returns:
+        ``{"empty": true}`` if nothing of the window is remembered.
+
+    Raises:
+        ParameterError: there is no value of that name.
+    """
+    sheet = history.state(asked.window, asked.trigger)
+    if sheet is None:
+        return {"empty": True}
+    value = sheet.names[0] if asked.value is None else asked.value
+    if value not in sheet.names:
+        raise ParameterError("value", value, f"must be one of {', '.join(sheet.names)}")
+    body = _meta(sheet, value) | {"form": pipeline.form}
+    if pipeline.form == "cells":
+        return body | _cells(sheet, value) | _moved(history, value, TOTAL)
+    if pipeline.form == "slots":
+        return body | {"slots": slots(pipeline, sheet, value)}
+    if pipeline.form == "stream":
+        first = sheet.ids[0] if len(sheet) else "[]"
+        told = [
+            s for s in history.sheets() if s.start == sheet.start and s.released <= sheet.released
+        ]
+        return body | distribution(pipeline, told) | _moved(history, value, first)
+    listed = _rows(history, sheet, value, asked)
+    first = str(listed["rows"][0]["id"]) if listed["rows"] else "[]"
+    return body | listed | _moved(history, value, asked.key or first)
+
+
+def _meta(sheet: Sheet, value: str) -> dict[str, Any]:
+    told = sheet.told
+    return {
+        "start": sheet.start, "end": sheet.end, "trigger": sheet.trigger,
+        "triggers": told.triggers, "released": sheet.released, "final": sheet.final,
+        "value": value, "values": list(sheet.names), "confidence": told.confidence_level,
+        "key_names": list(told.key_names), "number": len(sheet),
+        "total": _point(sheet, value, total(sheet, value)),
+        "cut": None if sheet.cut is None else sheet.cut._asdict(),
+    }  # fmt: skip
+
+
+def order(sheet: Sheet, value: str) -> NDArray[np.intp]:
+    """(n,) rows with the largest value first; those without a value come last."""
+    column = sheet.column(value)[:, 0]
+    return np.argsort(np.where(np.isnan(column), np.inf, -column), kind="stable")
+
+
+def shown(text: str) -> str:
+    """Write an id as people read it.
+
+    >>> shown('["Queens", 4, true]')
+    'Queens / 4 / true'
+    """
+    parts = (v if isinstance(v, str) else json.dumps(v) for v in json.loads(text))
+    return visible(" / ".join(parts))
+
+
+def _rows(history: History, sheet: Sheet, value: str, asked: Wish) -> dict[str, Any]:
+    places = order(sheet, value).tolist()
+    if wanted := asked.search.casefold():
+        places = [i for i in places if wanted in shown(sheet.ids[i]).casefold()]
+    page = places[asked.page * asked.size : (asked.page + 1) * asked.size]
+    past = [s for s in history.sheets() if s.start == sheet.start and s.trigger <= sheet.trigger]
+    column = sheet.column(value)
+    rows = [
+        {
+            "id": sheet.ids[i],
+            "key": shown(sheet.ids[i]),
+            "estimate": numbers(column[i]),
+            "trigger": int(sheet.of[i]),
+            "spark": _spark(past[-SPARK:], value, sheet.ids[i]),
+        }
+        for i in page
+    ]
+    return {"rows": rows, "matching": len(places), "page": asked.page, "size": asked.size}
+
+
+def _spark(past: Sequence[Sheet], value: str, text: str) -> list[list[float]]:
+    found = []
+    for sheet in past:
+        place = sheet.place(text)
+        if place is not None and not math.isnan(one := float(sheet.column(value)[place, 0])):
+            found.append([sheet.released, one])
+    return found
+
+
+def numbers(parts: F64) -> list[float] | None:
+    """Value, standard deviation and both ends of the interval; None if there is no value."""
+    return None if math.isnan(parts[0]) else [float(one) for one in parts]
+
+
+def total(sheet: Sheet, value: str) -> F64:
+    """(4,) the sum over all rows: standard deviations of one release add up as squares.
+
+    Args:
+        sheet: of one release, or merged.
+        value: name of the value.
+    """
+    column = sheet.column(value)
+    whole, stddev = np.nansum(column[:, 0]), math.sqrt(float(np.nansum(column[:, 1] ** 2)))
+    reach = NormalDist().inv_cdf((1 + sheet.told.confidence_level) / 2) * stddev
+    return np.array([whole, stddev, whole - reach, whole + reach])
+
+
+def trend(history: History, value: str, key: str) -> Iterator[tuple[Sheet, F64]]:
+    """Yield how one figure moved: each release that has it, and its (4,) parts, in order.
+
+    Args:
+        history: of the pipeline.
+        value: name of the value.
+        key: id of a row; `TOTAL`: the sum over all.
+    """
+    for sheet in history.sheets():
+        if value not in sheet.names:
+            continue
+        if key == TOTAL:
+            yield sheet, total(sheet, value)
+        elif (place := sheet.place(key)) is not None:
+            parts = sheet.column(value)[place]
+            if not math.isnan(parts[0]):
+                yield sheet, parts
+
+
+def _moved(history: History, value: str, key: str) -> dict[str, Any]:
+    points = [_point(one, value, parts) for one, parts in trend(history, value, key)]
+    name = TOTAL if key == TOTAL else shown(key)
+    return {"trend": {"id": key, "key": name, "points": points[-MOST_POINTS:]}}
+
+
+def _point(sheet: Sheet, value: str, parts: F64) -> dict[str, Any]:
+    return {
+        "at": sheet.released, "start": sheet.start, "trigger": sheet.trigger,
+        "final": sheet.final, "estimate": numbers(parts),
+    }  # fmt: skip
+
+
+def _cells(sheet: Sheet, value: str) -> dict[str, Any]:
+    space = json.loads(bytes(sheet.told.space) or b"{}")
+    axes = space.get("axes", [])
+    boxes, column = flattened(sheet.boxes, sheet.column(value))
+    cells = [
+        [float(n) for n in (*box.ravel(), *parts)]
+        for box, parts in zip(boxes, column, strict=True)
+        if not math.isnan(parts[0])
+    ]
+    return {
+        "axes": [[a["name"], a["low"], a["high"] + (a["kind"] == "integer")] for a in axes[:2]],
+        "hidden_axes": [a["name"] for a in axes[2:]],
+        "rings": _rings(space),
+        "cells": cells,
+    }
+
+
+def _rings(space: dict[str, Any]) -> list[Any]:
+    """Closed lines around the public region, holes included; none where there is no region."""
+    polygons = space.get("region", {}).get("coordinates", [])
+    alone = [space["polygon"]] if space.get("polygon") else []
+    return alone + [ring for polygon in polygons for ring in polygon]
+
+
+def slots(pipeline: Declared, sheet: Sheet, value: str) -> list[dict[str, Any]]:
+    """List the slots of a window in order, with both ends in milliseconds.
+
+    Where slots are not of event time, their ends are numbers instead, and ``dated`` is false.
+    """
+    length = pipeline.slot
+    found = []
+    for place, text in enumerate(sheet.ids):
+        (slot,) = json.loads(text)
+        if length is None:
+            begin, end = slot, slot + 1
+        else:
+            begin, end = (sheet.start + (slot + n) * length // MILLI for n in (0, 1))
+        parts = numbers(sheet.column(value)[place])
+        if parts is not None:
+            found.append({
+                "slot": slot, "begin": begin, "end": end, "dated": length is not None,
+                "estimate": parts,
+            })  # fmt: skip
+    return sorted(found, key=lambda one: int(one["slot"]))
+
+
+def distribution(pipeline: Declared, told: Sequence[Sheet]) -> dict[str, Any]:
+    """Find the newest released distribution of values.
+
+    Args:
+        pipeline: whose aggregate has a public range.
+        told: releases of one window, in order; not each of them has a distribution.
+
+    Returns:
+        ``bins``, each both ends of a bucket and its share, and ``binned``, the time of the release
+        in milliseconds; no bins if there is no distribution.
+    """
+    for sheet in reversed(told):
+        public = json.loads(bytes(sheet.told.public) or b"{}")
+        shares, reach = public.get("distribution", []), pipeline.reach
+        if reach is None or not (whole := sum(shares)):
+            continue
+        within = public.get("range")  # of a survey in two rounds; it begins at 0
+        high = reach[1] * float(octave_end(within[0], len(shares))) if within else reach[1]
+        low, width = reach[0], (high - reach[0]) / len(shares)
+        found = [[low + i * width, low + (i + 1) * width, s / whole] for i, s in enumerate(shares)]
+        return {"bins": found, "binned": sheet.released, "measured": pipeline.measured}
+    return {"bins": [], "binned": None, "measured": pipeline.measured}

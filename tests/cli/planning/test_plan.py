@@ -1,0 +1,96 @@
+"""A plan says what will be paid, and a simulation what comes of files.
+
+Covers: offline/files.py
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.cli.planning.plan import cost_parts, describe
+from hushstream.topics.config.load import loads
+
+from ...recorded.pipelines import COMMON, HEAD, SETTINGS, WINDOW
+from ..bench import ROWS, typed, write
+
+
+def test_plan_says_what_will_be_paid(folder):
+    code, out, _ = typed("plan")
+    assert code == 0
+    for word in ("pages", "ε=8", "δ=0.0001", "80", "noise of count", "one user"):
+        assert word in out
+    code, out, _ = typed("plan", "--json")
+    (body,) = json.loads(out)["pipelines"]
+    assert (body["pipeline"], body["epsilon"], body["triggers"]) == ("pages", 8.0, 4)
+    assert body["noise"]["count"] > 0 and body["mu2"] > 0 and "histogram" in body
+
+
+def parts(case: str) -> list[str]:
+    text = HEAD.format(partitioner="none") + COMMON.format(name=case, window=WINDOW)
+    (p,) = compile_config(loads(text + SETTINGS[case], environ={})).pipelines
+    return list(cost_parts(p, describe(p)))
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("histogram-plain", ["μ²=0.665635: Gaussian noise; all releases with one user and",
+                             "ε=5.11e-07: noise is drawn on a grid",
+                             "δ=5e-07: the chance that a key which one user alone has appears"]),
+        ("histogram-public", ["μ²=0.702007: Gaussian", "ε=1.52e-07: noise is drawn on a grid",
+                              "δ=2.02e-30: drawn noise is not quite exact"]),
+        ("phdstream", []),
+        ("pak-matrix", ["δ=1e-06: noise that has a δ of its own"]),
+        ("tops", ["δ=4.11e-30: drawn noise is not quite exact"]),
+    ],
+)  # fmt: skip
+def test_each_part_of_the_cost_is_said_in_words(case: str, said: list[str]) -> None:
+    found = parts(case)
+    assert len(found) == len(said)
+    assert all(one.startswith(begin) for one, begin in zip(found, said, strict=True)), found
+
+
+def test_settings_of_flags_and_environment_reach_the_plan(folder, monkeypatch):
+    tight = json.loads(typed("plan", "--json", "--set", "pipeline.pages.budget.epsilon=1")[1])
+    monkeypatch.setenv("HUSH_PIPELINE__PAGES__BUDGET__EPSILON", "2")
+    middle = json.loads(typed("plan", "--json")[1])
+    noise = [one["pipelines"][0]["noise"]["count"] for one in (tight, middle)]
+    assert [one["pipelines"][0]["epsilon"] for one in (tight, middle)] == [1.0, 2.0]
+    assert noise[0] > noise[1]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "arrow", "feather"])
+def test_simulate_reads_files_of_every_kind(folder, kind):
+    path = folder / f"data.{kind}"
+    write(path, ROWS)
+    code, out, err = typed("simulate", str(path), "--json", "--seed", "s")
+    assert code == 0, err
+    body = json.loads(out)["pages"]
+    (window,) = body["windows"]
+    assert (window["keys"], window["released"], window["records"]) == (2, 2, 400)
+    assert body["counts"]["accepted"] == 400
+    assert typed("simulate", str(path), "--json", "--seed", "s")[1] == out
+    assert typed("simulate", str(path), "--json", "--seed", "other")[1] != out
+    code, out, _ = typed("simulate", str(path))
+    assert code == 0 and "released" in out
+
+
+def test_what_simulate_writes_is_for_nobody_else(folder):
+    path = folder / "data.jsonl"
+    write(path, ROWS)
+    (folder / "there").mkdir(mode=0o755)
+    (folder / "there" / "pages.parquet").touch(0o644)
+    for name in ("made", "there"):
+        out = folder / name
+        assert typed("simulate", str(path), "--seed", "s", "--out", str(out))[0] == 0
+        assert (out / "pages.parquet").stat().st_mode & 0o777 == 0o600
+    assert (folder / "made").stat().st_mode & 0o777 == 0o700
+
+
+def test_simulate_counts_what_is_bad(folder):
+    write(folder / "d.jsonl", [*ROWS, {"user": "u"}, {"user": "u", "page": "", "t": ROWS[0]["t"]}])
+    counts = json.loads(typed("simulate", "d.jsonl", "--json")[1])["pages"]["counts"]
+    assert counts["invalid:missing_time"] == 1 and counts["invalid:empty_key"] == 1
+    assert counts["seen"] == 400

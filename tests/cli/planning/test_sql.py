@@ -1,0 +1,125 @@
+"""`hush sql`, as a person types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hushstream.cli.group import hush
+from hushstream.errors import ConfigError
+from hushstream.topics.config.canonical import config_hash
+from hushstream.topics.config.load import load
+
+INPUT = """\
+[[input]]
+name = "orders"
+topic = "shop-orders"
+unit = "user"
+time = { field = "created", format = "epoch_ms" }
+"""
+QUERY = (
+    "SELECT product, COUNT(*) AS orders, AVG(price) AS mean_price FROM orders "
+    "WHERE country = 'DE' GROUP BY product, TUMBLE(created, INTERVAL '1' DAY)"
+)
+CLIP = ("--clip", "price=0:200:0.01")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "hush.toml"
+    file.write_text(INPUT)
+    return file
+
+
+def typed(path: Path, *words: str) -> str:
+    result = CliRunner().invoke(hush, ["sql", *words, "-c", str(path)])
+    if isinstance(result.exception, ConfigError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_query_is_shown_as_settings_with_its_cost_and_changes_nothing(path: Path) -> None:
+    told = typed(path, QUERY, *CLIP)
+    assert 'where = [{ field = "country", equals = "DE" }]' in told
+    assert "ε=1, δ=1e-06 per unit and epoch" in told
+    assert "threshold of a key" in told
+    assert path.read_text() == INPUT
+
+
+def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
+    typed(path, QUERY, *CLIP, "--name", "p", "--write", "settings")
+    one = load(path, environ={})
+    path.write_text(INPUT)
+    typed(path, QUERY, *CLIP, "--name", "p", "--write", "query")
+    other = load(path, environ={})
+    assert QUERY in path.read_text()
+    assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
+
+
+def test_a_second_pipeline_gets_a_name_of_its_own(path: Path) -> None:
+    for _ in range(3):
+        typed(path, QUERY, *CLIP, "--write", "query")
+    assert [p.name for p in load(path, environ={}).pipeline] == [
+        "by-product", "by-product-2", "by-product-3",
+    ]  # fmt: skip
+
+
+def test_as_json(path: Path) -> None:
+    body = json.loads(typed(path, QUERY, *CLIP, "--json", "--every", "6h", "--epsilon", "2"))
+    assert body["pipeline"]["triggers"] == {"every": "6h"}
+    assert (body["plan"]["triggers"], body["plan"]["epsilon"]) == (4, 2.0)
+
+
+def test_a_sample_proposes_settings(path: Path, tmp_path: Path) -> None:
+    sample = tmp_path / "sample.jsonl"
+    day = 86_400_000
+    lines = (
+        {"user": n % 400, "created": n * day // 4000, "product": f"p{n % 7}", "country": "DE"}
+        for n in range(4000)
+    )
+    sample.write_text("\n".join(json.dumps(line) for line in lines))
+    query = (
+        "SELECT product, COUNT(*) FROM orders WHERE country = 'DE' "
+        "GROUP BY product, TUMBLE(created, INTERVAL '1' DAY)"
+    )
+    said = typed(path, query, "--sample", str(sample))
+    assert "ways to go" in said and 'mechanism = { kind = "histogram"' in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((QUERY,), "AVG(price): needs bounds"),
+        ((QUERY.replace(", TUMBLE(created, INTERVAL '1' DAY)", ""), *CLIP), "--window 1d"),
+        ((QUERY, *CLIP, "--every", "7h"), "does not divide window.length"),
+        ((QUERY, *CLIP, "--delta", "0"), "cannot hide a key"),
+    ],
+)
+def test_mistakes_say_what_to_do(path: Path, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        typed(path, *words)
+    assert message in str(caught.value)
+    assert path.read_text() == INPUT
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--clip", "price"), "write FIELD=LOW:HIGH"),
+        (("--clip", "price=0:x"), "'x' is not a number"),
+        (("--epsilon", "nan"), "'nan' is not finite"),
+        ((*CLIP, "--window", "2d"), "the query has TUMBLE already"),
+    ],
+)
+def test_wrong_options_are_refused(path: Path, words: tuple[str, ...], message: str) -> None:
+    result = CliRunner().invoke(hush, ["sql", QUERY, "-c", str(path), *words])
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_missing_configuration_names_the_way_to_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`hush init` writes one"):
+        typed(tmp_path / "none.toml", QUERY)

@@ -1,0 +1,55 @@
+"""Options of commands: whoever has an address reads releases without a configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from hushstream.cli.options import CONFIG, moment, release_topic
+from hushstream.deploy.broker import Broker
+from hushstream.errors import ConfigError
+
+from .bench import typed
+from .test_releases import Place
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_without_a_configuration_the_topic_has_the_usual_name() -> None:
+    found = release_topic(CONFIG, "b:1", (), "shop")
+    assert (found.kafka.bootstrap, found.topic) == ("b:1", "hush.shop.releases.v1")
+
+
+@pytest.mark.parametrize(
+    "given", [(CONFIG, None, ()), ("other.toml", "b:1", ()), (CONFIG, "b:1", ("kafka.x=1",))]
+)
+def test_a_configuration_that_was_asked_for_must_be_there(given: tuple[str, None, tuple]) -> None:  # type: ignore[type-arg]
+    with pytest.raises(ConfigError, match="not found"):
+        release_topic(*given, "shop")
+
+
+def test_the_configuration_of_this_folder_counts_and_knows_its_pipelines(
+    broker: Broker, tmp_path: Path
+) -> None:
+    Place(broker, tmp_path, "hush.privhp.releases.v1", "privhp")
+    assert release_topic(CONFIG, "b:1", (), "privhp").kafka.bootstrap == "b:1"
+    with pytest.raises(ConfigError, match="'shop' is unknown; expected one of privhp"):
+        release_topic(CONFIG, "b:1", (), "shop")
+    told = [typed(*words) for words in (("releases", "privhp", "--csv"), ("map", "privhp"))]
+    (tmp_path / CONFIG).unlink()
+    for words, (code, out, err) in zip((("releases", "privhp", "--csv"), ("map", "privhp")), told,
+                                       strict=True):  # fmt: skip
+        assert code == 0 and out, err
+        assert typed(*words, "--bootstrap", broker.bootstrap) == (0, out, err)
+
+
+def test_times_of_requests():
+    assert moment("2019-03-01") == moment("2019-03-01T00:00Z") == 1_551_398_400_000_000
+    assert moment("2019-03-01T01:00+01:00") == 1_551_398_400_000_000
+    assert moment(None) > 1_551_398_400_000_000
+    with pytest.raises(click.BadParameter, match="ISO time"):
+        moment("tomorrow")

@@ -1,0 +1,76 @@
+"""Topics, rights and alerts are printed without a cluster; what is refused is refused first."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hushstream.agents.registry import subjects as registering
+
+from ..agents.clock.test_genesis import Deployed, made
+from .bench import free_port, typed
+
+__all__ = ["made"]
+
+
+def test_topics_are_printed_without_a_cluster(folder):
+    code, out, _ = typed("topics", "--print", "--bootstrap", f"127.0.0.1:{free_port()}")
+    assert code == 0
+    for word in ("hush.ledger.v1", "hush.pages.releases.v1", "hush.pages.dlq", "retention.ms=-1",
+                 "cleanup.policy=compact", "transactional-id", "READ", "auditor:"):  # fmt: skip
+        assert word in out
+    code, out, _ = typed("topics", "--print", "--json", "--bootstrap", "127.0.0.1:1")
+    body = json.loads(out)
+    assert set(body) == {"topics", "group", "transactional_ids", "reads", "rights"}
+    assert set(body["rights"]) == {"administrator", "worker", "auditor", "reader", "producer"}
+    assert body["reads"] == ["events"]
+    internal = {t["name"]: t["internal"] for t in body["topics"]}
+    public = ["hush.owners.v1", "hush.pages.releases.v1", "hush.pages.latest.v1"]
+    assert [name for name, hidden in internal.items() if not hidden] == public
+
+
+def test_rights_are_printed_for_a_role_in_the_form_of_a_tool(folder):
+    code, out, _ = typed("topics", "--format", "kafka-acls", "--role", "reader",
+                         "--user", "reader=CN=dash", "--genesis", "0a")  # fmt: skip
+    assert code == 0 and "GENESIS" not in out
+    assert "--allow-principal User:CN=dash" in out and "--operation Write" not in out
+    code, out, _ = typed("topics", "--format", "strimzi", "--cluster", "main")
+    bodies = [body for body in yaml.safe_load_all(out) if body]
+    assert {b["kind"] for b in bodies} == {"KafkaTopic", "KafkaUser"}
+    assert all(b["metadata"]["labels"] == {"strimzi.io/cluster": "main"} for b in bodies)
+    assert not any("GENESIS" in b["spec"].get("topicName", "") for b in bodies)
+    code, out, _ = typed("topics", "--format", "strimzi", "--genesis", "0a", "--print")
+    assert any(b["spec"].get("topicName") == "hush.0a.clock" for b in yaml.safe_load_all(out) if b)
+    code, _, err = typed("topics", "--user", "boss=me")
+    assert code == 2 and "administrator" in err
+
+
+def test_alerts_are_yaml_and_know_the_schedule(folder):
+    code, out, _ = typed("alerts")
+    assert code == 0 and '{pipeline="pages"}[' in out
+    assert "> 32400) unless" in out  # 1.5 times six hours
+    code, as_json, _ = typed("alerts", "--json")
+    assert code == 0 and yaml.safe_load(out) == json.loads(as_json)
+
+
+@pytest.mark.broker
+def test_nothing_is_registered_before_the_ledger_has_been_verified(
+    made: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry cannot be told to forget a schema."""
+    asked: list[str] = []
+    for name in ("register", "verify_numbers"):
+        monkeypatch.setattr(registering, name, lambda *_, name=name: asked.append(name))
+    made.toml.write_text(
+        f'[registry]\nurl = "http://127.0.0.1:1"\n{made.toml.read_text()}'
+        'release = { encoding = "avro" }\n'
+    )
+    words = ("topics", "-c", str(made.toml), "--bootstrap", made.bootstrap)
+    code, _, err = typed(*words)
+    assert code == 4 and "differs from what the ledger declared" in err and asked == []
+    key = made.folder / "hush.key"
+    key.chmod(0o600)
+    key.write_text(bytes(range(32)).hex())
+    code, _, err = typed(*words)
+    assert code == 3 and "use that key" in err and asked == []

@@ -1,0 +1,229 @@
+"""Conditions and derived columns of records, against a plain reading of each record by itself.
+
+Covers: formats/events/expressions/derived.py, formats/events/expressions/filtered.py
+Covers: formats/events/expressions/widened.py
+"""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.formats.events.decode import Decoder, RawRecord
+from hushstream.formats.events.expressions.conditions import (
+    Between,
+    Condition,
+    Every,
+    NumberIn,
+    Present,
+    Some,
+    TextIn,
+    TruthIs,
+    leaves,
+)
+from hushstream.formats.events.expressions.derived import (
+    PARTS,
+    Band,
+    Derived,
+    TimePart,
+    decimals_of,
+)
+from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
+
+from ....judge import records as judge
+
+FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 100))
+ZONES = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Pacific/Apia"]
+TEXTS = ["", "a", "b", "é", "x" * 40, 'q"q', "line\n", "true", "1"]
+NUMBERS = [0, 1, -1, 7, 2.5, -0.0, 0.1, 0.3, 1e300, 2**53 + 1, 10**400, -(10**400), 1e-9]
+NUMBERS += [0.30000000000000004, 4503599627370497.5, 123456.78901234567]
+
+
+class Plain:
+    """What the decoder asks of a mechanism that is grouped by key."""
+
+    inputs: tuple[str, ...] = ()
+
+
+def leaf(random: Random) -> Condition:
+    field = random.choice(["fare", "n", "kind", "open", "page"])
+    kind = random.randrange(5)
+    if kind == 0:
+        ends = sorted([Fraction(random.choice([0, 1, 7])), Fraction(random.choice([1, 5, 10**6]))])
+        low = random.choice([None, ends[0]])
+        opened = random.choice([True, False]), random.choice([True, False])
+        return Between("n", low, ends[1], low is not None and opened[0], opened[1])
+    if kind == 1:
+        some = tuple(Fraction(str(n)) for n in random.sample([0, 1, 7, 2.5, 0.1], 2))
+        return NumberIn("n", some, random.choice([True, False]))
+    if kind == 2:
+        return TextIn("kind", tuple(random.sample(TEXTS, 3)), random.choice([True, False]))
+    if kind == 3:
+        return TruthIs("open", random.choice([True, False]))
+    return Present(field, random.choice([True, False]))
+
+
+def condition(random: Random, depth: int = 0) -> Condition:
+    if depth == 2 or random.random() < 0.4:
+        return leaf(random)
+    parts = tuple(condition(random, depth + 1) for _ in range(random.randrange(1, 4)))
+    return Every(parts) if random.random() < 0.5 else Some(parts)
+
+
+def derived(random: Random) -> Derived:
+    if random.random() < 0.5:
+        return TimePart(random.choice(list(PARTS)), random.choice(ZONES))
+    width = Fraction(random.choice(["1", "10", "0.5", "0.1", "2.5", "0.25", "1000"]))
+    return Band("n", width, random.choice([True, False]))
+
+
+def event(random: Random) -> bytes:
+    body: dict[str, Any] = {
+        "user": random.choice(["u1", "u2", 17]),
+        "t": random.choice([0, 1_550_000_000_123, random.randrange(4 * 10**12)]),
+        "page": random.choice(TEXTS),
+        "kind": random.choice(TEXTS),
+        "fare": random.choice([*NUMBERS, round(random.uniform(-50, 50), random.randrange(4))]),
+        "n": random.choice([*NUMBERS, round(random.uniform(-50, 50), random.randrange(4))]),
+        "open": random.choice([True, False]),
+    }
+    for name in list(body)[2:]:
+        if random.random() < 0.15:
+            body[name] = random.choice([None, "a", 3, True, [1], {"b": 2}])
+        if random.random() < 0.1:
+            del body[name]
+    return json.dumps(body, ensure_ascii=random.random() < 0.5).encode()
+
+
+def told(where: Condition | None) -> dict[str, Any] | None:
+    """A condition as a charged configuration states it."""
+    if where is None:
+        return None
+    found: dict[str, Any] = {"kind": type(where).__name__.lower()}
+    for name, value in vars(where).items():
+        if name == "parts":
+            found[name] = [told(part) for part in value]
+        elif isinstance(value, tuple):
+            found[name] = [str(v) if isinstance(v, Fraction) else v for v in value]
+        else:
+            found[name] = str(value) if isinstance(value, Fraction) else value
+    return found
+
+
+def described(one: Derived) -> dict[str, Any]:
+    plain = {n: str(v) if isinstance(v, Fraction) else v for n, v in vars(one).items()}
+    return {"kind": type(one).__name__.lower(), **plain}
+
+
+def read(fields: PipelineFields, value: bytes) -> Any:
+    """What the judge makes of a record; it shares no code with the decoder."""
+    config = {
+        "input": {
+            "max_record_bytes": 5000,
+            "time": {"format": "epoch_ms", "field": "t"},
+            "unit": ["user"],
+        },
+        "key": list(fields.key),
+        "derive": {name: described(one) for name, one in fields.derived.items()},
+        "where": told(fields.where),
+        "aggregate": [{"kind": "sum", "field": "fare", "low": "0", "high": "100", "grid": "1/100"}],
+        "sign": None,
+    }
+    return judge.read(config, 0, value)
+
+
+def rows_of(decoded: Any) -> dict[int, tuple[bytes, int]]:
+    (view,) = decoded.views
+    keys = [view.keys[k] for k in view.key.tolist()]
+    found = zip(view.rows.tolist(), keys, view.value[:, 0].tolist(), strict=True)
+    return {row: (key, value) for row, key, value in found}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_decoders_and_the_judge_agree(seed: int) -> None:
+    random = Random(seed)
+    where = condition(random) if random.random() < 0.8 else None
+    names = ["one", "two"][: random.randrange(3)]
+    fields = PipelineFields(
+        ("page", *names), (FARE,), where=where, derived={name: derived(random) for name in names}
+    )
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    values = [event(random) for _ in range(200)]
+    records = [RawRecord(n, 0, None, value) for n, value in enumerate(values)]
+    slow = decoder.decode_each(records)
+    wanted = {
+        row: (found.key, found.values[0])
+        for row, value in enumerate(values)
+        if (found := read(fields, value)) is not None
+    }
+    assert rows_of(slow) == wanted
+    alone = {}
+    for row, record in enumerate(records):
+        part = decoder.decode_each([record])
+        if rows_of(part):
+            alone[row] = rows_of(part)[0]
+        assert set(part.views[0].bad.values()) <= set(slow.views[0].bad.values())
+    assert alone == wanted  # no neighbour changes what is made of a record
+    if decoder._columns is not None:
+        fast = decoder._columns.decode(records)
+        assert rows_of(fast) == wanted
+        assert fast.views[0].bad == slow.views[0].bad
+        assert fast.bad == slow.bad
+
+
+def decode(fields: PipelineFields, *bodies: dict[str, Any]) -> Any:
+    decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
+    whole = [{"user": "u", "t": 0, "page": "p"} | body for body in bodies]
+    return decoder.decode_each(
+        [RawRecord(n, 0, None, json.dumps(body).encode()) for n, body in enumerate(whole)]
+    )
+
+
+def test_what_a_condition_leaves_out_is_no_fault() -> None:
+    fields = PipelineFields(("page",), where=TextIn("kind", ("a",)))
+    found = decode(fields, {"kind": "b", "page": None}, {"kind": "a", "page": None}, {"kind": "a"})
+    (view,) = found.views
+    assert view.rows.tolist() == [2]
+    assert view.bad == {1: "missing_key"}
+
+
+def test_a_value_of_another_type_is_a_fault_of_that_pipeline() -> None:
+    fields = PipelineFields(("page",), where=TextIn("kind", ("a",), denied=True))
+    (view,) = decode(fields, {"kind": 7}, {"kind": None}, {"kind": "b"}, {}).views
+    assert view.rows.tolist() == [2]
+    assert view.bad == {0: "wrong_type"}
+
+
+def test_a_number_without_a_band_has_no_key() -> None:
+    fields = PipelineFields(("band",), derived={"band": Band("fare", Fraction(1, 10))})
+    (view,) = decode(fields, {"fare": 1e300}, {}, {"fare": 0.3}, {"fare": -0.05}).views
+    assert view.bad == {0: "missing_key", 1: "missing_key"}
+    assert [view.keys[k] for k in view.key.tolist()] == [b'["0.3"]', b'["-0.1"]']
+
+
+def test_parts_of_a_time_follow_their_zone_through_a_change_of_clocks() -> None:
+    before = 1_553_993_940_000_000  # 2019-03-31 00:59 UTC; an hour is left out in Berlin then
+    time = np.array([before, before + 60_000_000], np.int64)
+    assert TimePart("hour", "Europe/Berlin").values(time) == [1, 3]
+    assert TimePart("hour").values(time) == [0, 1]
+    early = np.array([0], np.int64)
+    assert TimePart("date", "America/St_Johns").values(early) == ["1969-12-31"]
+    assert TimePart("weekday").values(early) == [4]
+
+
+def test_bands_have_the_decimals_of_their_width() -> None:
+    numbers = np.array([0.3, -0.3, 12.34, np.nan])
+    assert Band("x", Fraction(1, 10)).values(numbers) == ["0.3", "-0.3", "12.3", None]
+    assert Band("x", Fraction(10), nearest=True).values(numbers) == [0, 0, 10, None]
+    with pytest.raises(ValueError, match="at most 9 decimals"):
+        decimals_of(Fraction(1, 3))
+
+
+def test_leaves_are_found_at_every_depth() -> None:
+    one, two = Present("a"), TruthIs("b", True)
+    assert list(leaves(Every((one, Some((two, one)))))) == [one, two, one]
+    assert list(leaves(None)) == []

@@ -1,0 +1,159 @@
+"""A public file as a workload: the windows, micro-batches and numbers that the engine would see."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.agents.deployment.model import Input, Pipeline
+from hushstream.errors import ConfigError
+from hushstream.mechanisms.histogram.mechanism import Histogram
+from hushstream.mechanisms.histogram.play import Run, numbered, play
+from hushstream.mechanisms.noise import zero
+from hushstream.offline.simulate import simulate
+from hushstream.planning.sample import WINDOWS, Sample, sample_of
+from hushstream.topics.config.load import Config, loads
+
+from ..support import DAY, HOUR, INPUT, ORIGIN, PIPELINE, SECRET
+
+
+def config(more: str = "", mechanism: str = "") -> Config:
+    text = INPUT.format(units=1, cells=1, partitioner="none", format="json")
+    return loads(text + PIPELINE.format(name="p", mechanism=mechanism, more=more), environ={})
+
+
+def compiled(more: str = "", mechanism: str = "") -> tuple[Pipeline, Input]:
+    (source,) = compile_config(config(more, mechanism)).inputs
+    return source.pipelines[0], source
+
+
+def sampled(path: Path, rows: list[dict[str, Any]], more: str = "", mechanism: str = "") -> Sample:
+    file = path / "sample.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    return sample_of(*compiled(more, mechanism), file)
+
+
+def rows(n: int, days: float = 1.0, seed: int = 0) -> list[dict[str, Any]]:
+    """In no order of time."""
+    rng = np.random.default_rng(seed)
+    time = ORIGIN + rng.permutation(np.linspace(0, days * DAY - 1, n).astype(np.int64))
+    return [
+        {"user": f"u{rng.integers(40)}", "page": f"p{min(rng.geometric(0.4), 6)}", "t": int(t)}
+        for t in time
+    ]
+
+
+def test_records_fall_into_the_micro_batches_of_their_times(tmp_path: Path) -> None:
+    data = rows(400)
+    sample = sampled(tmp_path, data)
+    ((work,),) = sample.epochs
+    assert (sample.records, sample.windows, sample.notes) == (400, 1, ())
+    assert sample.units == work.users == len({r["user"] for r in data})
+    assert sample.keys == work.keys == len({r["page"] for r in data})
+    edges = [sum(r["t"] <= ORIGIN + 6 * i * HOUR for r in data) for i in (1, 2, 3, 4)]
+    assert work.ends == tuple(edges)
+    ordered = sorted(data, key=lambda r: r["t"])
+    pairs = {(r["user"], u) for r, u in zip(ordered, work.unit.tolist(), strict=True)}
+    assert len(pairs) == work.users  # the same number for the same unit, and no other
+    pairs = {(r["page"], k) for r, k in zip(ordered, work.key.tolist(), strict=True)}
+    assert len(pairs) == work.keys
+
+
+def test_what_is_played_is_what_simulate_runs(tmp_path: Path) -> None:
+    """With public keys, hardly any noise and the same bound: the same error, from the bound."""
+    more = 'public_keys = ["p1", "p2", "p3", "p4", "p5", "p6", "p7"]'
+    mechanism = ", factorization = 'honaker'"
+    data = rows(900)
+    pipeline, _ = compiled(more, mechanism)
+    sample = sampled(tmp_path, data, more, mechanism)
+    ((work,),) = sample.epochs
+    assert work.keys == 7  # listed keys without records are keys
+    assert isinstance(pipeline.mechanism, Histogram)
+    listed = replace(pipeline.mechanism, public=frozenset(numbered(np.arange(7))))
+    errors = play(Run(listed, work, zero, pipeline.delay))
+    cut = float(errors.last[0])
+    (window,) = simulate(config(more, mechanism), data, "events", SECRET)[0]["p"].windows
+    noise = 7 * 3 * float(pipeline.mechanism.error(4)[0])
+    assert cut > 2 * noise and abs(window["l1"] - cut) < noise
+
+
+def test_windows_of_an_epoch_number_units_alike(tmp_path: Path) -> None:
+    sample = sampled(tmp_path, rows(1200, days=4), 'epoch = "2d"')
+    assert [len(epoch) for epoch in sample.epochs] == [2, 2]
+    assert [work.window for epoch in sample.epochs for work in epoch] == [0, 1, 0, 1]
+    for first, second in sample.epochs:
+        assert first.users == second.users == 40
+        assert len(np.intersect1d(first.unit, second.unit)) > 35
+
+
+def test_windows_in_part_are_left_out_or_told(tmp_path: Path) -> None:
+    both = sampled(tmp_path, rows(600, days=1.5))
+    assert both.windows == 1 and both.records == 400
+    assert "left out" in both.notes[0]
+    part = sampled(tmp_path, rows(100, days=0.25))
+    assert part.windows == 1 and part.records == 100
+    assert "do not shrink" in part.notes[0] and "of a window of 1d" in part.notes[0]
+    many = sampled(tmp_path, rows(2000, days=WINDOWS + 3))
+    assert many.windows == WINDOWS and f"first {WINDOWS} of {WINDOWS + 3}" in many.notes[-1]
+
+
+def test_values_signs_and_bad_records(tmp_path: Path) -> None:
+    more = (
+        'sign = "gone"\naggregate = [{ kind = "count" }, '
+        '{ kind = "sum", field = "x", low = 0, high = 5, grid = 0.5 }]'
+    )
+    data = [
+        {"user": "a", "page": "p", "t": ORIGIN, "x": 1.25, "gone": False},
+        {"user": "a", "page": "p", "t": ORIGIN + DAY - 1, "x": 99, "gone": True},
+        {"user": "a", "page": "p", "t": ORIGIN + 1},
+        {"user": "a", "page": "p", "x": 1},
+    ]
+    sample = sampled(tmp_path, data, more)
+    ((work,),) = sample.epochs
+    assert work.value is not None and work.value.tolist() == [[2], [10]]
+    assert work.sign is not None and work.sign.tolist() == [1, -1]
+    assert "2 of 4 records cannot be used" in sample.notes
+
+
+def test_streams_without_times_of_their_own_are_spread_evenly(tmp_path: Path) -> None:
+    text = INPUT.format(units=1, cells=1, partitioner="none", format="json").replace(
+        'field = "t", format = "epoch_us"', 'format = "record"'
+    ) + PIPELINE.format(name="p", mechanism="", more="")
+    (source,) = compile_config(loads(text, environ={})).inputs
+    file = tmp_path / "x.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows(80))))
+    sample = sample_of(source.pipelines[0], source, file)
+    assert sample.epochs[0][0].ends is None and "spread evenly" in sample.notes[0]
+
+
+@pytest.mark.parametrize(
+    "content,hint",
+    [
+        ("", "no record"),
+        ('{"page": "x"}', "no record has the field 't'"),
+        (
+            '{"user": "u", "t": 5}\n{"user": "u", "t": 1551398400000000}\n{"page": ""}',
+            "missing key",
+        ),
+    ],
+)
+def test_files_without_use_are_refused(tmp_path: Path, content: str, hint: str) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=hint):
+        sample_of(*compiled(), file)
+
+
+def test_only_listed_keys_are_of_use(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no listed key"):
+        sampled(tmp_path, rows(20), 'public_keys = ["elsewhere"]')
+
+
+def test_a_file_with_other_columns_is_told_which_it_has(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no record has the field 'page'.*there is what, who"):
+        sampled(tmp_path, [{"who": 1, "what": 2}] * 5)

@@ -1,0 +1,152 @@
+"""What a load takes follows from measured costs; figures by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hushstream.errors import ParameterError
+from hushstream.planning.costs import COSTS, Costs
+from hushstream.planning.size import BUSY, SPREAD, Load, distinct, size
+
+COST = Costs(
+    direct_us=10, rekeyed_us=20, known_us=2, disk_us=30, beside=1, broker_direct_us=3,
+    broker_rekeyed_us=6, frame_us=100, trigger_us=2, restore_us=3, event_bytes=30, sum_bytes=9,
+    row_bytes=40, row_pair_bytes=5, key_row_bytes=20, frame_bytes=800, process_bytes=1e9,
+    sum_held_bytes=1000, known_bytes=100, user_bytes=18, pair_bytes=6, key_bytes=12,
+)  # fmt: skip
+FIXED = Load(1e6, 6e5, 100_000, pairs=3, waiting=0, processes=2, partitions=4, cells=3)
+
+
+def test_distinct_ones_among_draws():
+    assert distinct(10, 1e12) == pytest.approx(10) and distinct(1e9, 7) == pytest.approx(7)
+    assert distinct(1000, 1000) == pytest.approx(1000 * (1 - math.exp(-1)))
+    assert distinct(0, 5) == distinct(5, 0) == 0
+
+
+def test_figures_of_a_direct_pipeline_by_hand():
+    found = size(FIXED, COST)
+    taken = 100_000 / 4 * 0.25  # events of a shard between two beats
+    frames = 3 / taken
+    assert found.frames == pytest.approx(100_000 * frames)
+    assert found.worker_us == pytest.approx(10 + 2 + 100 * frames)
+    assert found.worker_cores == pytest.approx(0.1 * found.worker_us)
+    assert found.topics.units == 0
+    sums = 6e5 * (1 - math.exp(-taken / 6e5)) / taken
+    assert found.topics.cells == pytest.approx(sums * (9 + 16) + frames * 800)
+    rows = 2.5e5 * (1 - math.exp(-taken / 2.5e5)) / taken
+    assert found.topics.rows == pytest.approx(rows * (40 + 2.5 * 5))
+    changed = 6e5 * (1 - math.exp(-3.6e8 / 6e5)) / 3.6e8
+    assert found.topics.sums == pytest.approx(changed * 36)
+    assert found.written == pytest.approx(3 * 100_000 * sum(found.topics))
+    assert found.memory == pytest.approx(2e9 + 1e8 + 6e8) and found.known == 1
+    assert found.disk == pytest.approx(1e6 * (18 + 18) + 6e5 * 12)
+    assert found.kept == pytest.approx(3 * (1e6 * 55 + 6e5 * 36))
+    assert found.broker_cores == pytest.approx(3 * 0.3)
+    assert found.trigger == pytest.approx(2e-6 * 2e5)
+    assert found.restore == pytest.approx(3e-6 * 1.6e6 / 2)
+
+
+def test_figures_of_a_repartitioned_pipeline_by_hand():
+    found = size(FIXED._replace(direct=0, rekeyed=1), COST)
+    frames = 4 / 6250
+    event = 30 + frames * 800
+    assert found.topics.units == pytest.approx(event)
+    two = size(FIXED._replace(direct=0, rekeyed=1, units=2, rate=1e9), COST)
+    bound = 2 * 40_000  # a frame of each of four shards, which send to two
+    assert two.topics.rows == pytest.approx(5e5 * (1 - math.exp(-bound / 5e5)) / bound * 52.5)
+    sums = 6e5 * (1 - math.exp(-40_000 / 6e5)) / 40_000
+    assert two.topics.cells == pytest.approx(sums * 25 + 3 / 40_000 * 800)
+    assert found.frames == pytest.approx(100_000 * (frames + 3 / 6250))
+    week = 7 * 86_400 * 100_000 * event
+    assert found.kept == pytest.approx(3 * (week + 1e6 * 55 + 6e5 * 36))
+    assert size(FIXED._replace(direct=0, rekeyed=1, keep=0), COST).kept < found.kept / 1e3
+
+
+def test_a_step_holds_no_more_than_its_setting():
+    busy = size(FIXED._replace(rate=1e7), COST)
+    assert busy.frames == pytest.approx(1e7 * 3 / 40_000)
+    larger = size(FIXED._replace(rate=1e7, step=400_000), COST)
+    assert larger.frames == pytest.approx(busy.frames / 10)
+
+
+def test_sums_in_memory_have_a_limit():
+    few, many, more = (
+        size(FIXED._replace(keys=keys), COST).memory - 2.1e9 for keys in (1e5, 1e6, 1e9)
+    )
+    assert few == pytest.approx(1e8) and many == pytest.approx(1e9)
+    assert more == pytest.approx(3 * 4e8)
+
+
+def test_events_that_share_a_key_share_its_sum():
+    few, many = (size(FIXED._replace(keys=keys), COST).topics.cells for keys in (100, 1e9))
+    assert few == pytest.approx(100 / 6250 * 25 + 3 / 6250 * 800, rel=0.01) and many > 20 * few / 2
+
+
+def test_each_process_holds_records_that_wait():
+    found = size(FIXED._replace(waiting=5e7), COST)
+    assert found.memory == pytest.approx(size(FIXED, COST).memory + 2 * 5e7)
+
+
+def test_rows_beyond_the_memory_are_read_from_disk():
+    tight = size(FIXED._replace(unit_cache=12.5e6), COST)
+    assert tight.known == pytest.approx(0.25) and tight.memory == pytest.approx(2e9 + 2.5e7 + 6e8)
+    roomy = size(FIXED, COST)
+    assert tight.worker_us - roomy.worker_us == pytest.approx(0.25 * 2 + 0.75 * 30 - 2)
+
+
+def test_every_pipeline_adds_its_events_and_rows():
+    one, both = (size(FIXED._replace(rekeyed=n), COST) for n in (0, 1))
+    alone = size(FIXED._replace(direct=0, rekeyed=1), COST)
+    assert both.worker_us == pytest.approx(one.worker_us + alone.worker_us)
+    assert both.topics.all == pytest.approx(one.topics.all + alone.topics.all)
+    assert both.disk == pytest.approx(2 * one.disk)
+
+
+def test_a_second_process_costs_what_cores_that_share_cost_where_partitions_stay():
+    shared = COST._replace(beside=1.25)
+    one, two, three = (size(FIXED._replace(processes=n), shared) for n in (1, 2, 3))
+    assert one == size(FIXED._replace(processes=1), COST)
+    assert two.worker_us == pytest.approx(1.25 * one.worker_us) == pytest.approx(three.worker_us)
+    assert two.frame_cores == pytest.approx(1.25 * one.frame_cores)
+    assert two.broker_cores == pytest.approx(one.broker_cores)
+    assert two.memory == pytest.approx(one.memory + 1e9)
+
+
+def test_processes_are_enough_for_the_frames_that_they_add():
+    for rate in (0, 1e3, 1e5, 3e6, 1e7):
+        found = size(Load(1e8, 1e6, rate, unit_cache=256e6), COST)
+        assert found.processes * BUSY >= found.worker_cores
+        assert found.partitions == found.cells == SPREAD * found.processes
+
+
+def test_frames_limit_how_many_processes_can_share_a_load():
+    load = Load(0, 1e9, 1e7, step=1_000_000)
+    short, long = (size(load._replace(beat=beat), COST) for beat in (0.25, 2.5))
+    assert short.processes > long.processes and short.frames > 2 * long.frames
+    with pytest.raises(ParameterError, match=r"beat = 0\.0001"):
+        size(Load(0, 1e9, 3e9, beat=1e-4), COST)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"users": -1}, "users = -1"),
+        ({"keys": math.inf}, "keys = inf"),
+        ({"rate": math.nan}, "rate = nan"),
+        ({"direct": 0}, "pipelines = 0"),
+        ({"replicas": 0}, "replicas = 0"),
+        ({"processes": 0}, "processes = 0"),
+        ({"every": 0}, "every = 0"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(change, named):
+    with pytest.raises(ParameterError, match=named):
+        size(FIXED._replace(**change), COST)
+
+
+def test_the_measured_costs_are_in_their_order():
+    assert all(value > 0 for value in COSTS)
+    assert (
+        COSTS.direct_us < COSTS.rekeyed_us and COSTS.beside >= 1 and COSTS.known_us < COSTS.disk_us
+    )

@@ -1,0 +1,187 @@
+"""What is shown equals what was released, for every mechanism; choices do what they say."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+from hushstream.client.survey import octave_end
+from hushstream.errors import ParameterError
+from hushstream.reading.live.declared import Declared
+from hushstream.reading.live.history import History
+from hushstream.reading.live.views import Wish, _rings, shown, view
+from hushstream.reading.tables import table_of
+from hushstream.topics.releases import Manifest, Row, Value
+
+from ..test_assembly import Released
+from .test_declared import compiled, seen
+from .test_history import millis, released
+
+PARTS = ("", "_stddev", "_low", "_high")
+
+
+@cache
+def known(case: str) -> tuple[Declared, History]:
+    history = History()
+    for release in released(case):
+        history.add(release)
+    return seen(compiled(case)), history
+
+
+def seen_view(case: str, **asked: Any) -> dict[str, Any]:
+    body = view(*known(case), Wish(**asked))
+    json.dumps(body, allow_nan=False)
+    return body
+
+
+def newest_rows(case: str) -> list[dict[str, Any]]:
+    """Rows of the newest window, by the client's table."""
+    table = table_of(released(case), latest=True).to_pylist()
+    last = max(row["window_start"] for row in table)
+    return [row for row in table if row["window_start"] == last]
+
+
+def parts(row: dict[str, Any], name: str) -> list[float]:
+    return [row[name + part] for part in PARTS]
+
+
+@pytest.mark.parametrize("value", ["count", "sum_fare", "mean_fare"])
+def test_keys_come_with_the_largest_value_first(value: str) -> None:
+    body, rows = seen_view("histogram-sums", value=value), newest_rows("histogram-sums")
+    wanted = sorted(rows, key=lambda row: -row[value])
+    assert [(r["key"], r["estimate"]) for r in body["rows"]] == [
+        (row["zone"], parts(row, value)) for row in wanted
+    ]
+    assert body["matching"] == body["number"] == len(rows) and body["form"] == "keys"
+    assert body["values"] == ["count", "sum_fare", "mean_fare"] and body["confidence"] == 0.95
+    assert body["trend"]["key"] == wanted[0]["zone"]
+
+
+def test_the_share_that_was_cut_is_told_or_unknown() -> None:
+    assert seen_view("histogram-sums")["cut"] is None
+    told = seen_view("histogram-debiased")["cut"]
+    assert set(told) == {"share", "low", "high"} and 0 <= told["low"] < told["high"] <= 1
+
+
+def test_how_a_key_moved_is_every_release_that_has_it() -> None:
+    body = seen_view("histogram-sums", key='["z1"]')
+    table = table_of(released("histogram-sums")).to_pylist()
+    wanted = [(millis(r["released"]), r["trigger"], parts(r, "count")) for r in table
+              if r["zone"] == "z1"]  # fmt: skip
+    points = body["trend"]["points"]
+    assert [(p["at"], p["trigger"], p["estimate"]) for p in points] == wanted
+    (row,) = [r for r in body["rows"] if r["key"] == "z1"]
+    here = [p for p in points if p["start"] == body["start"]]
+    assert row["spark"] == [[p["at"], p["estimate"][0]] for p in here] and len(here) > 1
+
+
+@pytest.mark.parametrize("case", ["phdstream", "privhp"])
+def test_cells_are_those_of_the_release(case: str) -> None:
+    body, rows = seen_view(case), newest_rows(case)
+    wanted = {(r["x_low"], r["x_high"], r["y_low"], r["y_high"], *parts(r, "count")) for r in rows}
+    assert {tuple(cell) for cell in body["cells"]} == wanted and len(wanted) == len(rows)
+    assert body["axes"] == [["x", 0.0, 2.0], ["y", -1.0, 1.0]] and body["hidden_axes"] == []
+    whole = body["total"]["estimate"]
+    assert whole[0] == pytest.approx(sum(r["count"] for r in rows))
+    assert whole[1] == pytest.approx(math.sqrt(sum(r["count_stddev"] ** 2 for r in rows)))
+    assert whole[3] - whole[0] == pytest.approx(1.959964 * whole[1])
+    assert body["trend"]["points"][-1] == body["total"] and len(body["trend"]["points"]) == 8
+
+
+@pytest.mark.parametrize("case", ["pak", "tops"])
+@pytest.mark.parametrize("value", ["sum", "prefix"])
+def test_slots_have_their_times(case: str, value: str) -> None:
+    body, hour = seen_view(case, value=value), 3_600_000
+    rows = sorted(newest_rows(case), key=lambda row: row["slot"])
+    start = millis(rows[0]["window_start"])
+    assert [(s["begin"], s["end"], s["estimate"]) for s in body["slots"]] == [
+        (start + r["slot"] * hour, start + (r["slot"] + 1) * hour, parts(r, value)) for r in rows
+    ]
+    assert all(s["dated"] for s in body["slots"]) and len(rows) > 4
+
+
+def test_a_stream_has_its_distribution_and_its_values() -> None:
+    body = seen_view("topl")
+    last = released("topl")[-1]
+    public = json.loads(bytes(last.manifest.public))
+    told, high = public["distribution"], 400 * float(octave_end(public["range"][0], 64))
+    assert [b[2] for b in body["bins"]] == [n / sum(told) for n in told]
+    assert (body["bins"][0][0], body["bins"][-1][1]) == (0.0, pytest.approx(high))
+    assert high < 400  # of two rounds: it covers the range that the first one found
+    assert body["binned"] == millis(last.scheduled) and body["measured"] == "minutes"
+    means = [r.rows[0].values["mean"] for r in released("topl") if r.rows]
+    assert [p["estimate"][0] for p in body["trend"]["points"]] == [m.value for m in means if m]
+    between = seen_view("topl", trigger=3)  # only the second and the last trigger have one
+    first = [r for r in released("topl") if r.window == last.window and r.trigger == 2]
+    assert between["binned"] == millis(first[0].scheduled)
+
+
+def many(number: int, null: int = 0) -> tuple[Declared, History]:
+    """A release of so many keys; the first ones have no value."""
+    (one, *_) = released("histogram-plain")
+    told: Manifest = one.manifest
+    rows = tuple(
+        Row("", f"{n}", told.pipeline, told.window, 1, False,
+            {"zone": f"Zone {n:06d}", "hot": True},
+            {"count": None if n < null else Value(n, 1.0, n - 2.0, n + 2.0)})
+        for n in range(number)
+    )  # fmt: skip
+    history = History()
+    history.add(Released(rows, (told,)))
+    return seen(compiled("histogram-plain")), history
+
+
+def test_many_keys_are_paged_and_filtered() -> None:
+    pipeline, history = many(100_000)
+    body = view(pipeline, history, Wish())
+    assert body["number"] == body["matching"] == 100_000 and len(body["rows"]) == 12
+    assert body["rows"][0]["key"] == "Zone 099999 / true"
+    last = view(pipeline, history, Wish(page=499, size=200))
+    assert last["rows"][-1]["key"] == "Zone 000000 / true"
+    found = view(pipeline, history, Wish(search="zONE 00123"))
+    assert found["matching"] == 10 and found["rows"][0]["key"].startswith("Zone 001239")
+    assert view(pipeline, history, Wish(search="no such"))["rows"] == []
+    assert len(json.dumps(body)) < 10_000
+
+
+def test_keys_without_a_value_come_last_and_have_none() -> None:
+    body = view(*many(5, null=2), Wish())
+    assert [r["estimate"] is None for r in body["rows"]] == [False, False, False, True, True]
+    assert body["total"]["estimate"][0] == 2 + 3 + 4
+
+
+def test_another_window_and_an_earlier_release() -> None:
+    pipeline, history = known("histogram-sums")
+    first = history.windows()[-1]["start"]
+    body = view(pipeline, history, Wish(window=first, trigger=2))
+    table = table_of([r for r in released("histogram-sums") if r.trigger <= 2], latest=True)
+    wanted = {r["zone"]: parts(r, "count") for r in table.to_pylist()
+              if millis(r["window_start"]) == first}  # fmt: skip
+    assert {r["key"]: r["estimate"] for r in body["rows"]} == wanted
+    assert (body["start"], body["trigger"]) == (first, 2)
+    assert view(pipeline, history, Wish(window=5)) == {"empty": True}
+
+
+def test_a_choice_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ParameterError, match="must be one of count"):
+        view(*known("histogram-plain"), Wish(value="nothing"))
+    with pytest.raises(ParameterError, match="size"):
+        Wish(size=100_000)
+    with pytest.raises(ParameterError, match="page"):
+        Wish(page=-1)
+
+
+def test_a_key_is_text_as_it_was() -> None:
+    assert shown('["<script>alert(1)</script>", 2.5, false]') == (
+        "<script>alert(1)</script> / 2.5 / false"
+    )
+
+
+def test_the_region_of_a_map_comes_as_rings() -> None:
+    square, hole = [[0, 0], [2, 0], [2, 2]], [[0.5, 0.2], [1, 0.2], [1, 0.5]]
+    assert _rings({"polygon": square}) == [square] and _rings({}) == []
+    region = {"type": "MultiPolygon", "coordinates": [[square, hole], [hole]]}
+    assert _rings({"polygon": [], "region": region}) == [square, hole, hole]
