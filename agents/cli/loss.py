@@ -13,6 +13,7 @@ from ..clock.loss.accept import accept, lacking, resumed
 from ..clock.loss.found import Loss
 from ..kafka.cluster import Cluster
 from ..worker.admission import lost, prepare
+from ..worker.lines.screen import say
 from .options import config_options, emit, json_option, read_config
 
 
@@ -51,10 +52,10 @@ def accept_loss(
         emit({"losses": told})
         return
     for said in told:
-        click.echo(f"{', '.join(said['partitions'])}: records were deleted before they were used")
+        say(f"{', '.join(said['partitions'])}: records were deleted before they were used")
         for name, (first, last) in said["epochs"].items():
-            click.echo(f"  {name}: releases of epochs {first} to {last} may lack some")
-    click.echo(
+            say(f"  {name}: releases of epochs {first} to {last} may lack some")
+    say(
         "accepted: the ledger says so; start the workers"
         if yes
         else "nothing was written: restore the records, or repeat this with --yes"
