@@ -198,7 +198,7 @@ def test_check_names_everything_it_has_found_before(made):
 
 
 def test_what_a_start_would_charge_is_said_before_it_does(made):
-    """Nobody has kept the clock for ten days: their epochs are due, whether a record came or not."""
+    """Nobody has kept the clock for ten days: all these epochs are due, empty ones too."""
     common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
     assert "charges: none is due" in typed("check", *common)[1]
     day = 86_400_000_000
