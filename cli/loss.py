@@ -12,6 +12,7 @@ from ..agents.clock.loss.accept import accept, lacking, resumed
 from ..agents.clock.loss.found import Loss
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.admission import lost, prepare
+from ..agents.worker.lines.screen import say
 from ..errors import EngineError
 from .options import config_options, emit, json_option, read_config
 
@@ -51,10 +52,10 @@ def accept_loss(
         emit({"losses": told})
         return
     for said in told:
-        click.echo(f"{', '.join(said['partitions'])}: records were deleted before they were used")
+        say(f"{', '.join(said['partitions'])}: records were deleted before they were used")
         for name, (first, last) in said["epochs"].items():
-            click.echo(f"  {name}: releases of epochs {first} to {last} may lack some")
-    click.echo(
+            say(f"  {name}: releases of epochs {first} to {last} may lack some")
+    say(
         "accepted: the ledger says so; start the workers"
         if yes
         else "nothing was written: restore the records, or repeat this with --yes"

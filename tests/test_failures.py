@@ -72,6 +72,11 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "integration/test_outage.py::"
         "test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_up",
     ),
+    "the broker comes back, or a worker starts": (
+        "integration/test_outage.py::test_what_producers_held_during_an_outage_is_in_time",
+        "agents/clock/test_wall_time.py::"
+        "test_a_clock_that_nobody_has_kept_waits_and_one_that_has_moved_does_not",
+    ),
     "a worker starts while the broker is unreachable": (
         "integration/test_leaderless.py::"
         "test_a_start_without_a_leader_is_waited_out_and_a_long_one_is_given_up",
@@ -105,6 +110,10 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit",
         "agents/clock/test_owner.py::test_a_trigger_whose_charge_was_refused_is_not_committed",
     ),
+    "a request of a transaction is not answered": (
+        "integration/test_torn.py::test_every_transaction_is_there_in_whole_or_not_at_all",
+        "integration/test_torn.py::test_a_deployment_releases_what_the_judge_computes",
+    ),
     "a bad record": (
         "integration/test_integration.py::"
         "test_a_bad_record_stops_the_worker_where_the_input_says_so",
@@ -129,8 +138,13 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "test_an_exhausted_budget_is_refused_on_the_ledger_and_nothing_is_released",
     ),
     "raw records vanish": (
+        "integration/test_lost.py::"
+        "test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accepted",
         "agents/kafka/test_transport.py::"
         "test_a_position_that_is_gone_stops_the_worker_and_says_what_to_do",
+    ),
+    "workers start after a long time": (
+        "agents/worker/test_admission.py::test_what_a_start_would_charge_is_said_before_it_does",
     ),
     "a topic is recreated": (
         "agents/clock/test_genesis.py::test_a_recreated_topic_is_refused",

@@ -10,14 +10,11 @@ class Progress:
 
     Args:
         what: name of the task, for the log.
-
-    Attributes:
-        away: whether the task waits for a broker that is away.
     """
 
     def __init__(self, what: str) -> None:
         self.what = what
-        self.away = False
+        self._away: float | None = None
         self._since: float | None = None
 
     def moved(self) -> None:
@@ -29,13 +26,26 @@ class Progress:
         self._since = None
 
     @property
+    def away(self) -> bool:
+        """Whether the task waits for a broker that is away."""
+        return self._away is not None
+
+    def missed(self, seconds: float) -> bool:
+        """Whether the broker has been away for more than ``seconds``."""
+        since = self._away
+        return since is not None and time.monotonic() - since > seconds
+
+    @property
     def resting(self) -> bool:
         """Whether there is nothing to do."""
         return self._since is None
 
     def outage(self, away: bool) -> None:
         """Note whether the broker is away; each attempt to reach it counts as progress."""
-        self.away = away
+        if not away:
+            self._away = None
+        elif self._away is None:
+            self._away = time.monotonic()
         self.moved()
 
     def stalled(self, seconds: float) -> bool:

@@ -286,7 +286,7 @@ def test_records_deleted_before_they_were_applied_stop_the_worker(begin):
         future.result(120)
     run.start("one")
     assert ended(run, "one") == 4
-    assert "the next record to read is gone" in run.tail("one")
+    assert "-0 were deleted before they were used" in run.tail("one")
     assert run.triggers() == []
 
 

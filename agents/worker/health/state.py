@@ -9,6 +9,11 @@ from ...kafka.progress import Progress
 
 ANSWER_SECONDS = 15.0
 """Seconds without an answer of the cluster from which a worker is not ready; it asks every 5 s."""
+AWAY_SECONDS = 5.0
+"""Seconds that a task must wait for a broker until its worker is not ready.
+
+A request that was under way when a broker died may fail when the broker has been back for long; the
+attempt that follows tells."""
 log = logging.getLogger("hushstream.worker")
 
 
@@ -45,5 +50,5 @@ class Health:
         # bring the broker back, and every worker would restart at once. A task that waits for an
         # answer learns late that none comes, so a short question is asked beside them.
         reached = not self.answers.stalled(ANSWER_SECONDS)
-        away = any(one.away for one in self._watched())
+        away = any(one.missed(AWAY_SECONDS) for one in self._watched())
         return self.serving and reached and not away and self.live()

@@ -18,10 +18,13 @@ def test_work_without_progress_is_a_stall_and_rest_is_not(monkeypatch):
     now[0] += 2
     assert one.stalled(10)
     one.outage(True)
-    assert one.away and not one.stalled(10)
+    assert one.away and not one.stalled(10) and not one.missed(10)
     now[0] += 11  # the attempt itself hangs
     assert one.stalled(10)
+    one.outage(True)  # one more attempt
+    assert one.missed(10) and not one.missed(11)
     one.outage(False)
+    assert not one.missed(0)
     one.rest()
     now[0] += 1000
     assert not one.away and not one.stalled(10)

@@ -197,6 +197,19 @@ def test_check_names_everything_it_has_found_before(made):
         assert word in output
 
 
+def test_what_a_start_would_charge_is_said_before_it_does(made):
+    """Nobody has kept the clock for ten days: all these epochs are due, empty ones too."""
+    common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
+    assert "charges: none is due" in typed("check", *common)[1]
+    day = 86_400_000_000
+    began = int(time.time() * 1e6) // day - 10
+    made.write(made.names.clock, encode(Start(f"{made.name}-p", began, 1)))
+    code, said = typed("check", *common)
+    whole = re.search(r"a start now charges (\d+) epochs", said)
+    assert code == 0 and whole is not None, said
+    assert int(whole[1]) in (10, 11) and f"({made.name}-p: {whole[1]})" in said
+
+
 def test_topics_with_other_segments_are_reported_and_set_right(made):
     """As a deployment of an earlier version has them: a gigabyte, or a week."""
     common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
