@@ -37,6 +37,7 @@ thorough: $(DEV) ## the gate with promtool, all mutants, 1,000 schedules, chaos:
 	@command -v promtool >/dev/null || $(PROMTOOL) || { echo "promtool is missing: $(PROMTOOL)"; exit 1; }
 	@$(MAKE) test
 	@$(BIN)/python -m tests.mutants
+	@$(BIN)/python -m pytest -q research
 	@$(BIN)/python benchmarks/schedules.py --schedules=1000
 	@$(BIN)/python benchmarks/chaos.py --minutes=10 --harsh
 

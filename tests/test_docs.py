@@ -147,11 +147,11 @@ def test_metrics_exist_and_public_ones_are_documented() -> None:
 
 
 def test_benchmarks_that_are_named_exist() -> None:
-    named = {
-        name for page in PAGES for name in re.findall(r"benchmarks/([a-z_\d]+\.py)", _text(page))
-    } | set(re.findall(r"`(\w+\.py)`", _text(ROOT / "README.md")))
+    path = re.compile(r"((?:benchmarks|research)/[a-z_\d]+\.py)")
+    named = {name for page in PAGES for name in path.findall(_text(page))}
+    named |= {f"benchmarks/{n}" for n in re.findall(r"`(\w+\.py)`", _text(ROOT / "README.md"))}
     assert named
-    assert [n for n in named if not (ROOT / "benchmarks" / n).exists()] == []
+    assert [n for n in named if not (ROOT / n).exists()] == []
 
 
 TABLES = sorted((ROOT / "mechanisms").rglob("README.md"))
@@ -187,7 +187,7 @@ def test_every_family_states_its_guarantee_and_its_names(name: str) -> None:
 
 
 def test_files_that_are_named_exist() -> None:
-    folders = "agents|benchmarks|client|deploy|docs|examples|mechanisms|tests|topics"
+    folders = "agents|benchmarks|client|deploy|docs|examples|mechanisms|research|tests|topics"
     path = re.compile(rf"`((?:{folders})/[\w./-]+|docker-compose\.yml)`")
     named = {name for page in PAGES for name in path.findall(_text(page))}
     assert named

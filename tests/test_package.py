@@ -34,8 +34,9 @@ UNPACKED = (
     *(page.relative_to(ROOT).as_posix() for page in (ROOT / "mechanisms").rglob("README.md")),
 )
 IGNORED = shutil.ignore_patterns(
-    "__pycache__", "*.egg-info", ".*", "build", "dist", "out", "tests", "benchmarks", "docs"
-)
+    "__pycache__", "*.egg-info", ".*", "build", "dist", "out", "tests", "benchmarks", "docs",
+    "research",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ A shape is public: it follows from the number of slots, ε and the records expec
   √(load·width·5/72) away from what was predicted, as 1/12 is the variance of a value between 0
   and 1, and 5/6 the mean over the places in a block; a range has two ends;
 * *trend*: blocks differ by more than chance. `_TREND` of the largest sum of a block, tuned on
-  streams that no documented figure uses (`benchmarks/heldout.py`).
+  streams that no documented figure uses (`research/heldout.py`).
 
 An objective with a linear error of 1/6 of the largest sum of a block, as published, takes blocks
 that are far too narrow, and pays for levels that hardly any range needs.

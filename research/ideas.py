@@ -4,7 +4,7 @@ The designs play the same day under the same noise keys, at the same (ε = 6, δ
 are compared pair by pair: an idea's error over that of the design it started from, with the
 standard deviation over noise keys.
 
-    python benchmarks/ideas.py [--scale 0.1] [--triggers 100] [--seeds 3] [--set published|drawn]
+    python research/ideas.py [--scale 0.1] [--triggers 100] [--seeds 3] [--set published|drawn]
                                [--ideas NAME;NAME;…] [--data-seed N] [--quick] [--json]
 
 Sets: `published`, the workload of `table1.py`, on which settings were chosen; `drawn`, with other
@@ -22,6 +22,7 @@ import argparse
 import json
 
 import numpy as np
+import _benchmarks  # noqa: F401
 from _table1_baselines import keyed
 from _table1_designs import DELTA, EPSILON
 from _table1_ideas import BASE, IDEAS, design, kept

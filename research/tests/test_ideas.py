@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _table1_baselines as baselines
     import _table1_designs as designs
     import _table1_ideas as ideas
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 UNITS, KEYS = 3, 4
 records = st.lists(
@@ -166,7 +166,7 @@ def test_soft_counts_are_shown_as_whole_records() -> None:
 def test_the_report_pairs_an_idea_with_its_base() -> None:
     done = subprocess.run(
         [
-            sys.executable, str(ROOT / "benchmarks" / "ideas.py"), "--json", "--scale", "0.003",
+            sys.executable, str(ROOT / "research" / "ideas.py"), "--json", "--scale", "0.003",
             "--triggers", "3", "--seeds", "2", "--set", "drawn", "--ideas",
             "debiased;debiased, soft",
         ],

@@ -24,6 +24,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+import _benchmarks  # noqa: F401
 from _heldout_maps import HALVES, Row
 from _spatial import Store, Stream, box_counts, boxes, keyed, part_of
 from hushstream.mechanisms.contract import Noise, Setting

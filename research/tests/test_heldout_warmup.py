@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path[:0] = [str(Path(__file__).parents[2] / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_warmup as warmup
     from _values import Stream, keyed
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 ONE = Fraction(1)
 

@@ -16,13 +16,13 @@ from hushstream.mechanisms.testing import Memory, Trace, run
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_values as values
     from _heldout_streams import streams
     from _values import Stream, keyed
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 
 def test_the_halves_share_no_stream() -> None:

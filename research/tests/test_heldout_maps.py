@@ -10,11 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_maps as maps
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 
 def test_the_halves_share_no_set() -> None:

@@ -4,7 +4,7 @@ A release's variance covers what devices drew and who was in which group, and no
 cuts off. Each run draws users of a set, learns range and threshold as a pipeline does, and takes
 the mean of all reports with the variance that is released.
 
-    python benchmarks/cut_means.py [--quick] [--json] [--runs N] [--half tuned]
+    python research/cut_means.py [--quick] [--json] [--runs N] [--half tuned]
 
 For each number of users and ε, over every second set of a half of `_heldout_topl`:
 
@@ -23,6 +23,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+import _benchmarks  # noqa: F401
 import _heldout_topl as heldout
 import numpy as np
 from _values import F64

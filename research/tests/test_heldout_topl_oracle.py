@@ -11,12 +11,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_topl as topl
     import _heldout_topl_oracle as oracle
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 HALF = Fraction(1, 2)
 

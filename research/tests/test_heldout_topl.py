@@ -14,11 +14,11 @@ from hushstream.mechanisms.topl.fit import simulate
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_topl as topl
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 
 def test_the_halves_share_no_set() -> None:

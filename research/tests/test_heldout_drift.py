@@ -11,14 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_drift as drift
     from _heldout_streams import streams
     from _heldout_values import Ranges
     from _values import Stream
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 
 def test_streams_that_move_are_told_apart() -> None:

@@ -26,7 +26,7 @@ Oracles (`_heldout_oracle`, `_heldout_topl_oracle`, with ``--oracle`` alone): ho
 any rule could come that chooses ToPS's threshold before the stream goes on, or ToPL's from its two
 groups, told this or that without any noise.
 
-    python benchmarks/heldout.py [--quick] [--json] [--half tuned] [--oracle]
+    python research/heldout.py [--quick] [--json] [--half tuned] [--oracle]
 
 The last line under ``--json``: ``tops_over_authors_median``, ``tops_over_authors_worst``,
 ``tops_over_best`` (the median over sets and ε; ``tops_over_best_worst`` the largest),
@@ -40,6 +40,7 @@ from __future__ import annotations
 import argparse
 import json
 
+import _benchmarks  # noqa: F401
 import _heldout_drift as drift
 import _heldout_maps as maps
 import _heldout_oracle as oracle

@@ -10,7 +10,7 @@ the better one, a consistent hierarchy of 16 children. Streams, ε and threshold
 * ``later_line``, ``later_after``: of the slots after it, which begin at the warm-up's total.
 * ``both``, ``later_both``: a total of its own for half of ε2, the counter for the other half.
 
-    python benchmarks/_heldout_warmup.py [--quick] [--json]
+    python research/_heldout_warmup.py [--quick] [--json]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import _benchmarks  # noqa: F401
 from _heldout_drift import ENDS, UNIT, built, pak_noise, thresholds
 from _heldout_streams import streams
 from _heldout_values import EPSILONS, WARMUP, Ranges

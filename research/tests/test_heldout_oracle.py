@@ -13,14 +13,14 @@ from hushstream.mechanisms.parts.shape import TreeShape
 
 ROOT = Path(__file__).parents[2]
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path[:0] = [str(ROOT / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_oracle as oracle
     import _heldout_values as values
     import heldout
     from _values import Stream
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 HALF = Fraction(1, 2)
 

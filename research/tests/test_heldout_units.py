@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path[:0] = [str(Path(__file__).parents[2] / name) for name in ("research", "benchmarks")]
 try:
     import _heldout_units as units
 finally:
-    sys.path.pop(0)
+    del sys.path[:2]
 
 
 @pytest.mark.parametrize("law", ["20 each", "heavy tails"])
