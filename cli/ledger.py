@@ -21,6 +21,7 @@ from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
+from ..mechanisms.accounting.composition import Spent
 from ..reading.joint import Joint, UnitSum, joint
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
@@ -53,14 +54,19 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
             {
                 "records": [_plain(r) for r in read.records],
                 "totals": {
-                    name: {"epsilon": float(e), "delta": float(d), "epochs": n}
-                    for name, (e, d, n) in sums.items()
+                    name: {
+                        "epsilon": float(one.epsilon),
+                        "delta": float(one.delta),
+                        "epochs": one.epochs,
+                        "composed_epsilon": float(one.composed()),
+                    }
+                    for name, one in sums.items()
                 },
                 "generations": [
                     {
                         "pipelines": list(chain),
-                        "epsilon": float(sum(sums[name][0] for name in chain)),
-                        "delta": float(sum(sums[name][1] for name in chain)),
+                        "epsilon": float(sum(sums[name].epsilon for name in chain)),
+                        "delta": float(sum(sums[name].delta for name in chain)),
                     }
                     for chain in generations(read.pipelines)
                 ],
@@ -70,18 +76,23 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
     console = Screen()
     console.print(records(read.records))
     units = {r.body.get("pipeline"): r.body.get("unit") for r in read.records if "unit" in r.body}
-    for name, (epsilon, delta, epochs) in sums.items():
+    for name, one in sums.items():
         console.print(
-            f"{name}: {epochs} epochs charged; a {units.get(name, 'unit')} active in all of them "
-            f"pays at most ε={float(epsilon):g}, δ={float(delta):g} in total"
+            f"{name}: {one.epochs} epochs charged; a {units.get(name, 'unit')} active in all of "
+            f"them pays at most {composed(one)}"
         )
     for chain in generations(read.pipelines):
         say(over_generations(chain, sums, read))
 
 
-def over_generations(
-    chain: Sequence[str], sums: Mapping[str, tuple[Fraction, Fraction, int]], read: Ledger
-) -> str:
+def composed(spent: Spent) -> str:
+    """State what a unit pays in several epochs, and the sum of their ε where that is more."""
+    epsilon = spent.composed()
+    beside = f" (their sum: ε={float(spent.epsilon):g})" if epsilon < spent.epsilon else ""
+    return f"ε={float(epsilon):.6g}, δ={float(spent.delta):g} in total{beside}"
+
+
+def over_generations(chain: Sequence[str], sums: Mapping[str, Spent], read: Ledger) -> str:
     """State what one unit pays over pipelines that follow each other.
 
     The boundary divides records, and not units: a unit may have some on either side, so
@@ -89,14 +100,14 @@ def over_generations(
 
     Args:
         chain: names, the first generation first.
-        sums: ε, δ and number of charged epochs by pipeline.
+        sums: what was charged, by pipeline.
         read: the ledger, which says where each of them ended.
     """
     body = read.pipelines[chain[-1]]["config"]
-    epsilon = sum((sums[name][0] for name in chain), Fraction(0))
-    delta = sum((sums[name][1] for name in chain), Fraction(0))
+    epsilon = sum((sums[name].epsilon for name in chain), Fraction(0))
+    delta = sum((sums[name].delta for name in chain), Fraction(0))
     parts = [
-        f"{name} ε={float(sums[name][0]):g}, δ={float(sums[name][1]):g}"
+        f"{name} ε={float(sums[name].epsilon):g}, δ={float(sums[name].delta):g}"
         + (f" until {utc(read.retired[name]['until'])}" if name in read.retired else "")
         for name in chain
     ]
@@ -169,9 +180,8 @@ def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipelin
         say(f"{pipeline}: nothing has been released or charged yet.")
         return
     body = charges[-1].body
-    epsilon = sum(float(number(r.body["epsilon"])) for r in charges)
     compiled = {p.name: p for p in compile_config(config).pipelines}.get(pipeline)
-    say(_explanation(pipeline, body, len(charges), epsilon, compiled))
+    say(_explanation(pipeline, body, read.spent(pipeline), compiled))
     for record in charges:
         epoch = record.body["epoch"]
         say(
@@ -187,7 +197,7 @@ def explain(path: str, bootstrap: str | None, settings: tuple[str, ...], pipelin
 
 
 def _explanation(
-    pipeline: str, body: dict[str, Any], epochs: int, epsilon: float, compiled: Pipeline | None
+    pipeline: str, body: dict[str, Any], spent: Spent, compiled: Pipeline | None
 ) -> str:
     unit = body["unit"]
     limit = compiled.limit_epsilon if compiled else None
@@ -195,12 +205,24 @@ def _explanation(
         f"{pipeline}: mechanism {body['mechanism']}; adding or removing all records of one {unit} "
         f"in one epoch changes what anyone sees by at most ε={_short(body['epsilon'])}, "
         f"δ={_short(body['delta'])}, for all triggers of all windows of that epoch together.\n"
-        f"  {epochs} epochs were charged once each, whatever was retried: a {unit} present "
-        f"in all of them pays ε={epsilon:g}"
-        + (f" of the limit {float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
+        f"  {spent.epochs} epochs were charged once each, whatever was retried: a {unit} present "
+        f"in all of them pays {composed(spent)}"
+        + (f", of the limit ε={float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
+        + _why_less(spent)
         + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "
         f"ε={_short(body['pure_epsilon'])} of other noise and rounding, "
         f"δ={_short(body['coupling_delta'])} of rare events, as where a key of one {unit} appears."
+    )
+
+
+def _why_less(spent: Spent) -> str:
+    if spent.composed() == spent.epsilon:
+        return ""
+    return (
+        "  That is less than the sum, since the noise of the epochs is independent: what one of "
+        "them gives away is not sure to point the same way in the next, so the squares of their "
+        f"losses add up, μ²={float(spent.joint.mu2):.4g}, and not the losses. δ and what is not "
+        "Gaussian noise are added as they are.\n"
     )
 
 

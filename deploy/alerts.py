@@ -208,9 +208,7 @@ def limit(gap: float) -> float:
 
 EXHAUSTED = (
     'sum by (pipeline) (max_over_time(hush_releases_total{outcome="refused"}[7d])) > 0 '
-    "and on (pipeline) ("
-    "min by (pipeline) (hush_epsilon_limit - hush_epsilon_spent - hush_epsilon_epoch) < -1e-9 "
-    "or min by (pipeline) (hush_delta_limit - hush_delta_spent - hush_delta_epoch) < -1e-15)"
+    "and on (pipeline) min by (pipeline) (hush_budget_remaining_ratio) == 0"
 )
 """Pipelines that were refused, and cannot pay for an epoch: they are not overdue."""
 

@@ -60,7 +60,7 @@ RELEASES = (
             "{{pipeline}} per {{unit}}": "max by (pipeline, unit) (hush_epsilon_spent)",
             "{{pipeline}} limit": "max by (pipeline, unit) (hush_epsilon_limit)",
         },
-        description="Sum over epochs: the cost for a unit that is active in each of them.",
+        description="Of all epochs together, for a unit that is active in each of them.",
         special=(LIMIT,),
     ),
     Panel(

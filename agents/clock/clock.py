@@ -287,7 +287,7 @@ class Clock:
         place = pipeline.name, epoch
         if place in self._ledger.charges:
             return True
-        return place not in self._ledger.refused and self._ledger.affordable(pipeline)
+        return place not in self._ledger.refused and self._ledger.affordable(pipeline, [epoch]) > 0
 
     def _check(self, pipeline: Pipeline, charge: Record) -> None:
         if charge.body["config_hash"] != pipeline.config_hash:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import msgspec
 
 from ...errors import EngineError, LedgerError
+from ...mechanisms.accounting.composition import Spent, charge_of
+from ...mechanisms.contract import Cost
 from ...topics.config.values import format_instant
 from ..deployment.growth import extended, joined, keyed, refused
 from ..deployment.model import Pipeline
@@ -88,6 +90,8 @@ class Ledger:
     format: int = 0
     grown: list[dict[str, Any]] = field(default_factory=list)
     losses: list[dict[str, Any]] = field(default_factory=list)
+    _spent: dict[str, Spent] = field(default_factory=dict)
+    _unspent: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # not added up yet
 
     @classmethod
     def read(cls, values: Iterable[bytes]) -> Ledger:
@@ -153,6 +157,7 @@ class Ledger:
                     f"before epoch {self.retired[place[0]]['epoch']}"
                 )
             self.charges[place] = record
+            self._unspent.setdefault(place[0], []).append(body)
         elif record.kind == "refused":
             self.refused.add((body["pipeline"], body["epoch"]))
         elif record.kind == "retired":
@@ -281,14 +286,47 @@ class Ledger:
         """Count the epochs of a pipeline that have been charged."""
         return sum(1 for name, _ in self.charges if name == pipeline)
 
-    def affordable(self, pipeline: Pipeline) -> bool:
-        """Whether one more epoch stays within the pipeline's limits."""
-        # Exact rationals: a sum in floating point could reach the limit one epoch late.
-        epochs = self.epochs(pipeline.name) + 1
-        epsilon, delta = pipeline.limit_epsilon, pipeline.limit_delta
-        return (epsilon is None or pipeline.epsilon * epochs <= epsilon) and (
-            delta is None or pipeline.delta * epochs <= delta
-        )
+    def spent(self, pipeline: str) -> Spent:
+        """Add up what a pipeline has charged, for a unit that is in all of its epochs.
+
+        Raises:
+            LedgerError: a charge holds something else where a rational should be.
+        """
+        found, waiting = self._spent.get(pipeline, Spent()), self._unspent.pop(pipeline, [])
+        for body in waiting:
+            found = found.plus(cost_of(body))
+        self._spent[pipeline] = found
+        return found
+
+    def standing(self, pipeline: Pipeline) -> Spent:
+        """Add up what counts against a pipeline's limits.
+
+        Of a shared budget that is the whole charge of each epoch that any member has charged: the
+        others may charge it at any time.
+        """
+        if pipeline.purse is None:
+            return self.spent(pipeline.name)
+        return Spent().plus(pipeline.purse.one, len(self._opened(pipeline)))
+
+    def affordable(self, pipeline: Pipeline, epochs: Sequence[int]) -> int:
+        """Count how many epochs, none of which the pipeline has charged, stay within its limits.
+
+        Args:
+            pipeline: to be charged.
+            epochs: in the order of their charges; the count is of the first ones.
+        """
+        left = pipeline.terms.room(self.standing(pipeline), len(epochs))
+        opened = self._opened(pipeline) if pipeline.purse is not None else ()
+        for place, epoch in enumerate(epochs):
+            left -= epoch not in opened
+            if left < 0:
+                return place
+        return len(epochs)
+
+    def _opened(self, pipeline: Pipeline) -> set[int]:
+        """Epochs that a member of a pipeline's shared budget has charged."""
+        members = pipeline.purse.members if pipeline.purse is not None else (pipeline.name,)
+        return {epoch for name, epoch in self.charges if name in members}
 
 
 def earliest_end(pipeline: Pipeline, ledger: Ledger, now: int) -> int:
@@ -377,24 +415,27 @@ def number(value: Any) -> Fraction:
     return Fraction(value)
 
 
-def totals(ledger: Ledger, pipelines: Sequence[str]) -> dict[str, tuple[Fraction, Fraction, int]]:
+def cost_of(body: Mapping[str, Any]) -> Spent:
+    """Read what the body of a charge says of its cost.
+
+    Raises:
+        LedgerError: it holds something else where a rational should be.
+    """
+    mu2, pure, coupling, epsilon, delta = (
+        number(body.get(name))
+        for name in ("mu2", "pure_epsilon", "coupling_delta", "epsilon", "delta")
+    )
+    return charge_of(epsilon, delta, Cost(mu2, pure, coupling))
+
+
+def totals(ledger: Ledger, pipelines: Iterable[str]) -> dict[str, Spent]:
     """Add up what each pipeline has charged.
 
     Args:
         ledger: with the charges.
         pipelines: names of the pipelines.
 
-    Returns:
-        By pipeline: ε and δ of a unit that is active in every charged epoch, and the number of
-        these epochs.
-
     Raises:
         LedgerError: a charge holds something else where a rational should be.
     """
-    out = {}
-    for name in pipelines:
-        bodies = [r.body for (p, _), r in ledger.charges.items() if p == name]
-        epsilon = sum((number(b.get("epsilon")) for b in bodies), Fraction(0))
-        delta = sum((number(b.get("delta")) for b in bodies), Fraction(0))
-        out[name] = (epsilon, delta, len(bodies))
-    return out
+    return {name: ledger.spent(name) for name in pipelines}

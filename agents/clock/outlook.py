@@ -148,13 +148,7 @@ def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> 
     epochs = Counter(windows.epoch(due.window) for due in dues)  # in the order in which they fire
     over = [e for e in epochs if (name, e) in ledger.refused]
     fresh = [e for e in epochs if (name, e) not in ledger.charges and e not in over]
-    room = len(fresh)
-    for limit, each in (
-        (pipeline.limit_epsilon, pipeline.epsilon),
-        (pipeline.limit_delta, pipeline.delta),
-    ):
-        if limit is not None and each:
-            room = max(min(room, int(limit / each) - ledger.epochs(name)), 0)
+    room = ledger.affordable(pipeline, fresh)
     fires = len(dues) - sum(epochs[e] for e in (*over, *fresh[room:]))
     return Outlook(
         name,

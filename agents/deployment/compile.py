@@ -24,6 +24,7 @@ from ...topics.config.schedule import Schedule
 from ...topics.names import dead_letter_topic, late_topic
 from .lineage import lineage
 from .model import Deployment, Input, Pipeline
+from .sharing import share_out
 from .surveys import check_period
 
 SEMANTICS = "3"
@@ -46,6 +47,7 @@ def compile_config(
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.
     """
     inputs = []
+    config, purses = share_out(config, lambda p: _mechanism(config, p).cost())
     follows = {p.name: p.follows for p in config.pipeline if p.follows is not None}
     place = {p.name: i for i, p in enumerate(config.pipeline)}
     for source in config.input:
@@ -53,6 +55,7 @@ def compile_config(
             replace(
                 _pipeline(config, source, p, (numbers or place)[p.name]),
                 lineage=lineage(p.name, follows),
+                purse=purses.get(p.name),
             )
             for p in config.pipeline
             if p.input == source.name
@@ -87,10 +90,8 @@ def _pipeline(
     p: config_pipeline.PipelineSettings,
     number: int,
 ) -> Pipeline:
-    schedule = Schedule.of(p)
-    columns = value_columns(p)
-    keys = None if p.public_keys is None else tuple(sorted(encode_key(k) for k in p.public_keys))
-    mechanism = build(p, schedule, columns, keys, config.engine.cells_partitions)
+    schedule, columns, keys = Schedule.of(p), value_columns(p), _public_keys(p)
+    mechanism = _mechanism(config, p)
     if schedule.arrival and "time" in mechanism.inputs:
         raise ConfigError(
             f"pipeline {p.name!r}: {p.mechanism.kind} has slots of event time, which need "
@@ -139,6 +140,16 @@ def _pipeline(
         key_names=p.key,
         encoding=release.encoding,
     )
+
+
+def _public_keys(p: config_pipeline.PipelineSettings) -> tuple[bytes, ...] | None:
+    """Encoded public keys in canonical order; None: keys are selected."""
+    return None if p.public_keys is None else tuple(sorted(encode_key(k) for k in p.public_keys))
+
+
+def _mechanism(config: Config, p: config_pipeline.PipelineSettings) -> Mechanism:
+    shards = config.engine.cells_partitions
+    return build(p, Schedule.of(p), value_columns(p), _public_keys(p), shards)
 
 
 def _fields(

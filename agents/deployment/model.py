@@ -11,9 +11,11 @@ from typing import Any
 from ...formats.events.decode import Decoder
 from ...formats.events.fields import InputFields, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
+from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
 from ...topics.config.aggregates import AnyAggregate
 from ...topics.config.schedule import Schedule
+from .sharing import Purse, Terms
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
 
@@ -61,6 +63,15 @@ class Pipeline:
     encoding: Encoding = "json"  # of released records, as configured
     form: Form = JSON  # of released records, as they are written: needs the ledger
     joined: tuple[int, ...] = ()  # last trigger before each raw partition counted; (): all always
+    purse: Purse | None = None  # the budget that it shares; None: it has its own
+
+    @property
+    def terms(self) -> Terms:
+        """What decides how many epochs may be charged, of it or of all that share its budget."""
+        if self.purse is not None:
+            return Terms(self.purse.one, self.purse.limit_epsilon, self.purse.limit_delta)
+        one = charge_of(self.epsilon, self.delta, self.mechanism.cost())
+        return Terms(one, self.limit_epsilon, self.limit_delta)
 
     @property
     def kind(self) -> str:

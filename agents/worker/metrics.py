@@ -18,8 +18,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from ...formats.events.reasons import REASONS
+from ...mechanisms.accounting.composition import MANY, Spent
 from ...topics.records import Trigger
+from ..clock.ledger import Ledger
 from ..deployment.model import Pipeline
+from ..deployment.sharing import Terms
 from .health.losses import CAUSES
 
 
@@ -36,6 +39,17 @@ EVENTS = (
     "routed", "seen", "accepted", "bounded", "late", "future", "retired", "invalid", "released",
     "manifests",
 )  # fmt: skip
+
+
+def share_left(standing: Spent, terms: Terms) -> float:
+    """Tell the share of the epochs within limits that are not charged yet.
+
+    Args:
+        standing: what counts against the limits.
+        terms: one epoch, and the limits.
+    """
+    left = terms.room(standing, MANY)
+    return left / (left + standing.epochs) if left else 0.0
 
 
 class PublicMetrics:
@@ -60,7 +74,8 @@ class PublicMetrics:
             **given,
         )
         budget = ["pipeline", "unit"]
-        self._epsilon = Gauge("hush_epsilon_spent", "Sum over epochs.", budget, **given)
+        self._epsilon = Gauge("hush_epsilon_spent", "By all epochs together.", budget, **given)
+        self._epsilon_sum = Gauge("hush_epsilon_sum", "Sum over epochs.", budget, **given)
         self._epsilon_limit = Gauge("hush_epsilon_limit", "Configured limit.", budget, **given)
         self._delta = Gauge("hush_delta_spent", "Sum over epochs.", budget, **given)
         self._delta_limit = Gauge("hush_delta_limit", "Configured limit.", budget, **given)
@@ -89,26 +104,28 @@ class PublicMetrics:
         self._delta_epoch.labels(**unit).set(float(pipeline.delta))
         for outcome in OUTCOMES:  # a series that began with its first refusal would hide it
             self._outcome(pipeline, outcome, 0)
-        if pipeline.limit_epsilon is not None:
-            self._epsilon_limit.labels(**unit).set(float(pipeline.limit_epsilon))
-        if pipeline.limit_delta is not None:
-            self._delta_limit.labels(**unit).set(float(pipeline.limit_delta))
+        terms = pipeline.terms
+        if terms.limit_epsilon is not None:
+            self._epsilon_limit.labels(**unit).set(float(terms.limit_epsilon))
+        if terms.limit_delta is not None:
+            self._delta_limit.labels(**unit).set(float(terms.limit_delta))
         error = pipeline.mechanism.error(pipeline.mechanism.horizon)
         for output, stddev in zip(pipeline.mechanism.outputs, error.tolist(), strict=True):
             labels = {"pipeline": pipeline.name, "level": output.name}
             self._noise.labels(**labels).set(stddev * float(output.grid))
 
-    def spent(self, pipeline: Pipeline, epochs: int) -> None:
-        """Publish the spent budget: the number of charged epochs is public."""
+    def spent(self, pipeline: Pipeline, ledger: Ledger) -> None:
+        """Publish the spent budget: what the ledger has charged is public."""
         unit = {"pipeline": pipeline.name, "unit": pipeline.unit_name}
-        self._epsilon.labels(**unit).set(float(pipeline.epsilon * epochs))
-        self._delta.labels(**unit).set(float(pipeline.delta * epochs))
-        limits = (
-            (pipeline.epsilon, pipeline.limit_epsilon),
-            (pipeline.delta, pipeline.limit_delta),
-        )
-        if ratios := [1 - cost * epochs / limit for cost, limit in limits if limit]:
-            self._left.labels(pipeline=pipeline.name).set(float(min(ratios)))
+        spent = ledger.spent(pipeline.name)
+        # To compose takes longer than to count, and a backlog may charge thousands of epochs.
+        self._epsilon.labels(**unit).set_function(lambda: float(spent.composed()))
+        self._epsilon_sum.labels(**unit).set(float(spent.epsilon))
+        self._delta.labels(**unit).set(float(spent.delta))
+        standing, terms = ledger.standing(pipeline), pipeline.terms
+        if terms.limited:
+            left = self._left.labels(pipeline=pipeline.name)
+            left.set_function(lambda: share_left(standing, terms))
 
     def triggered(self, pipeline: Pipeline, trigger: Trigger) -> None:
         """Count a scheduled trigger, whether or not anything is ever published for it."""

@@ -138,4 +138,4 @@ class OwnedClock:
             self._public.refused(pipeline)
             log.error("pipeline %s: the budget's limit is reached; a window is not released",
                       pipeline.name)  # fmt: skip
-        self._public.spent(pipeline, ledger.epochs(pipeline.name))
+        self._public.spent(pipeline, ledger)

@@ -92,7 +92,7 @@ class Worker:
         for pipeline in setup.deployment.pipelines:
             self.public.declare(pipeline)
             self.operator.declare(pipeline)
-            self.public.spent(pipeline, setup.ledger.epochs(pipeline.name))
+            self.public.spent(pipeline, setup.ledger)
             if (end := setup.ledger.end(pipeline)) is not None:
                 self.public.retired(pipeline, end)
 

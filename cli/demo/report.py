@@ -109,7 +109,7 @@ class Show:
             table.add_column(name, justify=justify, overflow="fold")
         for result in results:
             p = result.pipeline
-            epochs = spent[p.name][2]
+            epochs = spent[p.name].epochs
             table.add_row(
                 p.name, p.unit_name, str(epochs), f"{float(p.epsilon):g}", f"{float(p.delta):g}"
             )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import secrets
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Pipeline
 from ...agents.worker.lines.screen import Screen
 from ...formats.events.decode import utc
+from ...mechanisms.accounting.composition import MANY, Spent
 from ...mechanisms.parts.stated_bound import plain
 from ...offline.engine import OfflineEngine
 from ...offline.files import stream_file
@@ -204,10 +205,21 @@ def _unit(p: Pipeline, body: dict[str, Any]) -> str:
 
 
 def _many(p: Pipeline) -> str:
-    if p.limit_epsilon is None:
-        return f"N × ε={float(p.epsilon):g} for a {p.unit_name} present in N epochs; no limit set"
-    most = math.floor(p.limit_epsilon / p.epsilon)
-    return f"at most {_number(most, 'epoch')} charged: ε={float(p.epsilon * most):g} in total"
+    terms = p.terms
+    whose = f" by {' and '.join(p.purse.members)} together" if p.purse is not None else ""
+    if not terms.limited:
+        thirty = Spent().plus(terms.one, 30)
+        return (
+            f"ε={float(thirty.composed()):.4g}, δ={float(thirty.delta):.4g} for a {p.unit_name} "
+            f"present in 30 epochs{whose}; no limit set"
+        )
+    most = terms.room(Spent(), MANY)
+    whole = Spent().plus(terms.one, most)
+    at = max(terms.limit_delta or Fraction(0), whole.delta)
+    return (
+        f"at most {_number(most, 'epoch')} charged{whose}: ε={float(whole.composed(at)):.4g}, "
+        f"δ={float(at):.4g} in total"
+    )
 
 
 def _number(count: int, what: str) -> str:

@@ -79,6 +79,7 @@ from ._conversions import (
 __all__ = [
     "Real",
     "add",
+    "fits",
     "gaussian_cost",
     "gaussian_variance",
     "gdp_delta",
@@ -199,6 +200,29 @@ def total(costs: Iterable[Cost], delta: Real) -> tuple[Fraction, Fraction]:
     rho = (joint.mu2 + sum((part.epsilon**2 for part in parts), Fraction(0))) / 2
     gaussian = _absorbing_epsilon(normal.sqrt_up(joint.mu2), left)
     return min(joint.epsilon + gaussian, zcdp_epsilon(rho, left)), limit
+
+
+def fits(joint: Cost, squares: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether `total` is at most ``epsilon``, of entries that have been added up.
+
+    This is known much sooner than the total itself. Where that raises, nothing fits.
+
+    Args:
+        joint: the sum of the entries, as `add` makes it.
+        squares: the sum of the squares of their pure parts.
+        epsilon, delta: to be claimed.
+    """
+    left, gaussian = delta - joint.delta, epsilon - joint.epsilon
+    if delta >= 1 or left < 0 or (left == 0 and joint.mu2 > 0):
+        return False
+    if joint.mu2 == 0 and gaussian >= 0:
+        return True
+    if left > 0 and zcdp_epsilon((joint.mu2 + squares) / 2, left) <= epsilon:
+        return True
+    if joint.mu2 == 0 or gaussian <= 0:
+        return False
+    mu = normal.sqrt_up(joint.mu2)
+    return gdp_delta(gaussian, mu) <= left and _steep(gaussian, mu)
 
 
 def _absorbing_epsilon(mu: Fraction, delta: Fraction) -> Fraction:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
-from ...agents.clock.ledger import Ledger, number
+from ...agents.clock.ledger import Ledger, cost_of, number
+from ...mechanisms.accounting.composition import Spent
 from .declared import MILLI, Declared
 
 MOST = 400  # epochs that are listed; the totals are of all
@@ -20,22 +20,21 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
         limit: on the sum of ε, from the newest manifest; None: there is none, or none is known.
 
     Returns:
-        A JSON object: ``epsilon`` and ``delta`` of one epoch, ``total`` of all charged ones,
-        ``left`` of the limit, and ``epochs``, newest first, each with its dates in milliseconds
-        since 1970, its ε, and the ``total`` and what was ``left`` after it.
+        A JSON object: ``epsilon`` and ``delta`` of one epoch, ``total`` of all charged ones
+        together and the ``sum`` of their ε, ``left`` of the limit, and ``epochs``, newest first,
+        each with its dates in milliseconds since 1970, its ε, and the ``total`` and what was
+        ``left`` after it.
 
     Raises:
         LedgerError: a charge holds something else where a number should be.
     """
-    charges = [
-        (int(epoch), number(record.body.get("epsilon")), number(record.body.get("delta")))
-        for (name, epoch), record in ledger.charges.items()
-        if name == pipeline.name
-    ]
-    total, delta, listed = Fraction(0), Fraction(0), []
-    for epoch, epsilon, more in charges:  # in the order in which they were charged
-        total, delta = total + epsilon, delta + more
-        listed.append(_span(pipeline, epoch) | _sum(epsilon, total, limit))
+    total, listed = Spent(), []
+    for (name, epoch), record in ledger.charges.items():  # in the order in which they were charged
+        if name == pipeline.name:
+            one = cost_of(record.body)
+            total = total.plus(one)
+            listed.append((epoch, one, total))
+    shown = [_span(pipeline, n) | _sum(one, so_far, limit) for n, one, so_far in listed[-MOST:]]
     refused = [
         _span(pipeline, epoch) | {"refused": True}
         for name, epoch in sorted(ledger.refused)
@@ -45,19 +44,21 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
     return {
         "epsilon": float(number(budget["epsilon"])),
         "delta": float(number(budget["delta"])),
-        "total": float(total),
-        "total_delta": float(delta),
+        "total": float(total.composed()),
+        "sum": float(total.epsilon),
+        "total_delta": float(total.delta),
         "limit": limit,
-        "left": None if limit is None else max(limit - float(total), 0.0),
-        "charged": len(charges),
+        "left": None if limit is None else max(limit - float(total.composed()), 0.0),
+        "charged": total.epochs,
         "refused": len(refused),
-        "epochs": sorted(listed + refused, key=lambda one: -int(one["epoch"]))[:MOST],
+        "epochs": sorted(shown + refused, key=lambda one: -int(one["epoch"]))[:MOST],
     }
 
 
-def _sum(epsilon: Fraction, total: Fraction, limit: float | None) -> dict[str, Any]:
-    left = None if limit is None else max(limit - float(total), 0.0)
-    return {"epsilon": float(epsilon), "total": float(total), "left": left, "refused": False}
+def _sum(one: Spent, so_far: Spent, limit: float | None) -> dict[str, Any]:
+    total = float(so_far.composed())
+    left = None if limit is None else max(limit - total, 0.0)
+    return {"epsilon": float(one.epsilon), "total": total, "left": left, "refused": False}
 
 
 def _span(pipeline: Declared, epoch: int) -> dict[str, Any]:

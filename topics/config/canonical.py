@@ -19,6 +19,7 @@ from .expressions.conditions import pinned
 from .model import Config, InputSettings
 from .pipeline import PipelineSettings
 from .public import digest
+from .sharing import owner
 
 VERSION = "hush.config/1"
 
@@ -56,6 +57,10 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
         del settings["release"]["encoding"]  # as before there were others
     for limit in ("limit_epsilon", "limit_delta"):
         del settings["budget"][limit]
+    if (shared := owner(config, pipeline.name)) is not None:
+        settings["budget"]["shared"] = {
+            name: _plain(getattr(shared, name)) for name in ("name", "members", "epsilon", "delta")
+        }
     settings["input"] = _input(_input_of(config, pipeline))
     settings["deployment"] = config.deployment.name
     settings["max_future_skew"] = config.engine.max_future_skew

@@ -15,8 +15,9 @@ from cronsim import CronSim, CronSimError
 from ...errors import ConfigError
 from ...mechanisms.registry import find
 from ..names import ledger_topic, reserved
+from . import sharing
 from .model import Config, Engine, InputSettings, Kafka, Time
-from .pipeline import BudgetSettings, PipelineSettings
+from .pipeline import BudgetSettings, PipelineSettings, SharedBudget
 from .read import Problem
 from .schedule import MAX_TRIGGERS, Schedule
 from .values import UNIX_EPOCH, format_duration, format_instant
@@ -35,6 +36,9 @@ def contradictions(config: Config) -> Iterator[Problem]:
         yield from _input(source).under("input", place)
     for place, pipeline in enumerate(config.pipeline):
         yield from _pipeline(config, pipeline).under("pipeline", place)
+    for place, shared in enumerate(config.budget):
+        yield from _Found(_limits(shared)).under("budget", place)
+    yield from (Problem(path, message) for path, message in sharing.contradictions(config))
     yield from _topics(config)
 
 
@@ -178,7 +182,7 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
     found += _schedule(pipeline)
     if not found:
         found += _until(pipeline)
-    found += _budget(pipeline.budget)
+    found += ((f"budget.{name}", message) for name, message in _limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)
     found += _aggregates(pipeline)
@@ -257,11 +261,11 @@ def _cron(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         yield "triggers.count", f"{rule.count} triggers end before their window does"
 
 
-def _budget(budget: BudgetSettings) -> Iterator[tuple[str, str]]:
+def _limits(budget: BudgetSettings | SharedBudget) -> Iterator[tuple[str, str]]:
     if budget.limit_epsilon is not None and budget.limit_epsilon < budget.epsilon:
-        yield "budget.limit_epsilon", "is less than epsilon, so no epoch could be charged"
+        yield "limit_epsilon", "is less than epsilon, so no epoch could be charged"
     if budget.limit_delta is not None and budget.limit_delta < budget.delta:
-        yield "budget.limit_delta", "is less than delta, so no epoch could be charged"
+        yield "limit_delta", "is less than delta, so no epoch could be charged"
 
 
 def _keys(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:

@@ -34,6 +34,7 @@ from .model import Config, Kafka, RegistrySettings
 from .pipeline import PipelineSettings
 from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
+from .sharing import fill_in
 from .values import UNIX_EPOCH, Instant, format_instant
 
 __all__ = ["Config", "load", "loads"]
@@ -92,6 +93,7 @@ def loads(
     where = (folder or FilePath()).resolve()
     problems += read_regions(data, where)
     problems += [Problem(place, message) for place, message in expand(data)]
+    problems += [Problem(place, message) for place, message in fill_in(data)]
     reader = Reader(tables_of_names())
     config = reader.try_read(Config, data, ())
     problems += reader.problems

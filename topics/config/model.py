@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from .pipeline import Paths, PipelineSettings
+from .pipeline import Paths, PipelineSettings, SharedBudget
 from .values import (
     FIVE_MINUTES,
     FIVE_SECONDS,
@@ -293,6 +293,7 @@ class Config:
         engine: settings of workers.
         input: raw topics.
         pipeline: private releases.
+        budget: charges that several pipelines share.
     """
 
     deployment: DeploymentSettings = field(default_factory=DeploymentSettings)
@@ -302,3 +303,4 @@ class Config:
     engine: Engine = field(default_factory=Engine)
     input: tuple[InputSettings, ...] = ()
     pipeline: tuple[PipelineSettings, ...] = ()
+    budget: tuple[SharedBudget, ...] = ()

@@ -129,10 +129,32 @@ class BudgetSettings:
     Attributes:
         epsilon: ε per unit and epoch.
         delta: δ per unit and epoch.
-        limit_epsilon: total ε over all epochs; further epochs are refused.
-        limit_delta: total δ over all epochs; further epochs are refused.
+        limit_epsilon: ε of all epochs together; further epochs are refused.
+        limit_delta: δ of all epochs together; further epochs are refused.
     """
 
+    epsilon: Epsilon
+    delta: Delta = Fraction(0)
+    limit_epsilon: Epsilon | None = None
+    limit_delta: Delta | None = None
+
+
+@dataclass(frozen=True)
+class SharedBudget:
+    """One charge per epoch for several pipelines of one input, whose noise is less than by parts.
+
+    Attributes:
+        name: of the budget.
+        members: weight of each pipeline, by its name; these have no `budget` of their own. Their
+            shares of the squared loss are as their weights.
+        epsilon: ε per unit and epoch, of all members together.
+        delta: δ per unit and epoch, likewise.
+        limit_epsilon: ε of all epochs together; further epochs are refused.
+        limit_delta: δ of all epochs together; further epochs are refused.
+    """
+
+    name: Name
+    members: dict[str, Annotated[int, within(1, 1000)]]
     epsilon: Epsilon
     delta: Delta = Fraction(0)
     limit_epsilon: Epsilon | None = None

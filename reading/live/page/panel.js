@@ -252,7 +252,8 @@ export class Panel {
   spend(budget) {
     const open = this.budget.querySelector("details")?.open ?? false;
     const one = `ε=${about(budget.epsilon)}, δ=${about(budget.delta)} per ${this.told.unit} and epoch`;
-    const all = `${count(budget.charged, "epoch")} charged, ε=${about(budget.total)} in all`;
+    const less = budget.total < budget.sum ? ` (their sum: ε=${about(budget.sum)})` : "";
+    const all = `${count(budget.charged, "epoch")} charged, ε=${about(budget.total)} in all${less}`;
     const known = budget.limit !== null;
     const left = known ? ` of at most ${about(budget.limit)}; ε=${about(budget.left)} left` : "; no limit is set";
     const local = this.told.local ? " Values never leave the device: this is the cost of what a user reports." : "";

@@ -80,7 +80,7 @@ def test_triggers_that_were_missed_come_at_once_with_the_same_cut():
 
 
 def test_an_exhausted_budget_is_refused_and_nothing_is_triggered():
-    made = with_pipeline(external=False, limit_epsilon=P.epsilon * 3 / 2)
+    made = with_pipeline(external=False, limit_epsilon=P.epsilon * 5 / 4)
     clock, ledger = begun(made)
     written = fire_all(clock, ledger, ORIGIN + 3 * DAY)
     assert [w.window for w in written if isinstance(w, Trigger)] == [0] * 4

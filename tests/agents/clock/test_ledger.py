@@ -13,6 +13,7 @@ from hushstream.agents.clock.ledger import (
     ZERO,
     Ledger,
     Record,
+    cost_of,
     earliest_end,
     following,
     number,
@@ -121,16 +122,19 @@ def test_an_epoch_cannot_be_charged_twice():
         ledger.take(again.encode())
 
 
-def test_limits_are_exact():
+def test_limits_are_on_what_was_charged_together():
     ledger = Ledger.read(written(*range(9)))
-    tenth = Fraction(1, 10)  # as doubles, ten tenths are not one
-    limited = replace(P, epsilon=tenth, limit_epsilon=Fraction(1))
-    assert ledger.affordable(limited)
-    assert not ledger.affordable(replace(limited, limit_epsilon=Fraction(999, 1000)))
-    full = Ledger.read(written(*range(10)))
-    assert not full.affordable(limited)
-    assert full.affordable(replace(P, limit_epsilon=None))
-    assert not full.affordable(replace(P, delta=tenth, limit_delta=Fraction(1)))
+    assert ledger.spent("p").epsilon == 9 * P.epsilon
+    composed = ledger.spent("p").composed()
+    assert composed < 6 * P.epsilon
+    assert not ledger.affordable(replace(P, limit_epsilon=composed), [9])
+    one_more = ledger.spent("p").plus(cost_of(charge_body(P, 9, "1.0", "key"))).composed()
+    assert ledger.affordable(replace(P, limit_epsilon=one_more), [9, 10]) == 1
+    assert ledger.affordable(replace(P, limit_epsilon=None), range(9, 16)) == 7
+    ten = replace(P, limit_delta=10 * P.delta)
+    assert ledger.affordable(ten, range(9, 16)) == 1
+    ledger.take(ledger.next("charge", 3, charge_body(P, 9, "1.0", "key")).encode())
+    assert ledger.spent("p").epochs == 10 and ledger.affordable(ten, [10]) == 0
 
 
 def test_a_charge_holds_everything_that_it_paid_for():
@@ -148,7 +152,8 @@ def test_a_charge_holds_everything_that_it_paid_for():
 
 def test_totals_add_exactly():
     sums = totals(Ledger.read(written(0, 1, 2)), ["p"])
-    assert sums["p"] == (3 * P.epsilon, 3 * P.delta, 3)
+    assert sums["p"][:3] == (3, 3 * P.epsilon, 3 * P.delta)
+    assert sums["p"].joint == tuple(3 * part for part in P.mechanism.cost())
     assert number(text(Fraction(1, 3))) == Fraction(1, 3) and text(Fraction(4)) == "4"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.outlook import MOST, InForce, Standing, outlook
 from hushstream.agents.clock.timeline import fold
 from hushstream.agents.deployment.statement import charge_body
+from hushstream.mechanisms.accounting.composition import Spent, charge_of
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names
 from hushstream.topics.records import PipelineStanding, Snapshot, TriggerRequest, encode
@@ -42,7 +42,8 @@ def test_triggers_that_have_fired_and_epochs_that_are_charged_cost_nothing_again
 
 def test_charges_end_at_the_limit():
     line = fold([start(P)], {"p": 4})["p"]
-    limited = replace(P, limit_epsilon=P.epsilon * Fraction(7, 2))
+    one = charge_of(P.epsilon, P.delta, P.mechanism.cost())
+    limited = replace(P, limit_epsilon=Spent().plus(one, 3).composed())
     found = outlook(limited, line, ledger(0), ORIGIN + 30 * DAY)
     assert (found.due, found.triggers) == (120, 12)  # three epochs of four triggers
     assert (found.charges, found.refused) == (2, 27)  # one of three is paid already

@@ -6,26 +6,43 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
+from hushstream.mechanisms.accounting.composition import Spent, charge_of, room
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ...support import deployment, trigger
 
 P = replace(deployment().pipelines[0], limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
+ONE = charge_of(P.epsilon, P.delta, P.mechanism.cost())
 UNIT = {"pipeline": "p", "unit": "user"}
+
+
+def charged(epochs: int) -> Ledger:
+    ledger = Ledger()
+    ledger.take(ledger.next("genesis", 1, {}).encode())
+    for epoch in range(epochs):
+        ledger.take(ledger.next("charge", 1, charge_body(P, epoch, "1.0", "key")).encode())
+    return ledger
 
 
 @given(st.integers(0, 10))
 def test_what_was_spent_is_a_multiple_of_the_charge(epochs):
     metrics = PublicMetrics()
     metrics.declare(P)
-    metrics.spent(P, epochs)
+    metrics.spent(P, charged(epochs))
     read = metrics.registry.get_sample_value
-    assert read("hush_epsilon_spent", UNIT) == 8.0 * epochs
+    together = Spent().plus(ONE, epochs).composed()
+    assert read("hush_epsilon_spent", UNIT) == float(together)
+    assert (float(together) < 8.0 * epochs) == (epochs > 1)
+    assert read("hush_epsilon_sum", UNIT) == 8.0 * epochs
     assert read("hush_delta_spent", UNIT) == float(P.delta * epochs)
     assert read("hush_epsilon_limit", UNIT) == 80.0 and read("hush_delta_limit", UNIT) == 0.01
-    assert read("hush_budget_remaining_ratio", {"pipeline": "p"}) == float(1 - Fraction(epochs, 10))
+    most = room(Spent(), ONE, P.limit_epsilon, P.limit_delta, 1000)
+    assert 20 < most < 1000
+    assert read("hush_budget_remaining_ratio", {"pipeline": "p"}) == (most - epochs) / most
     assert read("hush_noise_stddev", {"pipeline": "p", "level": "count"}) > 0
 
 
@@ -48,7 +65,7 @@ def test_triggers_and_refusals_are_counted_by_schedule():
 def test_a_worker_without_a_limit_shows_none():
     metrics = PublicMetrics()
     metrics.declare(replace(P, limit_epsilon=None, limit_delta=None))
-    metrics.spent(replace(P, limit_epsilon=None, limit_delta=None), 3)
+    metrics.spent(replace(P, limit_epsilon=None, limit_delta=None), charged(3))
     assert metrics.registry.get_sample_value("hush_epsilon_limit", UNIT) is None
     assert (
         metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"}) is None
@@ -57,10 +74,12 @@ def test_a_worker_without_a_limit_shows_none():
 
 def test_the_limit_that_is_nearer_decides_what_remains():
     metrics = PublicMetrics()
-    tight = replace(P, limit_epsilon=100 * P.epsilon, limit_delta=4 * P.delta)
-    metrics.spent(tight, 3)
-    left = metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"})
-    assert left == 0.25
+    tight = replace(P, limit_epsilon=None, limit_delta=4 * P.delta)
+    metrics.spent(tight, charged(3))
+    left = metrics.registry.get_sample_value
+    assert left("hush_budget_remaining_ratio", {"pipeline": "p"}) == 0.25
+    metrics.spent(replace(tight, limit_epsilon=P.epsilon), charged(1))
+    assert left("hush_budget_remaining_ratio", {"pipeline": "p"}) == 0
 
 
 def test_every_outcome_is_there_before_it_first_happens():

@@ -98,7 +98,7 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
         config = load(folder / "hush.toml", environ={})
         ledger = read_ledger(Cluster(config.kafka), "demo")
         spent = totals(ledger, ["zones", "boroughs", "clicks"])
-        assert {n: (float(e), k) for n, (e, _, k) in spent.items()} == {
+        assert {n: (float(one.epsilon), one.epochs) for n, one in spent.items()} == {
             "zones": (1.0, 1), "boroughs": (5.0, 5), "clicks": (2.0, 1),
         }  # fmt: skip
         manifests = Counter()
