@@ -21,6 +21,7 @@ from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
+from ..mechanisms.accounting import add
 from ..mechanisms.accounting.composition import Spent
 from ..reading.joint import Joint, UnitSum, joint
 from ..topics.config.load import Config
@@ -81,8 +82,36 @@ def show(path: str, bootstrap: str | None, settings: tuple[str, ...], as_json: b
             f"{name}: {one.epochs} epochs charged; a {units.get(name, 'unit')} active in all of "
             f"them pays at most {composed(one)}"
         )
+    for line in shared(read, sums):
+        say(line)
     for chain in generations(read.pipelines):
         say(over_generations(chain, sums, read))
+
+
+def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
+    """State what a unit pays for all pipelines that share a budget, by budget.
+
+    Args:
+        read: the ledger, which says who shares.
+        sums: what was charged, by pipeline.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for body in read.pipelines.values():
+        if (told := body.get("config", {}).get("budget", {}).get("shared")) is not None:
+            found[told["name"]] = told
+    lines = []
+    for name, told in found.items():
+        members = [member for member in told["members"] if member in sums]
+        epochs = {epoch for member, epoch in read.charges if member in members}
+        joint = add(sums[member].joint for member in members)
+        squares = sum((sums[member].squares for member in members), Fraction(0))
+        each = number(told["epsilon"]), number(told["delta"])
+        whole = Spent(len(epochs), *(len(epochs) * part for part in each), joint, squares)
+        lines.append(
+            f"budget {name} of {' and '.join(members)}: {len(epochs)} epochs at "
+            f"ε={float(each[0]):g}, δ={float(each[1]):g} for all of them; together {composed(whole)}"
+        )
+    return lines
 
 
 def composed(spent: Spent) -> str:
