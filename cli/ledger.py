@@ -107,9 +107,10 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
         squares = sum((sums[member].squares for member in members), Fraction(0))
         each = number(told["epsilon"]), number(told["delta"])
         whole = Spent(len(epochs), *(len(epochs) * part for part in each), joint, squares)
+        said = f"ε={float(each[0]):g}, δ={float(each[1]):g} for all of them"
         lines.append(
-            f"budget {name} of {' and '.join(members)}: {len(epochs)} epochs at "
-            f"ε={float(each[0]):g}, δ={float(each[1]):g} for all of them; together {composed(whole)}"
+            f"budget {name} of {' and '.join(members)}: {len(epochs)} epochs at {said}; "
+            f"together {composed(whole)}"
         )
     return lines
 
