@@ -4,9 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := agents cli client deploy formats mechanisms offline planning reading topics
 WORKERS ?= 3
+DEPTH := -m "not thorough"
+BEGAN := $(shell date +%s)
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-PROMTOOL := apt-get install -y --no-install-recommends prometheus
+TOOLS := apt-get install -y --no-install-recommends prometheus chromium
+HELM := helm.sh/helm/v3/cmd/helm@v3.21.4
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench lock release clean
@@ -17,7 +20,7 @@ help: ## list the targets
 demo: $(RUN) ## a private release on your screen, from nothing but Python
 	@$(BIN)/hush demo $(ARGS)
 
-test: lint types unit ## everything: lint, types and all tests, with a real Apache Kafka
+test: lint types unit ## the gate: lint, types and tests, with a real Apache Kafka: ten minutes
 
 lint: $(DEV) ## style and formatting
 	@$(BIN)/ruff check .
@@ -31,14 +34,14 @@ types: $(DEV) ## strict type check under the one import name
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks # for each of hundreds of processes
 	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive # for dozens of brokers
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@GATE_BEGAN=$(BEGAN) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --durations=20 $(DEPTH) $(ARGS)
 
-thorough: $(DEV) ## the gate with promtool, all mutants, 1,000 schedules, chaos: hours
-	@command -v promtool >/dev/null || $(PROMTOOL) || { echo "promtool is missing: $(PROMTOOL)"; exit 1; }
-	@$(MAKE) test
+thorough: $(DEV) ## every test, with promtool, Chromium and helm; all mutants; chaos: hours
+	@command -v promtool >/dev/null && command -v chromium >/dev/null || $(TOOLS) || { echo "missing: $(TOOLS)"; exit 1; }
+	@command -v helm >/dev/null || GOBIN=$(abspath $(BIN)) go install $(HELM) || echo "no helm: its tests are skipped"
+	@PATH="$$PATH:$(abspath $(BIN))" $(MAKE) --no-print-directory test DEPTH=
 	@$(BIN)/python -m tests.mutants
 	@$(BIN)/python -m pytest -q research
-	@$(BIN)/python benchmarks/schedules.py --schedules=1000
 	@$(BIN)/python benchmarks/chaos.py --minutes=10 --harsh
 
 e2e: $(DEV) ## docker-compose.yml on a real engine, then all removed; ARGS=--stand-ins without a registry

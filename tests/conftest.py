@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -49,6 +51,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("broker")
     items.sort(key=_haste)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """End with what was skipped, and with how long the gate took, above pytest's own last line."""
+    yield
+    told = Counter(str(one.longrepr[2]) for one in terminalreporter.stats.get("skipped", ()))
+    if told:
+        reasons = (f"{n} × {why.removeprefix('Skipped: ')}" for why, n in told.most_common())
+        terminalreporter.write_line(f"skipped: {'; '.join(reasons)}")
+    if began := os.environ.get("GATE_BEGAN"):
+        terminalreporter.write_line(f"gate: {time.time() - float(began):.0f} s")
 
 
 @pytest.hookimpl(optionalhook=True)

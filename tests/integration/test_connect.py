@@ -88,6 +88,7 @@ def blocks(language: str, word: str) -> list[str]:
     return [one for one in found if one.startswith(word)]
 
 
+@pytest.mark.thorough
 def test_the_pages_properties_read_both_topics(tmp_path: Path) -> None:
     (plain,), (rows,) = blocks("properties", "topics="), blocks("properties", "transforms=")
     plain = plain.replace("hush.purchases.", "hush.p.")

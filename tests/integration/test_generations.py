@@ -87,7 +87,11 @@ def wait(run: Local, seconds: float, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "partitioner, own", [("none", ""), ("murmur2", 'noise_key_file = "second.key"')]
+    "partitioner, own",
+    [
+        ("murmur2", 'noise_key_file = "second.key"'),
+        pytest.param("none", "", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
     tmp_path: Path, partitioner: str, own: str

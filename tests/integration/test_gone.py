@@ -39,7 +39,12 @@ def admin(run: Local) -> AdminClient:
     return AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
 
 
-@pytest.mark.parametrize("which", ["cells", "changelog", "raw", "ledger", "releases"])
+OTHERS = ("cells", "changelog", "ledger", "releases")
+
+
+@pytest.mark.parametrize(
+    "which", ["raw", *(pytest.param(one, marks=pytest.mark.thorough) for one in OTHERS)]
+)
 def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broker, unique, which):
     name = unique("gone")
     text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')
@@ -75,6 +80,7 @@ def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, uni
         assert "run `hush topics --grow`" in line and "start the workers again" in line
 
 
+@pytest.mark.thorough
 def test_a_full_disk_is_named(tmp_path):
     with (
         Broker(quiet=True, overrides=BROKER) as broker,
@@ -178,6 +184,7 @@ def met_by_the_stage_alone(table: Path, scratch: Path) -> bool:
     return False
 
 
+@pytest.mark.thorough
 def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(tmp_path):
     """Rows that are due at every trigger fill blocks between the table's place and the sums."""
     pages = [f"a page with a long name, number {n:05}" for n in range(1200)]

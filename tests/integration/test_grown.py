@@ -181,6 +181,7 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     growing.compare()
 
 
+@pytest.mark.thorough
 def test_an_earlier_version_that_runs_at_the_growth_ends_and_is_refused(
     growing: Growing, tmp_path: Path
 ) -> None:
@@ -219,6 +220,7 @@ def name(unique: Callable[[str], str]) -> str:
     return unique("grown")
 
 
+@pytest.mark.thorough
 def test_added_partitions_open_from_a_snapshot(broker: Broker, tmp_path: Path, name: str) -> None:
     with local(tmp_path, broker.bootstrap, TRIMMED.format(name=name), {f"{name}-raw": 2}) as run:
         run.start("one")
@@ -262,6 +264,7 @@ def test_added_partitions_open_from_a_snapshot(broker: Broker, tmp_path: Path, n
         assert typed("ledger", "verify", *common)[0] == 0
 
 
+@pytest.mark.thorough
 def test_a_replay_that_begins_at_a_snapshot_goes_through_a_growth(
     broker: Broker, tmp_path: Path, name: str
 ) -> None:

@@ -54,6 +54,11 @@ budget = {{ epsilon = 8.0, delta = 1e-4 }}
 """
 
 
+BOTH = pytest.mark.parametrize(
+    "partitioner", ["none", pytest.param("murmur2", marks=pytest.mark.thorough)]
+)
+
+
 def hours(run: Local, begin: int, end: int, batch: int = 24) -> None:
     """Data of each hour, and its trigger; all of them released."""
     name = f"{run.config().deployment.name}-raw"
@@ -171,7 +176,7 @@ WALL = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+@BOTH
 def test_what_began_after_the_oldest_snapshot_is_replayed(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
 ) -> None:
@@ -207,7 +212,7 @@ def test_what_began_after_the_oldest_snapshot_is_replayed(
             replay(run.config(), windows={0})
 
 
-@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+@BOTH
 def test_rows_of_a_refused_window_are_deleted_from_tables_and_changelogs(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
 ) -> None:
@@ -266,6 +271,7 @@ def rows(table: Path) -> set[bytes]:
         store.close()
 
 
+@pytest.mark.thorough
 def test_a_witness_that_is_older_than_the_clock_log_is_refused_until_it_is_removed(
     broker: Broker, tmp_path: Path, name: str
 ) -> None:

@@ -99,6 +99,7 @@ SHARDS = 3
 MEASURES = 8  # at most: a busy machine makes some publications late, whoever has more to do
 
 
+@pytest.mark.thorough
 def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(tmp_path):
     """Ten and fifty thousand of them: three shards of each are seen at the same times."""
     toml = TOML.replace("[engine]", f'[engine]\npublish_delay = "{PAUSE}s"')

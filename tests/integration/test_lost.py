@@ -91,7 +91,9 @@ def released(run: Local) -> Any:
                   if b["schema"].startswith("hush.manifest"))  # fmt: skip
 
 
-@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+@pytest.mark.parametrize(
+    "partitioner", ["none", pytest.param("murmur2", marks=pytest.mark.thorough)]
+)
 def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accepted(
     tmp_path, partitioner: str
 ):

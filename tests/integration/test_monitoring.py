@@ -84,6 +84,7 @@ def watched(folder: Path) -> Iterator[tuple[Local, Prometheus]]:
             run.stop("two")
 
 
+@pytest.mark.thorough
 def test_every_panel_and_every_alert_has_data(tmp_path: Path) -> None:
     with watched(tmp_path) as (run, watch):
         until(lambda: watch.values("hush_ready") == [1, 1], "two processes are not ready", run)

@@ -92,6 +92,7 @@ def ended(run: Local) -> int:
     return until
 
 
+@pytest.mark.thorough
 def test_the_next_deployment_loses_nothing_and_pays_for_no_epoch_twice(tmp_path: Path) -> None:
     with (
         Broker(quiet=True, overrides=BROKER) as broker,

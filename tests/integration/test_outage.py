@@ -90,6 +90,7 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
         assert "no broker for 20 s (kafka.outage_timeout)" in run.log("w").read_text()[mark:]
 
 
+@pytest.mark.thorough
 def test_what_producers_held_during_an_outage_is_in_time(tmp_path):
     """Windows follow the wall clock here, and a producer on librdkafka goes on all the while."""
     with Broker(quiet=True, overrides=BROKER) as broker:
@@ -99,6 +100,7 @@ def test_what_producers_held_during_an_outage_is_in_time(tmp_path):
     assert 40 < found["delay"] < 120, found  # cuts of the outage, and of the wait after it
 
 
+@pytest.mark.thorough
 def test_a_worker_that_slept_through_a_trim_goes_on(tmp_path):
     """Its partitions were another worker's meanwhile, and some come back to it."""
     text = TOML.replace('session_timeout = "6s"', 'session_timeout = "3s"')

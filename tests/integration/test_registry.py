@@ -206,6 +206,7 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
             assert outcome.agrees and outcome.figures()["compared"] > 0, outcome.problems
 
 
+@pytest.mark.thorough
 def test_an_unreachable_registry_is_waited_for_and_given_up_aloud(
     tmp_path: Path, registry: SchemaRegistry
 ) -> None:

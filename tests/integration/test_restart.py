@@ -48,6 +48,7 @@ def begin(run: Local, worker: str, place: str) -> None:
     run.workers[worker] = Child([*command, "--bootstrap", run.bootstrap, *words], run.log(worker))
 
 
+@pytest.mark.thorough
 def test_a_worker_that_comes_back_at_once_stalls_nobody(tmp_path):
     """The group gives partitions out twice within a second; no record comes after that."""
     with (

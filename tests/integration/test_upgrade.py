@@ -167,6 +167,7 @@ def back_and_forth(versions: Versions, other: Path) -> None:
     assert read_ledger(versions.run.cluster, "up").format == FORMAT
 
 
+@pytest.mark.thorough
 def test_a_version_of_the_same_format_goes_before_this_one_and_after_it(tmp_path: Path):
     other = named(tmp_path / "other", "9.8.7")
     with (
@@ -177,6 +178,7 @@ def test_a_version_of_the_same_format_goes_before_this_one_and_after_it(tmp_path
         assert {t.code_version for t in run.triggers()} == {"9.8.7"}  # of one charge
 
 
+@pytest.mark.thorough
 def test_the_sources_of_an_earlier_version_go_before_this_one_and_after_it(tmp_path: Path):
     other = sources(tmp_path / "earlier")
     if other is None:
@@ -188,6 +190,7 @@ def test_the_sources_of_an_earlier_version_go_before_this_one_and_after_it(tmp_p
         back_and_forth(Versions(run), other)
 
 
+@pytest.mark.thorough
 def test_after_a_later_format_this_version_ends_and_has_written_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

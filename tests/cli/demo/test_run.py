@@ -80,6 +80,7 @@ def test_it_shows_everything_and_leaves_nothing_but_the_picture(tmp_path: Path) 
     assert _none_left(tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: Path) -> None:
     before = set(Cluster(Kafka(bootstrap=broker.bootstrap)).topics())
