@@ -17,7 +17,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.errors import DamagedError, HushError
 from hushstream.offline.replay import replay
 
-from .local import BROKER, Local, local
+from .local import Local, local
 from .test_outage import DAY, ORIGIN, TOML, publish
 
 pytestmark = pytest.mark.broker
@@ -81,11 +81,8 @@ def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, uni
 
 
 @pytest.mark.thorough
-def test_a_full_disk_is_named(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+def test_a_full_disk_is_named(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         child = run.start("w")
         run.wait_ready(["w"])
         size = run.log("w").stat().st_size
@@ -120,11 +117,9 @@ def drop(files: list[Path]) -> None:
     (files[0].parent / "CURRENT").unlink()
 
 
-def test_damaged_tables_are_set_aside_and_restored(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+@pytest.mark.thorough
+def test_damaged_tables_are_set_aside_and_restored(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         for at, harm in enumerate((None, cut, flip, drop), start=1):
             mark = run.log("w").stat().st_size if at > 1 else 0
             run.start("w")
@@ -185,14 +180,11 @@ def met_by_the_stage_alone(table: Path, scratch: Path) -> bool:
 
 
 @pytest.mark.thorough
-def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(tmp_path):
+def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(empty_broker: Broker, tmp_path):
     """Rows that are due at every trigger fill blocks between the table's place and the sums."""
     pages = [f"a page with a long name, number {n:05}" for n in range(1200)]
     known = TOML.replace('key = ["page"]', f'key = ["page"]\npublic_keys = {json.dumps(pages)}')
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, known, {"events": 1}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, known, {"events": 1}) as run:
         run.start("w")
         rows = [{"user": f"u{n}", "page": page, "t": ORIGIN} for n, page in enumerate(pages)]
         run.publish("events", rows)

@@ -23,7 +23,7 @@ from hushstream.topics.config.values import format_instant
 from hushstream.topics.records import Snapshot, WiderTrigger
 
 from ..judge.topics import deployment as judgement
-from .local import BROKER, Local, local
+from .local import Local, local
 from .test_growth import ORIGIN as FIRST_HOUR
 from .test_growth import TOML as TRIMMED
 from .test_growth import WALL, clock_of, hours, trimmed, typed
@@ -113,11 +113,8 @@ class Growing:
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Growing]:
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "run", broker.bootstrap, OURS, {"events": 2}) as run,
-    ):
+def growing(empty_broker: Broker, tmp_path: Path) -> Iterator[Growing]:
+    with local(tmp_path / "run", empty_broker.bootstrap, OURS, {"events": 2}) as run:
         yield Growing(run)
 
 

@@ -54,11 +54,6 @@ budget = {{ epsilon = 8.0, delta = 1e-4 }}
 """
 
 
-BOTH = pytest.mark.parametrize(
-    "partitioner", ["none", pytest.param("murmur2", marks=pytest.mark.thorough)]
-)
-
-
 def hours(run: Local, begin: int, end: int, batch: int = 24) -> None:
     """Data of each hour, and its trigger; all of them released."""
     name = f"{run.config().deployment.name}-raw"
@@ -176,7 +171,8 @@ WALL = (
 )  # fmt: skip
 
 
-@BOTH
+@pytest.mark.thorough
+@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
 def test_what_began_after_the_oldest_snapshot_is_replayed(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
 ) -> None:
@@ -212,7 +208,9 @@ def test_what_began_after_the_oldest_snapshot_is_replayed(
             replay(run.config(), windows={0})
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "partitioner", ["none", pytest.param("murmur2", marks=pytest.mark.thorough)]
+)
 def test_rows_of_a_refused_window_are_deleted_from_tables_and_changelogs(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
 ) -> None:

@@ -71,6 +71,7 @@ def test_without_the_mend_half_of_a_transaction_is_committed(version: int, kind:
     assert found["half"], found
 
 
+@pytest.mark.thorough
 def test_a_deployment_releases_what_the_judge_computes(tmp_path) -> None:
     """A worker whose transactions are torn all the time, clock and shards alike."""
     with (

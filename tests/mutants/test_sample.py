@@ -15,8 +15,6 @@ SOME = (  # found within a second or two each
     "the-label-lacks-the-charge",
     "a-record-is-one-too-cheap",
     "the-limit-lets-one-epoch-more-pass",
-    "pak-tree-noise-lacks-theta",
-    "an-id-that-no-registry-has-is-asked-for",
 )
 
 
