@@ -12,7 +12,7 @@ TOOLS := apt-get install -y --no-install-recommends prometheus chromium
 HELM := helm.sh/helm/v3/cmd/helm@v3.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench lock release clean
+.PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ lint: $(DEV) ## style and formatting
 types: $(DEV) ## strict type check under the one import name
 	@mkdir -p .build && ln -sfn .. .build/hushstream
 	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
-	@$(BIN)/mypy .ci/release.py
+	@$(BIN)/mypy .ci/release.py .ci/site.py
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks # for each of hundreds of processes
@@ -66,6 +66,11 @@ fuzz: $(DEV) ## hostile input for every parser, ten minutes; ARGS="--minutes=60 
 
 bench: $(DEV) ## every benchmark, quickly; see benchmarks/ for the long ones
 	@for b in benchmarks/[a-z]*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
+
+docs: $(DEV) ## the documentation as a site with search and API reference: .build/site/html
+	@$(BIN)/python .ci/site.py
+	@PATH=$(BIN):$$PATH NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open .build/site/html/index.html"
 
 lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
