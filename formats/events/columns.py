@@ -190,7 +190,8 @@ class ColumnDecoder:
         paths = {column.field for column in p.columns}
         names = {name: path for name in m.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in paths | set(names.values())}
-        keys = self._keys(p, found, known) if m.keys.of_record else None
+        by_record = not m.inputs or m.keys.of_record
+        keys = self._keys(p, found, known) if by_record else None
         wanted = None
         if p.where is not None:
             wanted = p.where.fulfilled(ScannedFields(found, self._place, known))
