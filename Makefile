@@ -4,12 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := agents cli client deploy formats mechanisms offline planning reading topics
 WORKERS ?= 3
+DEPTH := -m "not thorough"
+BEGAN := $(shell date +%s)
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
-PROMTOOL := apt-get install -y --no-install-recommends prometheus
+TOOLS := apt-get install -y --no-install-recommends prometheus chromium
+HELM := helm.sh/helm/v3/cmd/helm@v3.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench lock release clean
+.PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +20,7 @@ help: ## list the targets
 demo: $(RUN) ## a private release on your screen, from nothing but Python
 	@$(BIN)/hush demo $(ARGS)
 
-test: lint types unit ## everything: lint, types and all tests, with a real Apache Kafka
+test: lint types unit ## the gate: lint, types and tests, with a real Apache Kafka: ten minutes
 
 lint: $(DEV) ## style and formatting
 	@$(BIN)/ruff check .
@@ -26,19 +29,19 @@ lint: $(DEV) ## style and formatting
 types: $(DEV) ## strict type check under the one import name
 	@mkdir -p .build && ln -sfn .. .build/hushstream
 	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
-	@$(BIN)/mypy .ci/release.py
+	@$(BIN)/mypy .ci/release.py .ci/site.py
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
 	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks # for each of hundreds of processes
 	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive # for dozens of brokers
-	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@GATE_BEGAN=$(BEGAN) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --durations=20 $(DEPTH) $(ARGS)
 
-thorough: $(DEV) ## the gate with promtool, all mutants, 1,000 schedules, chaos: hours
-	@command -v promtool >/dev/null || $(PROMTOOL) || { echo "promtool is missing: $(PROMTOOL)"; exit 1; }
-	@$(MAKE) test
+thorough: $(DEV) ## every test, with promtool, Chromium and helm; all mutants; chaos: hours
+	@command -v promtool >/dev/null && command -v chromium >/dev/null || $(TOOLS) || { echo "missing: $(TOOLS)"; exit 1; }
+	@command -v helm >/dev/null || GOBIN=$(abspath $(BIN)) go install $(HELM) || echo "no helm: its tests are skipped"
+	@PATH="$$PATH:$(abspath $(BIN))" $(MAKE) --no-print-directory test DEPTH=
 	@$(BIN)/python -m tests.mutants
 	@$(BIN)/python -m pytest -q research
-	@$(BIN)/python benchmarks/schedules.py --schedules=1000
 	@$(BIN)/python benchmarks/chaos.py --minutes=10 --harsh
 
 e2e: $(DEV) ## docker-compose.yml on a real engine, then all removed; ARGS=--stand-ins without a registry
@@ -63,6 +66,11 @@ fuzz: $(DEV) ## hostile input for every parser, ten minutes; ARGS="--minutes=60 
 
 bench: $(DEV) ## every benchmark, quickly; see benchmarks/ for the long ones
 	@for b in benchmarks/[a-z]*.py; do echo "== $$b"; $(BIN)/python $$b --quick || exit 1; done
+
+docs: $(DEV) ## the documentation as a site with search and API reference: .build/site/html
+	@$(BIN)/python .ci/site.py
+	@PATH=$(BIN):$$PATH NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open .build/site/html/index.html"
 
 lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv

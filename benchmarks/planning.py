@@ -39,7 +39,7 @@ from hushstream.errors import ParameterError
 from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
-from hushstream.mechanisms.registry import FORECASTERS, build, find
+from hushstream.mechanisms.registry import build, find
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.planning.search import WORK
 from rich.console import Console
@@ -158,7 +158,7 @@ Measure = Callable[[Any], np.ndarray]
 
 def measure(kind: str, data: Set, epsilon: float, first: int, plays: int) -> Measure:
     """The errors of settings on a set, under each of so many noise keys from ``first`` on."""
-    forecaster, asked = FORECASTERS[kind], question(kind, data, epsilon)
+    forecaster, asked = find(kind).forecaster, question(kind, data, epsilon)
 
     def errors(parameters: Any) -> np.ndarray:
         try:
@@ -177,7 +177,7 @@ def judged(
     plays: int | None = None,
 ) -> Row:  # fmt: skip
     """The plan's choice on ``seen`` and every setting of the grid, really run on ``data``."""
-    forecaster, asked = FORECASTERS[kind], question(kind, seen, epsilon)
+    forecaster, asked = find(kind).forecaster, question(kind, seen, epsilon)
     plays = plays or PLAYS
     errors, squared = measure(kind, data, epsilon, UNSEEN, plays), kind in SQUARED
     choice = choose(forecaster, asked, WORK).found[0].parameters

@@ -6,22 +6,29 @@ the state of keys; when a micro-batch is closed it merges the parts and computes
 randomness comes in as a `Noise` argument whose draws depend on labels alone, so any order, any
 sharding and any replay give the same bytes.
 
-`columns` holds the arrays that go in and out, and names their sizes.
+`Mechanism` is the mathematics, `Statement` what is promised and published, and a form of keys
+(`key_form`) what released keys are. Members without a default are the few that every mechanism
+fills; `registry.check` refuses one that lacks any. `columns` holds the arrays that go in and out,
+and names their sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import ContractError
 from .columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units
+from .key_form import KeyForm
 from .keys import Keys
 from .ranges import Draws
+from .truth import Truth, WindowRecords
 
 if TYPE_CHECKING:
     from ..client.survey import Survey
@@ -63,19 +70,6 @@ class Output(NamedTuple):
     most: Fraction | None = None
 
 
-class Place(NamedTuple):
-    """Meaning of a key of a mechanism's own, in words that a reader has without its code.
-
-    Attributes:
-        key: a text or number per name of `Mechanism.key_fields`.
-        box: per coordinate the lower and upper end, in the unit of the input; {} where a key is
-            not a part of a space.
-    """
-
-    key: dict[str, str | int]
-    box: dict[str, tuple[float, float]]
-
-
 class Stated(NamedTuple):
     """Statements of a mechanism besides ε, δ and μ², for ledger, manifests and people."""
 
@@ -111,8 +105,82 @@ class Noise(Protocol):
         ...
 
 
-@runtime_checkable
-class Mechanism(Protocol):
+class Statement(ABC):
+    """Promises and published statements of a mechanism: functions of its public parameters.
+
+    Five members have no default: a mechanism that states no noise, no bound or no digest would be
+    published with that of another.
+    """
+
+    if TYPE_CHECKING:  # at run time these would become defaults of a dataclass's fields
+
+        @property
+        def distribution(
+            self,
+        ) -> Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]:
+            """Distribution of the noise."""
+            ...
+
+        @property
+        def definition(self) -> Literal["approximate", "pure", "local"]:
+            """Kind of differential privacy."""
+            ...
+
+        @property
+        def neighbouring(self) -> Literal["add_remove", "replace_value"]:
+            """Relation of two streams that cannot be told apart."""
+            ...
+
+        @property
+        def survey(self) -> Survey | None:
+            """Parameters for devices, where records are their reports; None by default."""
+            ...
+
+    else:
+        survey = None
+
+    @abstractmethod
+    def bounds(self, unit: str) -> dict[str, Any]:
+        """The bound on one privacy unit's contribution in an epoch: numbers, and ``in_words``."""
+
+    @abstractmethod
+    def digests(self) -> tuple[str, ...]:
+        """Digests of everything that this machine computed and a release depends on.
+
+        They go into the charged hash: a machine that computes one otherwise is stopped. () where
+        nothing is computed in floating point.
+        """
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether outputs are parts from which the pipeline's aggregates are finished.
+
+        Otherwise they are published under their own names.
+        """
+        return False
+
+    def stated(self, unit: str) -> Stated:
+        """Additional cost, such as that of one report for local privacy."""
+        return NOTHING_MORE
+
+    def key_threshold(self, t: int) -> Fraction | None:
+        """The threshold of a key's noisy count at trigger t; None if keys are not selected."""
+        return None
+
+    def learnt(self, public: Mapping[str, Sequence[int]]) -> float | None:
+        """The clipping threshold among the public columns of a window, in the value's own unit."""
+        return None
+
+    def plan(self) -> dict[str, Any]:
+        """Fields of `hush plan --json` besides cost and noise."""
+        return {}
+
+    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
+        """The same fields as rows of a table for people."""
+        return []
+
+
+class Mechanism(Statement):
     """A frozen dataclass of public parameters with pure functions.
 
     Absorbing is sequential in meaning: cutting a slice anywhere gives the same units and the
@@ -120,109 +188,123 @@ class Mechanism(Protocol):
     "key" it is row-wise, so that any subset of keys may be released on its own.
     """
 
-    routing: ClassVar[Literal["key", "single"]]  # "single": one aggregate partition
-    load: ClassVar[Literal["due", "all"]]  # which rows a release needs
-    feedback: bool  # whether absorb depends on earlier releases
-    row_dtype: np.dtype[Any]
-    horizon: int  # triggers per window
-    columns: int  # c
-    totals: int  # g
-    lanes: int  # width of Units.used
-    inputs: tuple[str, ...]  # numeric record columns that `encode` wants, or `UNIT`; () = by key
-    outputs: tuple[Output, ...]  # released columns, c' of them
+    if TYPE_CHECKING:  # as above
 
-    # Public statements. None has a default: a mechanism that states no noise would be published
-    # with that of another.
-    distribution: Literal["discrete_gaussian", "discrete_laplace", "local_randomizer"]
-    definition: ClassVar[Literal["approximate", "pure", "local"]]  # of differential privacy
-    neighbouring: ClassVar[Literal["add_remove", "replace_value"]]
-    key_form: ClassVar[Literal["columns", "code"]]  # released keys: the record's, or own bytes
-    key_fields: ClassVar[tuple[str, ...]]  # names in keys of its own bytes; () with "columns"
-    replaces: ClassVar[bool]  # a key that a release lacks is gone; else its last value stays
-    survey: Survey | None  # what devices are given where records are their reports; else None
+        @property
+        def horizon(self) -> int:
+            """Triggers per window."""
+            ...
 
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Turn decoded numeric columns into keys; unused where ``inputs`` is empty."""
-        ...
+        @property
+        def row_dtype(self) -> np.dtype[Any]:
+            """State of one key."""
+            ...
 
+        @property
+        def outputs(self) -> tuple[Output, ...]:
+            """Released columns, c' of them."""
+            ...
+
+        @property
+        def keys(self) -> KeyForm:
+            """The form of released keys: `RecordKeys`, or a kind of `OwnKeys`."""
+            ...
+
+    @abstractmethod
     def init_units(self, u: int) -> Units:
         """State of u units that have contributed nothing."""
-        ...
 
+    @abstractmethod
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """Apply the contribution bound in log order; return new unit state and exact sums."""
-        ...
 
-    def init_rows(self, key: Keys) -> Rows:
-        """State of keys that have never been seen."""
-        ...
-
+    @abstractmethod
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Return every row that is new or changed (cell or due), and what becomes public."""
-        ...
 
+    @abstractmethod
     def cost(self) -> Cost:
         """Loss per unit and epoch for all triggers of all windows of the epoch."""
-        ...
 
+    @abstractmethod
     def error(self, t: int) -> F64:
         """(c',) standard deviation of the noise of each output at trigger t, in grid units."""
-        ...
 
+    @abstractmethod
     def draws(self) -> tuple[Draws, ...]:
         """Every kind of draw that any release may ask for, at its largest parameter.
 
         `ranges.check` refuses a configuration whose noise cannot be drawn or added up; () where
         there is none.
         """
-        ...
 
-    # Statements: functions of public parameters
+    # How the engine runs it
 
-    def stated(self, unit: str) -> Stated:
-        """Additional cost: `NOTHING_MORE`, or for local privacy the cost of one report."""
-        ...
+    @property
+    def routing(self) -> Literal["key", "single"]:
+        """Destination of sums: a partition by key, or a single one."""
+        return "key"
 
-    def bounds(self, unit: str) -> dict[str, Any]:
-        """The bound on one privacy unit's contribution in an epoch: numbers, and ``in_words``."""
-        ...
+    @property
+    def load(self) -> Literal["due", "all"]:
+        """Stored rows that a release needs besides those with new sums."""
+        return "due"
 
-    def key_threshold(self, t: int) -> Fraction | None:
-        """The threshold of a key's noisy count at trigger t; None if keys are not selected."""
-        ...
+    @property
+    def feedback(self) -> bool:
+        """Whether `absorb` depends on earlier releases."""
+        return False
 
-    def places(self, keys: Keys) -> list[Place]:
-        """Meaning of released keys, where ``key_form`` is "code"; unused elsewhere."""
-        ...
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Numbers of a record that `encode` wants, or `UNIT`."""
+        return ()
 
-    def geometry(self) -> dict[str, Any]:
-        """The public space that keys divide, as plain JSON for manifests; {} where there is none.
+    @property
+    def columns(self) -> int:
+        """Value columns of a batch, c."""
+        return 0
 
-        A space has axes, depth and split, and a region: polygons, cells, or neither.
+    @property
+    def lanes(self) -> int:
+        """Width of ``Units.used``."""
+        return 1
+
+    @property
+    def totals(self) -> int:
+        """Shard-wide counters of a part, g."""
+        return 0
+
+    @property
+    def counting(self) -> bool:
+        """Whether the first sums of a part add up to its accepted records."""
+        return True
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Turn columns of ``inputs`` into keys and values; with record keys, values alone count."""
+        raise ContractError(f"{type(self).__name__} reads no inputs")
+
+    def init_rows(self, key: Keys) -> Rows:
+        """State of keys that have never been seen: zeros, due when there are sums."""
+        return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
+
+    def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
+        """Exact answers that a simulation compares a window with; see `truth`.
+
+        Asked where outputs are not ``in_parts``: exact aggregates follow from the records.
+
+        Args:
+            seen: the records of the window, without any bound.
+            released: keys of its last state.
         """
-        ...
-
-    def digests(self) -> tuple[str, ...]:
-        """Digests of everything that this machine computed and a release depends on.
-
-        They go into the charged hash: a machine that computes one otherwise is stopped.
-        """
-        ...
-
-    def plan(self) -> dict[str, Any]:
-        """Fields of `hush plan --json` besides cost and noise; {} if there are none."""
-        ...
-
-    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """The same fields as rows of a table for people."""
-        ...
+        return Truth(len(seen.key), {}, {})
 
 
-MEMBERS = (
-    *Mechanism.__annotations__,
-    *(name for name, value in vars(Mechanism).items() if callable(value) and name[0] != "_"),
-)
-"""Everything that a mechanism must have; see `registry.check`."""
+REQUIRED = (
+    "horizon", "row_dtype", "outputs", "keys", "distribution", "definition", "neighbouring",
+    *sorted(Mechanism.__abstractmethods__),
+)  # fmt: skip
+"""Everything that a mechanism must have; all else has a default. See `registry.check`."""
 
 
 @dataclass(frozen=True)

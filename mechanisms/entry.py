@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from .advice import Advisor
 from .contract import Setting
+from .forecast import Forecaster
 
 
 class Frame(NamedTuple):
@@ -24,33 +26,6 @@ Objection = tuple[str, str]
 """A setting, and why it cannot be used."""
 
 
-class Entry(NamedTuple):
-    """The entry by which the rest of the product finds a mechanism; it has no defaults either.
-
-    Attributes:
-        name: ``mechanism.kind`` in a configuration.
-        summary: one line for lists of mechanisms.
-        parameters: frozen dataclass with defaults; its fields are the settings a user may give.
-        mechanisms: every class that ``build`` may return; each has all members of `Mechanism`.
-        grouped: whether pipelines group records by ``key``; otherwise they have inputs.
-        build: the mechanism; raises `ParameterError` if parameters and setting clash.
-        framed: completes the parameters from the pipeline (`as_given`: from nothing); raises
-            `ParameterError`.
-        objections: settings that were given and would not be used (`no_objection`).
-        advisor: finds better settings for `hush plan`; None where there is none.
-    """
-
-    name: str
-    summary: str
-    parameters: type[Any]
-    mechanisms: tuple[type[Any], ...]
-    grouped: bool
-    build: Callable[[Any, Setting], Any]
-    framed: Callable[[Any, Frame], Any]
-    objections: Callable[[Any, Frame], Iterable[Objection]]
-    advisor: Advisor | None
-
-
 def as_given(parameters: Any, frame: Frame) -> Any:
     """The parameters; the pipeline does not set any of them."""
     return parameters
@@ -59,3 +34,57 @@ def as_given(parameters: Any, frame: Frame) -> Any:
 def no_objection(parameters: Any, frame: Frame) -> Iterable[Objection]:
     """Every setting that was given is used."""
     return ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Figure of releases on the live page and in `hush plot`.
+
+    Attributes:
+        form: "keys" lists rows with a value each, "cells" draws a map of boxes, "slots" a course of
+            time, "stream" one distribution of values.
+        slot: length of a slot in microseconds, from the declared settings and the time between
+            triggers; None where its rows are not of event time.
+        bins: lower end, upper end and share of each bucket of a released distribution, from public
+            columns and the public range of the values.
+    """
+
+    form: Literal["keys", "cells", "slots", "stream"] = "keys"
+    slot: Callable[[Mapping[str, Any], int], int | None] = lambda settings, every: None
+    bins: Callable[[Mapping[str, Any], tuple[float, float]], list[list[float]]] = (
+        lambda public, reach: []
+    )
+
+
+class Entry(NamedTuple):
+    """The entry by which the rest of the product finds a mechanism.
+
+    Attributes:
+        name: ``mechanism.kind`` in a configuration.
+        summary: one line for lists of mechanisms.
+        parameters: frozen dataclass with defaults; its fields are the settings a user may give.
+        mechanisms: every class that ``build`` may return.
+        grouped: whether pipelines group records by ``key``; otherwise keys come from inputs alone.
+        build: the mechanism; raises `ParameterError` if parameters and setting clash.
+        framed: completes the parameters from the pipeline; raises `ParameterError`.
+        objections: settings that were given and would not be used.
+        advisor: finds better settings for `hush plan`; None where there is none.
+        forecaster: foretells the figures of a pipeline from a sample; None where there is none.
+        sibling: name of another mechanism that answers the same question, to be compared with.
+        adopted: settings for this mechanism, from those of its sibling.
+        picture: how its releases are shown.
+    """
+
+    name: str
+    summary: str
+    parameters: type[Any]
+    mechanisms: tuple[type[Any], ...]
+    grouped: bool
+    build: Callable[[Any, Setting], Any]
+    framed: Callable[[Any, Frame], Any] = as_given
+    objections: Callable[[Any, Frame], Iterable[Objection]] = no_objection
+    advisor: Advisor | None = None
+    forecaster: Forecaster | None = None
+    sibling: str | None = None
+    adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
+    picture: Picture = Picture()

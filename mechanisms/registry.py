@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -18,41 +17,18 @@ from typing import Any
 from ..errors import ContractError, ParameterError
 from . import histogram, pak, phdstream, privhp, ranges, topl, tops
 from .advice import Advisor
-from .contract import MEMBERS, Mechanism, Setting
+from .contract import REQUIRED, Mechanism, Setting
 from .entry import Entry
 from .forecast import Forecaster
-from .histogram.forecaster import HistogramForecaster
-from .pak.aims import aimed
-from .phdstream.forecaster import PHDStreamForecaster
-from .privhp.forecaster import PrivHPForecaster
-from .slots.forecaster import SlotForecaster
-from .topl.forecaster import ToPLForecaster
 
 GROUP = "hushstream.mechanisms"
 BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, tops))
 
-RATES = (Fraction(1), Fraction(1, 2), Fraction(2))
-"""Multiples of the sample's rate that are tried for the threshold of `pak`."""
+DEFAULT = histogram.ENTRY.name
+"""The mechanism of a pipeline that names none."""
 
-EXCESSES = tuple(Fraction(one) for one in ("2", "1/2", "4", "1/4", "16", "1/16"))
-"""Multiples of the sample's excess that are tried for the threshold of `tops`.
-
-Its penalty is inverse to the excess, so a step is one in the number of records above the threshold.
-Between steps of 2 at most 1.4 times too many or few are above it: with a tail of exponent 2.2 its
-threshold is off by 1.17, and the error, which is flat there, by a few per cent.
-"""
-
-FORECASTERS: Mapping[str, Forecaster] = MappingProxyType(
-    {
-        "histogram": HistogramForecaster(),
-        "pak": SlotForecaster(pak.ENTRY, RATES, further=({"threshold": "top"},), aimed=aimed),
-        "phdstream": PHDStreamForecaster(),
-        "privhp": PrivHPForecaster(),
-        "topl": ToPLForecaster(),
-        "tops": SlotForecaster(tops.ENTRY, excesses=EXCESSES),
-    }
-)
-"""What foretells the figures of a pipeline from a sample, by the mechanism's name."""
+DISTINCT = {"kind": DEFAULT, **histogram.DISTINCT}
+"""Settings of a mechanism whose counts are of distinct units."""
 
 
 @cache
@@ -107,14 +83,20 @@ def check(entry: Any) -> None:
         raise ContractError(f"{entry!r} is not a mechanism: an entry point must name an Entry")
     if not (isinstance(entry.parameters, type) and is_dataclass(entry.parameters)):
         raise ContractError(f"mechanism {entry.name!r}: parameters must be a dataclass")
-    for role in ("build", "framed", "objections"):
+    for role in ("build", "framed", "objections", "adopted"):
         if not callable(getattr(entry, role)):
             raise ContractError(f"mechanism {entry.name!r}: {role} must be a function")
     if entry.advisor is not None and not isinstance(entry.advisor, Advisor):
         raise ContractError(f"mechanism {entry.name!r}: advisor lacks members of Advisor")
+    if entry.forecaster is not None and not isinstance(entry.forecaster, Forecaster):
+        raise ContractError(f"mechanism {entry.name!r}: forecaster lacks members of Forecaster")
     if not entry.mechanisms:
         raise ContractError(f"mechanism {entry.name!r}: mechanisms must name a class")
     for kind in entry.mechanisms:
+        if not issubclass(kind, Mechanism):
+            raise ContractError(
+                f"mechanism {entry.name!r}: {kind.__name__} must be a subclass of Mechanism"
+            )
         if missing := lacking(kind):
             raise ContractError(
                 f"mechanism {entry.name!r}: {kind.__name__} lacks {', '.join(missing)}"
@@ -122,9 +104,10 @@ def check(entry: Any) -> None:
 
 
 def lacking(kind: type[Any]) -> list[str]:
-    """Members of the contract that a class of mechanisms has neither itself nor as a field."""
+    """Members without a default that a class of mechanisms has neither itself nor as a field."""
     own = {one.name for one in fields(kind)} if is_dataclass(kind) else set()
-    return [name for name in MEMBERS if name not in own and not hasattr(kind, name)]
+    unfilled: frozenset[str] = getattr(kind, "__abstractmethods__", frozenset())
+    return [n for n in REQUIRED if n not in own and (n in unfilled or not hasattr(kind, n))]
 
 
 def _installed() -> list[Any]:

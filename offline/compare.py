@@ -228,8 +228,7 @@ class _Chosen:
         rest = one[0].split(b"|", 2)[2]
         if one[1].startswith("hush.manifest"):
             return int(rest.removeprefix(b"manifest:"))
-        own = self._pipeline.mechanism.key_form == "code"
-        key = bytes.fromhex(rest.decode()) if own else rest
+        key = self._pipeline.mechanism.keys.key(rest.decode())
         return int(route(Keys.of([key]), self._pipeline.cells_partitions)[0])
 
 

@@ -6,10 +6,8 @@ shows what the bound cut off; values are clipped to their public range, as the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,35 +15,20 @@ from numpy.typing import NDArray
 from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import View
 from ..mechanisms.columns import I64
-from ..mechanisms.slots.slots import split
+from ..mechanisms.truth import Truth
 from ..topics.config.aggregates import COUNT, AnyAggregate, Estimate
 
 Bool = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Truth:
-    """Exact answers of one window.
-
-    Attributes:
-        records: number of its records.
-        held: key as it is released -> number of records (of units, where units count).
-        values: name of a value -> key -> exact answer; NaN where there is none.
-    """
-
-    records: int
-    held: Mapping[bytes, int]
-    values: Mapping[str, Mapping[bytes, float]]
-
-
 def counts_units(p: Pipeline) -> bool:
     """Whether a count of the pipeline is one of distinct units: each counts once in a key."""
     most = p.mechanism.bounds(p.unit_name).get("most_records_per_key")
-    return p.mechanism.key_form != "code" and most == 1
+    return p.mechanism.in_parts and most == 1
 
 
 def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
-    """Answer for a pipeline whose keys are of the records.
+    """Answer for a pipeline that releases aggregates by key.
 
     Args:
         p: the pipeline.
@@ -78,7 +61,7 @@ def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
             for name, at in zip(names, live.tolist(), strict=True)
         }
     held = dict(zip(names, number[live].tolist(), strict=True))
-    return Truth(int(mine.sum()), held, values)
+    return Truth(int(mine.sum()), held, values, every=True)
 
 
 def _answer(one: AnyAggregate, number: int, sums: Mapping[str, Fraction]) -> float:
@@ -98,71 +81,6 @@ def _added(key: NDArray[np.intp], value: I64, size: int) -> I64:
     out = np.zeros(size, np.int64)
     np.add.at(out, key, value)
     return out
-
-
-def of_cells(view: View, mine: Bool, cells: Sequence[bytes], names: Sequence[str]) -> Truth:
-    """Answer for released cells of any size: how many records lie in each.
-
-    Args:
-        view: decoded records, whose keys are finest cells.
-        mine: (n,) those of the window.
-        cells: keys of the released cells.
-        names: of the values; each of them is a count.
-    """
-    codes = view.keys.codes()[view.key[mine]]
-    order = np.argsort(codes)
-    codes = codes[order]
-    running = np.concatenate([[0], np.cumsum(view.sign[mine][order].astype(np.int64))])
-    finest = int(codes[-1]).bit_length() if len(codes) else 1
-    held = {}
-    for cell in cells:
-        code = int.from_bytes(cell, "big")
-        more = max(finest - code.bit_length(), 0)
-        low, high = (np.uint64(n << more) for n in (code, code + 1))
-        begin, end = np.searchsorted(codes, [low, high])
-        held[cell] = int(running[end] - running[begin])
-    answers = {cell: float(number) for cell, number in held.items()}
-    return Truth(int(mine.sum()), held, dict.fromkeys(names, answers))
-
-
-def of_slots(p: Pipeline, view: View, mine: Bool, released: Sequence[bytes]) -> Truth:
-    """Answer for released slots: sum of each, and running total.
-
-    The first row of a window that publishes its warm-up's sum stands for the whole warm-up.
-
-    Args:
-        p: the pipeline.
-        view: decoded records, whose keys are slots with buckets.
-        mine: (n,) those of the window.
-        released: keys of the released slots.
-    """
-    slot = split(view.keys)[0][view.key[mine]]
-    value = view.value[mine, 0]
-    grid = float(p.fields.columns[0].grid)
-    size = int(max(slot.max(initial=0), *(_slot(key) for key in released), 0)) + 1
-    every = _added(slot.astype(np.intp), value, size) * grid
-    held = np.bincount(slot, minlength=size)
-    slots = sorted((_slot(key), key) for key in released)
-    first = slots[0][0] if slots else 0
-    whole = _stands_for_warmup(p, first)
-    total = np.cumsum(every if whole else np.where(np.arange(size) < first, 0, every))
-    sums = {key: float(total[at] if whole and at == first else every[at]) for at, key in slots}
-    prefix = {key: float(total[at]) for at, key in slots}
-    return Truth(
-        int(mine.sum()),
-        {key: int(held[at]) for at, key in slots},
-        {"sum": sums, "prefix": prefix},
-    )
-
-
-def _slot(key: bytes) -> int:
-    return int.from_bytes(key, "big")
-
-
-def _stands_for_warmup(p: Pipeline, first: int) -> bool:
-    """Whether the first released slot is the last one of a warm-up that `pak` sums up."""
-    given: dict[str, Any] = p.config["mechanism"]["parameters"]
-    return p.kind == "pak" and first == given["warmup"] * given["slots_per_trigger"] - 1
 
 
 def kept_share(view: View, unit: I64, epoch: I64, most: int) -> float:

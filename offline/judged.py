@@ -14,10 +14,11 @@ import numpy as np
 from ..agents.deployment.model import Pipeline
 from ..formats.events.decode import Decoded, View, utc
 from ..mechanisms.columns import I64
+from ..mechanisms.truth import Truth, WindowRecords
 from ..topics.config.aggregates import COUNT
 from ..topics.releases import MANIFEST, ROW
 from .engine import OfflineEngine
-from .exact import Truth, counts_units, kept_share, of_cells, of_keys, of_slots
+from .exact import counts_units, kept_share, of_keys
 
 Bodies = dict[bytes, dict[str, Any]]  # key -> released row
 
@@ -73,13 +74,10 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
 
 
 def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth:
-    if p.mechanism.key_form != "code":
+    if p.mechanism.in_parts:
         return of_keys(p, view, mine, unit)
-    if p.mechanism.key_fields == ("slot",):
-        return of_slots(p, view, mine, list(rows))
-    if not p.mechanism.geometry():  # no space, no slots: what its keys hold is its own affair
-        return Truth(int(mine.sum()), {}, {})
-    return of_cells(view, mine, list(rows), [o.name for o in p.mechanism.outputs])
+    seen = WindowRecords(view.keys, view.key[mine], view.value[mine], view.sign[mine])
+    return p.mechanism.truth(seen, list(rows))
 
 
 def _cut(
@@ -120,14 +118,12 @@ def _window(p: Pipeline, body: Mapping[str, Any]) -> int:
 def last_rows(p: Pipeline, engine: OfflineEngine) -> dict[int, Bodies]:
     """Rows of each window's last release, by window and key.
 
-    Slots are released once, when they close: all of a window's belong to its last state.
+    Unless a release replaces the one before, a key that it lacks keeps its last row.
     """
-    code, once = p.mechanism.key_form == "code", p.mechanism.key_fields == ("slot",)
-    out: dict[int, Bodies] = {}
+    form, out = p.mechanism.keys, dict[int, Bodies]()
     for text, body in _bodies(p, engine, ROW):
-        if body["final"] or once:
-            key = bytes.fromhex(text.decode()) if code else text
-            out.setdefault(_window(p, body), {})[key] = body
+        if body["final"] or not form.replaces:
+            out.setdefault(_window(p, body), {})[form.key(text.decode())] = body
     return out
 
 
@@ -145,10 +141,8 @@ def _said(p: Pipeline, told: Mapping[str, Any]) -> dict[str, Any]:
     """Threshold of keys, or the clipping threshold that was learnt, in the value's own unit."""
     if told.get("key_threshold") is not None:
         return {"threshold": told["key_threshold"]}
-    learnt = told.get("public", {}).get("threshold")
-    if learnt and p.mechanism.key_fields == ("slot",):
-        return {"threshold": learnt[0] * float(p.fields.columns[0].grid)}
-    return {}
+    learnt = p.mechanism.learnt(told.get("public", {}))
+    return {} if learnt is None else {"threshold": learnt}
 
 
 def compare(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
@@ -170,7 +164,7 @@ def compare(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
         "released": len(rows),
         "records": truth.records,
     }
-    if p.mechanism.key_form != "code":
+    if truth.every:
         whole = sum(held.values())
         hidden = sum(1 for key in held if key not in rows)
         body |= {"keys": len(held), "covered": covered, "hidden": hidden}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from ..formats.events.types import paths_of
 from ..formats.events.unusable import Unusable, in_words, unusable
 from ..mechanisms.columns import I64, Encoded
 from ..mechanisms.contract import Mechanism
+from ..mechanisms.key_form import RECORD_KEYS, KeyForm
 from ..mechanisms.keys import Keys
 from ..offline.files import stream_file
 from ..offline.simulate import check_columns
@@ -58,6 +59,8 @@ class Capture:
     """A mechanism's inputs, taken as they are decoded; in the mechanism's place in a decoder."""
 
     inputs: tuple[str, ...]
+    keys: KeyForm = RECORD_KEYS
+    columns: ClassVar[int] = 0
     taken: list[dict[str, NDArray[Any]]] = field(default_factory=list)
 
     def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
@@ -116,7 +119,7 @@ def _reader(
     if p.mechanism.survey is not None:  # a sample holds values, which devices would report
         return replace(p.fields, key=(), inputs=None, columns=columns), Capture(())
     if p.mechanism.inputs:
-        return p.fields, Capture(p.mechanism.inputs)
+        return p.fields, Capture(p.mechanism.inputs, p.mechanism.keys)
     return p.fields, p.mechanism
 
 

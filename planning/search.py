@@ -47,7 +47,6 @@ MOST_VARIANTS = 16
 MOST_WORKED = 8  # variants of one kind whose settings are searched in full, until one is of use
 KEYS = 4  # most noise keys with which a variant or another mechanism is compared
 BOTH = GROUPS[3]  # worth a try where neither part of it is enough
-SIBLINGS = {"pak": "tops", "tops": "pak", "phdstream": "privhp", "privhp": "phdstream"}
 COARSER, FINER = "the same ε, with less detail", "the same ε, with more detail"
 DEARER = "the same detail, with a larger ε"
 _GIVEN_BY_PIPELINE = ("delay", "aggregate")
@@ -113,7 +112,7 @@ class Search:
         records: Records,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        found = registry.FORECASTERS.get(pipeline.kind)
+        found = registry.find(pipeline.kind).forecaster
         if found is None:
             raise ConfigError(f"pipeline {pipeline.name!r}: {pipeline.kind} has no forecast")
         self._forecaster: Forecaster = found
@@ -331,34 +330,24 @@ class Search:
 
     def _other(self, tuned: Forecast) -> str:
         """The error of another mechanism that answers the same question."""
-        kind = SIBLINGS.get(self._p.kind)
-        if kind is None:
+        kind = registry.find(self._p.kind).sibling
+        entry = None if kind is None else registry.entries().get(kind)
+        if entry is None or entry.forecaster is None:
             return ""
-        entry, before = registry.find(kind), self._base.settings.mechanism.parameters
+        before, forecaster = self._base.settings.mechanism.parameters, entry.forecaster
         shared = {one.name for one in fields(entry.parameters)}
         kept = {n: v for n, v in unlike_default(before).items() if n in shared}
         try:
             parameters = entry.framed(
-                entry.parameters(**_adapted(kind, kept)), self._base.settings.frame
+                entry.parameters(**entry.adopted(kept)), self._base.settings.frame
             )
             asked = self._question(self._base)
-            mechanism = registry.build(kind, parameters, asked.setting)
+            mechanism = registry.build(entry.name, parameters, asked.setting)
             question = asked._replace(parameters=parameters, mechanism=mechanism)
-            forecaster = registry.FORECASTERS[kind]
             near = forecaster.near(question, parameters)
             each = cost_of(forecaster, question)
             keys = range(max(1, min(KEYS, WORK // (4 * len(near) * each))))
             found = min(forecaster.forecast(question, one, keys).score for one in near)
         except ParameterError:
             return ""
-        return other_kind(kind, found, self._p.kind, tuned.score)
-
-
-def _adapted(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
-    """Settings for a sibling; a space is split as the sibling needs it."""
-    domain = kept.get("domain")
-    if isinstance(domain, dict):
-        split = "binary" if kind == "privhp" else "all"
-        depth = domain.get("depth", 8) * (2 if kind == "privhp" else 1)
-        kept = kept | {"domain": domain | {"split": split, "depth": depth}}
-    return {name: value for name, value in kept.items() if name in ("domain", "bound", "warmup")}
+        return other_kind(entry.name, found, self._p.kind, tuned.score)

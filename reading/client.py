@@ -117,9 +117,9 @@ def follow_releases(
     """Yield each release once, when it is complete: those that are there, then those that come.
 
     ``table_of([release])`` makes a table of one. Close the iterator to leave the broker.
+    Further arguments: as in `read_releases`.
 
     Args:
-        bootstrap, pipeline, since, topic, options: see `read_releases`.
         final: whether only the last release of each window is wanted.
         patience: seconds without a record after which the iterator ends; None: never.
 

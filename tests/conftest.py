@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from hushstream.deploy import settings as ports
 from hushstream.deploy.broker import Broker
 from hypothesis import Phase, settings
@@ -34,10 +39,12 @@ PLACES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 ports.PORTS = ports.PORTS[PLACE % PLACES :: PLACES]
 
 HERE = Path(__file__).parent
-LONGEST = ("test_chaos", "test_outage", "test_encodings", "test_leaderless", "test_held_release",
-           "test_integration", "test_disaster", "test_schedules", "test_sample", "test_mechanisms",
-           "test_growth", "test_gone")  # fmt: skip
-BROKER_FIXTURES = {"broker", "own_broker"}
+LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "test_encodings",
+           "test_leaderless", "test_upgrade", "test_held_release", "test_disaster", "test_growth",
+           "test_sample", "test_mechanisms", "test_trigger", "test_integration", "test_grown",
+           "test_lost", "test_gone")  # fmt: skip
+BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
+SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +56,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("broker")
     items.sort(key=_haste)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """End with what was skipped, and with how long the gate took, above pytest's own last line."""
+    yield
+    told = Counter(str(one.longrepr[2]) for one in terminalreporter.stats.get("skipped", ()))
+    if told:
+        reasons = (f"{n} × {why.removeprefix('Skipped: ')}" for why, n in told.most_common())
+        terminalreporter.write_line(f"skipped: {'; '.join(reasons)}")
+    if began := os.environ.get("GATE_BEGAN"):
+        terminalreporter.write_line(f"gate: {time.time() - float(began):.0f} s")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -86,8 +105,21 @@ def _haste(item: pytest.Item) -> int:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """A running broker, shared: use names of your own (`unique`), never stop or kill it."""
-    with Broker(quiet=True) as running:
+    with Broker(quiet=True, overrides=SHORT_SESSIONS) as running:
         yield running
+
+
+@pytest.fixture
+def empty_broker(broker: Broker) -> Broker:
+    """The shared broker without any topic of an earlier test: use what names you like."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    until = time.monotonic() + 60
+    while left := [name for name in client.list_topics().topics if name[:2] != "__"]:
+        assert time.monotonic() < until, left
+        for gone in client.delete_topics(left).values():
+            with contextlib.suppress(KafkaException):  # it is going already
+                gone.result()
+    return broker
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def input_paths(
         raise ConfigError(
             f"pipeline {p.name!r}: inputs: {kind} has no input {strange[0]!r}; there is {there_is}"
         )
-    if known and p.key:
+    if known and p.key and not mechanism.keys.of_record:
         raise ConfigError(f"pipeline {p.name!r}: key has no effect with {kind}: it has inputs")
     paths = {name: name for name in known if name != "time"}
     if "value" in paths and columns:
@@ -206,7 +206,7 @@ def input_paths(
 
 def _check_parts(p: config_pipeline.PipelineSettings, mechanism: Mechanism) -> None:
     """Refuse an aggregate that is made of a column which the mechanism does not release."""
-    if mechanism.key_form == "code":
+    if not mechanism.in_parts:
         return
     released = {output.name for output in mechanism.outputs}
     for aggregate in p.aggregate:

@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...formats.events.keys import decode_key
 from .model import Pipeline
+from .shapes import key_names, value_names
 
 Field = dict[str, Any]
 DOUBLES = ("value", "stddev", "low", "high")
@@ -29,12 +30,11 @@ def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
     Raises:
         ConfigError: ``integers`` names a column that the key does not have.
     """
-    names = p.mechanism.key_fields if p.mechanism.key_form == "code" else p.key_names
+    names = key_names(p)
     if strange := sorted(set(integers) - set(names)):
         known = ", ".join(names) or "none"
         raise ConfigError(f"pipeline {p.name!r}: no key column {strange[0]!r}; there is {known}")
-    own = p.mechanism.key_form == "code"
-    values = [o.name for o in p.mechanism.outputs] if own else [a.label for a in p.aggregates]
+    values = value_names(p)
     doubles = [*DOUBLES, *(["display_value"] if p.non_negative else [])]
     key = [_field(name, kind) for name, kind in _key_types(p, names, integers)]
     fields = [
@@ -54,7 +54,7 @@ def _key_types(
     kinds = {bool: "boolean", int: "int64"}
     for place, name in enumerate(names):
         listed = kinds.get(type(known[place])) if place < len(known) else None
-        whole = name in integers or name == "slot"
+        whole = name in integers or p.mechanism.keys.kinds.get(name) == "whole"
         yield name, "int64" if whole else listed or "string"
 
 

@@ -15,7 +15,7 @@ from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
 from ...topics.config.aggregates import AnyAggregate
 from ...topics.config.schedule import Schedule
-from .sharing import Purse, Terms
+from .sharing import Charging, Purse
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
 
@@ -66,12 +66,12 @@ class Pipeline:
     purse: Purse | None = None  # the budget that it shares; None: it has its own
 
     @property
-    def terms(self) -> Terms:
-        """What decides how many epochs may be charged, of it or of all that share its budget."""
+    def terms(self) -> Charging:
+        """The charge of an epoch and its limits: its own, or those of the budget that it shares."""
         if self.purse is not None:
-            return Terms(self.purse.one, self.purse.limit_epsilon, self.purse.limit_delta)
+            return Charging(self.purse.one, self.purse.limit_epsilon, self.purse.limit_delta)
         one = charge_of(self.epsilon, self.delta, self.mechanism.cost())
-        return Terms(one, self.limit_epsilon, self.limit_delta)
+        return Charging(one, self.limit_epsilon, self.limit_delta)
 
     @property
     def kind(self) -> str:

@@ -90,7 +90,7 @@ def _row(p: Pipeline) -> Fields:
     yield "final", TRUTH
     yield "key", record("Key", [(n, _key_type(p, at)) for at, n in enumerate(key_names(p))])
     yield "values", record("Values", [(name, maybe(_value(p))) for name in value_names(p)])
-    if axes := [axis["name"] for axis in p.mechanism.geometry().get("axes", ())]:
+    if axes := [axis["name"] for axis in p.mechanism.keys.geometry().get("axes", ())]:
         doc = "Lower and upper end of the cell on each axis, in the input's unit."
         yield "box", record("Box", [(name, listed(REAL)) for name in axes], doc)
     if p.full_rows:
@@ -106,8 +106,9 @@ def _value(p: Pipeline) -> ValueShape:
 
 def _key_type(p: Pipeline, place: int) -> ValueShape:
     """Type of a key column: of a public list, that of its values, and otherwise any."""
-    if p.mechanism.key_form == "code":
-        return {"slot": WHOLE, "cell": TEXT}.get(key_names(p)[place], SCALAR)
+    form = p.mechanism.keys
+    if not form.of_record:
+        return {"whole": WHOLE, "text": TEXT}[form.kinds[key_names(p)[place]]]
     found = [decode_key(key)[place] for key in p.public_keys or ()]
     for kind, shape in ((str, TEXT), (bool, TRUTH), (int, WHOLE)):
         if found and all(type(one) is kind for one in found):
@@ -118,14 +119,14 @@ def _key_type(p: Pipeline, place: int) -> ValueShape:
 
 def key_names(p: Pipeline) -> tuple[str, ...]:
     """Names of the key's fields."""
-    return tuple(p.mechanism.key_fields if p.mechanism.key_form == "code" else p.key_names)
+    return p.mechanism.keys.names(p.key_names)
 
 
 def value_names(p: Pipeline) -> list[str]:
     """Names of the released values."""
-    if p.mechanism.key_form == "code":
-        return [output.name for output in p.mechanism.outputs]
-    return [aggregate.label for aggregate in p.aggregates]
+    if p.mechanism.in_parts:
+        return [aggregate.label for aggregate in p.aggregates]
+    return [output.name for output in p.mechanism.outputs]
 
 
 def manifest(p: Pipeline) -> ValueShape:
@@ -150,7 +151,7 @@ def _manifest(p: Pipeline) -> Fields:
     yield "public", mapped(listed(WHOLE))
     if p.mechanism.stated(p.unit_name).counted:
         yield "cut", CUT
-    if space := p.mechanism.geometry():
+    if space := p.mechanism.keys.geometry():
         yield "space", _space(space)
 
 

@@ -102,8 +102,8 @@ def _given(p: PipelineSettings, shared: SharedBudget, part: Fraction) -> Pipelin
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What decides how many epochs a pipeline may charge: one of them, and the limits of all."""
+class Charging:
+    """The charge of one epoch, and the limits of all of them together."""
 
     one: Spent
     limit_epsilon: Fraction | None

@@ -59,7 +59,6 @@ def transactional_producer(
         max_batch_size=BATCH_BYTES,
         max_request_size=16 * 1024 * 1024,
         linger_ms=0,
-        request_timeout_ms=30_000,
     )
     return send_once(producer)
 

@@ -22,7 +22,7 @@ from ...mechanisms.accounting.composition import MANY, Spent
 from ...topics.records import Trigger
 from ..clock.ledger import Ledger
 from ..deployment.model import Pipeline
-from ..deployment.sharing import Terms
+from ..deployment.sharing import Charging
 from .health.losses import CAUSES
 
 
@@ -41,7 +41,7 @@ EVENTS = (
 )  # fmt: skip
 
 
-def share_left(standing: Spent, terms: Terms) -> float:
+def share_left(standing: Spent, terms: Charging) -> float:
     """Tell the share of the epochs within limits that are not charged yet.
 
     Args:

@@ -15,7 +15,7 @@ from ...agents.deployment.model import Deployment, Input, Pipeline
 from ...agents.worker.lines.screen import Screen
 from ...errors import ParameterError
 from ...mechanisms.advice import Advisor, Goal, Option, Question
-from ...mechanisms.registry import FORECASTERS, entries, find
+from ...mechanisms.registry import entries, find
 from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample
 from ...planning.records import read_records
@@ -266,7 +266,7 @@ def ways(
         return found
     for source in deployment.inputs:
         for pipeline in source.pipelines:
-            if _asked(config, pipeline, asked) and pipeline.kind in FORECASTERS:
+            if _asked(config, pipeline, asked) and find(pipeline.kind).forecaster:
                 found[pipeline.name] = (
                     pipeline.kind,
                     _searched(config, source, pipeline, asked.sample, quiet),
@@ -319,7 +319,8 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
         wanted = {
             name for name, e in entries().items() if e.advisor and option in e.advisor.options
         }
-        wanted |= set(FORECASTERS) if option == "sample" and not asked.tune else set()
+        if option == "sample" and not asked.tune:
+            wanted |= {name for name, entry in entries().items() if entry.forecaster}
         if given is not None and not kinds & wanted:
             which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
             raise click.UsageError(

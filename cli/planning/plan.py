@@ -190,7 +190,7 @@ def cost_parts(p: Pipeline, body: dict[str, Any]) -> Iterator[str]:
         yield f"ε={pure:.3g}: {source}"
     if delta < SAMPLER:
         source = "drawn noise is not quite exact"
-    elif p.kind == "histogram" and p.public_keys is None:
+    elif p.mechanism.key_threshold(1) is not None:
         source = f"the chance that a key which one {p.unit_name} alone has appears"
     else:
         source = "noise that has a δ of its own"

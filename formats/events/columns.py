@@ -190,7 +190,8 @@ class ColumnDecoder:
         paths = {column.field for column in p.columns}
         names = {name: path for name in m.inputs if (path := _path(p, name)) is not None}
         floats = {path: self._floats(path, found, known) for path in paths | set(names.values())}
-        keys = None if m.inputs else self._keys(p, found, known)
+        by_record = not m.inputs or m.keys.of_record
+        keys = self._keys(p, found, known) if by_record else None
         wanted = None
         if p.where is not None:
             wanted = p.where.fulfilled(ScannedFields(found, self._place, known))
@@ -241,14 +242,19 @@ class _Part(NamedTuple):
             value[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
         rows = np.flatnonzero(known)
         if self.keys is None:
-            return self._encoded(rows, value)
+            return self._encoded(rows)
         keys, key = self._numbered(self.keys, known, rows)
         if self.fields.allowed is not None:
             listed = np.fromiter((k in self.fields.allowed for k in keys), bool, len(keys))
             kept = listed[key]
             used, key = compact(key[kept], len(keys))
             rows, keys = rows[kept], keys.take(used)
-        return View(rows, keys, key, value[rows], np.ones(len(rows), np.int8), {})
+        values = value[rows]
+        if self.mechanism.inputs:
+            encoded = self.mechanism.encode(self._inputs(rows))
+            used, key = compact(key[encoded.keep], len(keys))
+            rows, keys, values = rows[encoded.keep], keys.take(used), encoded.value[encoded.keep]
+        return View(rows, keys, key, values, np.ones(len(rows), np.int8), {})
 
     def _numbered(self, all_: Keys, known: Flags, rows: Rows) -> tuple[Keys, Rows]:
         from .key_scan import numbers
@@ -259,12 +265,13 @@ class _Part(NamedTuple):
         found = numbers(all_.data, all_.offsets, known, self.seed, table, first, number)
         return all_.take(first[:found]), number[rows]
 
-    def _encoded(self, rows: Rows, value: I64) -> View:
-        columns: dict[str, NDArray[Any]] = {}
-        for name in self.mechanism.inputs:
-            path = self.names.get(name)
-            columns[name] = (self.time if path is None else self.floats[path])[rows]
-        encoded = self.mechanism.encode(columns)
+    def _inputs(self, rows: Rows) -> dict[str, NDArray[Any]]:
+        paths = {name: self.names.get(name) for name in self.mechanism.inputs}
+        every = {n: self.time if p is None else self.floats[p] for n, p in paths.items()}
+        return {name: column[rows] for name, column in every.items()}
+
+    def _encoded(self, rows: Rows) -> View:
+        encoded = self.mechanism.encode(self._inputs(rows))
         keep = np.flatnonzero(encoded.keep)
         used, key = np.unique(encoded.key[keep], return_inverse=True)
         kept = rows[keep]

@@ -179,15 +179,21 @@ class Decoder:
         other = self._filtered_out(p, sight, bad, own)
         value = self._values(p, sight, bad, own)
         sign = self._signs(p, sight, bad, own)
-        if m.inputs:
+        if m.inputs and not m.keys.of_record:
             given = {UNIT: np.fromiter(unit, object, len(unit))} if UNIT in m.inputs else {}
             return self._encoded(p, m, sight, time, given, (bad, own, other), sign)
         keys, key = self._keys(p, sight, time, bad, own)
+        columns = self._inputs(p, m, sight, time, {}, bad, own)
         own = {row: reason for row, reason in own.items() if row not in other}
         rows = _good(sight.size, bad, own, other)
         if p.allowed is not None:
             listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
             rows = rows[listed[key[rows]]]
+        if m.inputs:
+            encoded = m.encode({name: column[rows] for name, column in columns.items()})
+            value = np.zeros((sight.size, m.columns), np.int64)
+            value[rows] = encoded.value
+            rows = rows[encoded.keep]
         if len(rows) == sight.size:
             return View(rows, keys, key, value, sign, own)
         used, key = compact(key[rows], len(keys))
@@ -259,6 +265,18 @@ class Decoder:
             out[row] = sign or 1
         return out
 
+    def _inputs(
+        self, p: PipelineFields, m: Mechanism, sight: Readable, time: I64,
+        given: dict[str, NDArray[Any]], bad: Bad, own: Bad,
+    ) -> dict[str, NDArray[Any]]:  # fmt: skip
+        """Columns of the mechanism's inputs, beside those that are given."""
+        columns = dict(given)
+        for name in (name for name in m.inputs if name not in given):
+            path = (p.inputs or {}).get(name, name)
+            is_time = name == "time" and name not in (p.inputs or {})
+            columns[name] = time if is_time else self._floats(path, sight, bad, own)
+        return columns
+
     def _encoded(
         self,
         p: PipelineFields,
@@ -270,13 +288,7 @@ class Decoder:
         sign: NDArray[np.int8],
     ) -> View:
         bad, own, other = faults
-        columns = dict(given)
-        for name in m.inputs:
-            if name in given:
-                continue
-            path = (p.inputs or {}).get(name, name)
-            is_time = name == "time" and name not in (p.inputs or {})
-            columns[name] = time if is_time else self._floats(path, sight, bad, own)
+        columns = self._inputs(p, m, sight, time, given, bad, own)
         own = {row: reason for row, reason in own.items() if row not in other}
         rows = _good(sight.size, bad, own, other)
         encoded = m.encode({name: column[rows] for name, column in columns.items()})

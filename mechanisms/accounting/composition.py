@@ -1,4 +1,4 @@
-"""What the charges of several epochs cost together, and how many of them a limit allows.
+"""Composition over epochs: the cost of several charges together, and how many a limit allows.
 
 A unit that is in many epochs meets the releases of all of them, one after the other.
 

@@ -1,5 +1,5 @@
 """DP-SQLP: histograms over keys that may be unknown."""
 
-from .entry import ENTRY
+from .entry import DISTINCT, ENTRY
 
-__all__ = ["ENTRY"]
+__all__ = ["DISTINCT", "ENTRY"]

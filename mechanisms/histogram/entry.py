@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from ..entry import Entry
 from .advisor import HistogramAdvisor
+from .forecaster import HistogramForecaster
 from .mechanism import Histogram
 from .rounds import Rounds
 from .settings import HistogramParameters, build, framed, objections
+
+DISTINCT = {"bound": "per-key", "per_key": 1}
+"""Settings with which a count is one of distinct units."""
 
 ENTRY = Entry(
     name="histogram",
@@ -18,4 +22,5 @@ ENTRY = Entry(
     framed=framed,
     objections=objections,
     advisor=HistogramAdvisor(),
+    forecaster=HistogramForecaster(),
 )

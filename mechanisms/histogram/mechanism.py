@@ -28,7 +28,6 @@ its noise, however large it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -42,7 +41,6 @@ from ..columns import (
     I64,
     Batch,
     Closed,
-    Encoded,
     Part,
     Releases,
     Rows,
@@ -50,8 +48,9 @@ from ..columns import (
     compact,
     empty_units,
 )
-from ..contract import NOTHING_MORE, Cost, Noise, Output, Place, Stated
+from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Stated
 from ..factorization.prefix_noise import STEPS, Process
+from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
 from ..noise import zero
 from ..parts.bounding import Bound
@@ -70,7 +69,7 @@ _FINE = 1 << 54  # below, a number in 1/STEPS fits into 63 bits
 
 
 @dataclass(frozen=True)
-class Histogram:
+class Histogram(Mechanism):
     """The histogram mechanism; `hushstream.mechanisms.histogram.settings.build` makes one.
 
     Attributes:
@@ -88,15 +87,11 @@ class Histogram:
         loss: its cost per unit and epoch.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "key"
-    load: ClassVar[Literal["due", "all"]] = "due"
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    key_form: ClassVar[Literal["columns"]] = "columns"
-    key_fields: ClassVar[tuple[str, ...]] = ()
-    replaces: ClassVar[bool] = False
-    survey: ClassVar[None] = None
+    keys: ClassVar[KeyForm] = RECORD_KEYS
+    in_parts: ClassVar[bool] = True
 
     horizon: int
     bound: Bound
@@ -143,16 +138,6 @@ class Histogram:
         sums = zip(self.summed, self.grids, strict=True)
         named = tuple(Output(f"sum:{column.name}", grid) for column, grid in sums)
         return ((Output("count"),) if self.count else ()) + named
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        raise ContractError("a histogram is grouped by key and encodes nothing")
-
-    def places(self, keys: Keys) -> list[Place]:
-        raise ContractError("a histogram's keys are the record's own")
-
-    def geometry(self) -> dict[str, Any]:
-        """None: keys divide no space."""
-        return {}
 
     def cost(self) -> Cost:
         return self.loss

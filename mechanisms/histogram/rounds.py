@@ -31,7 +31,7 @@ Buffers, totals and bases are kept modulo 2^64 until their noise is added, as `m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -40,9 +40,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ContractError
-from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, empty_units
-from ..contract import NOTHING_MORE, Cost, Noise, Output, Place, Stated
+from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
+from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Stated
 from ..factorization.prefix_noise import STEPS, Process
+from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
 from ..parts.bounding import Bound, hashes
 from ..parts.key_selection import first_crossing
@@ -58,7 +59,7 @@ _TAGS = 128  # rounds are told apart modulo this; statuses are at most `delay` r
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Rounds(Mechanism):
     """The mechanism; `hushstream.mechanisms.histogram.settings.build` makes one.
 
     Attributes:
@@ -72,19 +73,13 @@ class Rounds:
         loss: its cost per unit and epoch.
     """
 
-    routing: ClassVar[Literal["key", "single"]] = "key"
-    load: ClassVar[Literal["due", "all"]] = "due"
     feedback: ClassVar[bool] = True
     lanes: ClassVar[int] = 2
-    totals: ClassVar[int] = 0
-    inputs: ClassVar[tuple[str, ...]] = ()
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    key_form: ClassVar[Literal["columns"]] = "columns"
-    key_fields: ClassVar[tuple[str, ...]] = ()
-    replaces: ClassVar[bool] = False
-    survey: ClassVar[None] = None
+    keys: ClassVar[KeyForm] = RECORD_KEYS
+    in_parts: ClassVar[bool] = True
 
     horizon: int
     bound: Bound
@@ -117,16 +112,6 @@ class Rounds:
     def outputs(self) -> tuple[Output, ...]:
         sums = zip(self.summed, self.grids, strict=True)
         return Output("count"), *(Output(f"sum:{column.name}", grid) for column, grid in sums)
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        raise ContractError("a histogram is grouped by key and encodes nothing")
-
-    def places(self, keys: Keys) -> list[Place]:
-        raise ContractError("a histogram's keys are the record's own")
-
-    def geometry(self) -> dict[str, Any]:
-        """None: keys divide no space."""
-        return {}
 
     def cost(self) -> Cost:
         return self.loss
@@ -169,9 +154,6 @@ class Rounds:
         return Part(batch.keys.take(both), lane.reshape(-1), flat, np.zeros(0, np.int64))
 
     # Aggregate shard
-
-    def init_rows(self, key: Keys) -> Rows:
-        return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch, test every loaded key, release those above the threshold."""

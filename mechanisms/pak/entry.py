@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from ..entry import Entry, no_objection
-from ..slots.settings import framed
+from fractions import Fraction
+
+from ..entry import Entry
+from ..slots.forecaster import SlotForecaster
+from ..slots.settings import PICTURE, adopted, framed
 from .advisor import PakAdvisor
+from .aims import aimed
 from .mechanism import Pak
 from .settings import PakParameters, build
+
+RATES = (Fraction(1), Fraction(1, 2), Fraction(2))
+"""Multiples of the sample's rate that are tried for the threshold."""
 
 ENTRY = Entry(
     name="pak",
@@ -16,6 +23,9 @@ ENTRY = Entry(
     grouped=False,
     build=build,
     framed=framed,
-    objections=no_objection,
     advisor=PakAdvisor(),
+    forecaster=SlotForecaster(build, RATES, further=({"threshold": "top"},), aimed=aimed),
+    sibling="tops",
+    adopted=adopted,
+    picture=PICTURE,
 )

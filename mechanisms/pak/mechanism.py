@@ -120,6 +120,9 @@ class Pak(SlotStream):
         """Digest the counter's factorisation."""
         return self.counter.digests()
 
+    def _opens_with_warmup(self, first: int) -> bool:
+        return first == self.slots.warmup_slots - 1
+
     def _open(self, rows: Rows, entries: Entries, noise: Noise) -> tuple[Rows, Releases]:
         """Choose τ; release it, and the warm-up's sum clipped and noised at this very τ."""
         last = len(self.slots.thresholds) - 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..entry import Entry, as_given, no_objection
+from ..entry import Entry, Picture
 from ..parts.bound_advisor import BoundAdvisor
+from .forecaster import PHDStreamForecaster
 from .mechanism import PHDStream
-from .settings import PHDStreamParameters, build
+from .settings import PHDStreamParameters, adopted, build
 
 ENTRY = Entry(
     name="phdstream",
@@ -14,7 +15,9 @@ ENTRY = Entry(
     mechanisms=(PHDStream,),
     grouped=False,
     build=build,
-    framed=as_given,
-    objections=no_objection,
     advisor=BoundAdvisor("phdstream"),
+    forecaster=PHDStreamForecaster(),
+    sibling="privhp",
+    adopted=adopted,
+    picture=Picture("cells"),
 )

@@ -131,7 +131,6 @@ class PHDStream(SpatialStream):
     shares (`tree.share_error`). Leaves partition the domain.
     """
 
-    load: ClassVar[Literal["due", "all"]] = "due"
     row_dtype: ClassVar[np.dtype[Any]] = NODE
 
     horizon: int
@@ -211,9 +210,6 @@ class PHDStream(SpatialStream):
         return units, Part(batch.keys.take(used % max(k, 1)), lane, counts[used, None], records)
 
     # Aggregate shard
-
-    def init_rows(self, key: Keys) -> Rows:
-        return Rows(key, np.zeros(len(key), NODE), np.zeros(len(key), np.int32))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Grow the tree, count at its leaves, release them.

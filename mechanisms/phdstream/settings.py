@@ -208,3 +208,11 @@ def _selection(
     resolution = non_negative("resolution", Fraction(parameters.resolution))
     theta = between("theta", at_least("theta", parameters.theta, 0), 0, LARGEST_COUNT)
     return ReleasedSelection(domain.depth, theta, resolution, parameters.floor)
+
+
+def adopted(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a map, for this one: a node is split in every dimension at once."""
+    kept: dict[str, Any] = {n: settings[n] for n in ("domain", "bound") if n in settings}
+    if isinstance(domain := kept.get("domain"), dict):
+        kept["domain"] = domain | {"split": "all", "depth": domain.get("depth", 8)}
+    return kept

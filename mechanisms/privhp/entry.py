@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ..entry import Entry, as_given, no_objection
+from ..entry import Entry, Picture
 from ..parts.bound_advisor import BoundAdvisor
+from .forecaster import PrivHPForecaster
 from .mechanism import PrivHP
-from .settings import PrivHPParameters, build
+from .settings import PrivHPParameters, adopted, build
 
 ENTRY = Entry(
     name="privhp",
@@ -14,7 +15,9 @@ ENTRY = Entry(
     mechanisms=(PrivHP,),
     grouped=False,
     build=build,
-    framed=as_given,
-    objections=no_objection,
     advisor=BoundAdvisor("privhp"),
+    forecaster=PrivHPForecaster(),
+    sibling="phdstream",
+    adopted=adopted,
+    picture=Picture("cells"),
 )

@@ -113,6 +113,7 @@ class PrivHP(SpatialStream):
 
     load: ClassVar[Literal["due", "all"]] = "all"
     row_dtype: ClassVar[np.dtype[Any]] = _CELL
+    counting: ClassVar[bool] = False  # a record is in one sum of every level
 
     counter: SumNoise
     prune: Literal["top", "threshold"] = "top"
@@ -182,9 +183,6 @@ class PrivHP(SpatialStream):
         return units, Part(self.shape.names(cells), lane, table[cells, None], records)
 
     # Aggregate shard
-
-    def init_rows(self, key: Keys) -> Rows:
-        return Rows(key, np.zeros(len(key), _CELL), np.zeros(len(key), np.int32))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Add the micro-batch and grow the tree from noisy sums.

@@ -160,3 +160,11 @@ def _counter(parameters: PrivHPParameters, setting: Setting, shape: SumLayout) -
     if parameters.noise == "laplace":
         return TreeNoise.calibrated(shape, horizon, bound, setting.epsilon)
     return MatrixNoise.calibrated(shape, setting, bound, parameters.factorization)
+
+
+def adopted(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a map, for this one: a node is split in one dimension, hence twice the depth."""
+    kept: dict[str, Any] = {n: settings[n] for n in ("domain", "bound") if n in settings}
+    if isinstance(domain := kept.get("domain"), dict):
+        kept["domain"] = domain | {"split": "binary", "depth": domain.get("depth", 8) * 2}
+    return kept

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ParameterError
 from ..advice import Question
-from ..entry import Entry
+from ..contract import Setting
 from ..forecast import LIGHT, Forecast, distinct
 from . import foretell
 from .settings import slots_of
@@ -20,7 +20,7 @@ class SlotForecaster:
     """See `forecast.Forecaster`.
 
     Attributes:
-        entry: of the mechanism; what it builds has ``slots``.
+        build: of the mechanism; what it builds has ``slots``.
         rates: which multiples of the sample's own rate to try. The rate decides how high a
             threshold is taken, by a law of tails; another one is a more or less careful threshold.
         excesses: which multiples of the sample's own excess to try, likewise.
@@ -28,7 +28,7 @@ class SlotForecaster:
         aimed: more settings, for what the sample asks for.
     """
 
-    entry: Entry
+    build: Callable[[Any, Setting], Any]
     rates: tuple[Fraction, ...] = (Fraction(1),)
     excesses: tuple[Fraction, ...] = ()
     further: tuple[Mapping[str, Any], ...] = ()
@@ -74,5 +74,5 @@ class SlotForecaster:
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by running it."""
-        made: Any = self.entry.build(parameters, question.setting)
+        made: Any = self.build(parameters, question.setting)
         return foretell.forecast(question, parameters, made, made.slots, plays)

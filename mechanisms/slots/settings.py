@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, ClassVar, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ParameterError
 from ..accounting.calibration import inexact_draws
 from ..contract import Setting
-from ..entry import Frame
+from ..entry import Frame, Picture
 from ..parts.clip_threshold import geometric_thresholds
 from ..validate import at_least
 from .slots import Slots
@@ -175,3 +176,18 @@ def check_delta(setting: Setting, spent: Fraction) -> None:
     if setting.delta < spent:
         rule = f"must be at least {float(spent):.1e}, the distance of drawn from exact noise"
         raise ParameterError("delta", float(setting.delta), rule)
+
+
+def adopted(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that mean the same under another mechanism over slots."""
+    return {name: settings[name] for name in ("bound", "warmup") if name in settings}
+
+
+def slot_length(settings: Mapping[str, Any], every: int) -> int | None:
+    """Microseconds of a slot, from the declared settings and the time between triggers."""
+    if settings["slot"] == 1 and not settings["origin"]:
+        return every // int(settings["slots_per_trigger"]) or None
+    return int(settings["slot"])
+
+
+PICTURE = Picture("slots", slot=slot_length)

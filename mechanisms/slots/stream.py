@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,16 +14,29 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Encoded, Part, Releases, Rows, Units, no_releases
-from ..contract import NOTHING_MORE, Noise, Output, Place, Stated
+from ..contract import Mechanism, Noise
+from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
 from ..parts.stated_bound import stated_records
+from ..sums import totals
+from ..truth import Truth, WindowRecords
 from .relearning import Learnt, Relearning
-from .slots import ROW, Entries, Slots, slot_keys
+from .slots import ROW, Entries, Slots, slot_keys, split
 from .steps import InSteps
 
 
+class SlotKeys(OwnKeys):
+    """Keys are slots of a window; each is released once, when it closes."""
+
+    kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({"slot": "whole"})
+
+    def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
+        """The slot's number in its window, from 0 on."""
+        return [Place({"slot": slot}, {}) for slot in keys.codes().tolist()]
+
+
 @dataclass(frozen=True)
-class SlotStream(ABC):
+class SlotStream(Mechanism):
     """Common base of the mechanisms over streams of values.
 
     Attributes:
@@ -30,26 +44,14 @@ class SlotStream(ABC):
     """
 
     routing: ClassVar[Literal["key", "single"]] = "single"
-    load: ClassVar[Literal["due", "all"]] = "due"
-    feedback: ClassVar[bool] = False
     row_dtype: ClassVar[np.dtype[Any]] = ROW
     columns: ClassVar[int] = 1
-    totals: ClassVar[int] = 0
-    lanes: ClassVar[int] = 1
     inputs: ClassVar[tuple[str, ...]] = ("time", "value")
     definition: ClassVar[Literal["approximate"]] = "approximate"
     neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    key_form: ClassVar[Literal["code"]] = "code"
-    key_fields: ClassVar[tuple[str, ...]] = ("slot",)
-    replaces: ClassVar[bool] = False  # a slot is released once, when it closes
-    survey: ClassVar[None] = None
+    keys: ClassVar[KeyForm] = SlotKeys()
 
     slots: Slots
-
-    @property
-    @abstractmethod
-    def outputs(self) -> tuple[Output, ...]:
-        """Released columns."""
 
     @property
     def horizon(self) -> int:
@@ -67,10 +69,6 @@ class SlotStream(ABC):
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, Part]:
         """See `Slots.absorb`."""
         return self.slots.absorb(units, batch)
-
-    def init_rows(self, key: Keys) -> Rows:
-        """See `Slots.init_rows`."""
-        return self.slots.init_rows(key)
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """The slots that trigger t closes; at the end of the warm-up, what was learnt from it.
@@ -154,30 +152,34 @@ class SlotStream(ABC):
 
     # Statements
 
-    def stated(self, unit: str) -> Stated:
-        """State nothing beside the cost."""
-        return NOTHING_MORE
-
     def bounds(self, unit: str) -> dict[str, Any]:
         """Records of one unit that count in an epoch."""
         return stated_records(self.slots.bound, unit)
 
-    def key_threshold(self, t: int) -> Fraction | None:
-        """None: slots are public."""
-        return None
+    def learnt(self, public: Mapping[str, Sequence[int]]) -> float | None:
+        """The threshold of the warm-up."""
+        found = public.get("threshold")
+        return found[0] * float(self.slots.grid) if found else None
 
-    def places(self, keys: Keys) -> list[Place]:
-        """The slot's number in its window, from 0 on."""
-        return [Place({"slot": slot}, {}) for slot in keys.codes().tolist()]
+    def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
+        """Sum of each released slot, and the running total up to its end.
 
-    def geometry(self) -> dict[str, Any]:
-        """None: slots divide time, which the window tells."""
-        return {}
+        Where the first row of a window publishes its warm-up's sum, it stands for all of it.
+        """
+        slot = split(seen.keys)[0][seen.key]
+        slots = Keys.of(released).codes().astype(np.int64)
+        size = int(max(slot.max(initial=0), slots.max(initial=0))) + 1
+        every = totals(slot, seen.value[:, 0], size) * float(self.slots.grid)
+        first = int(slots.min(initial=size)) % size
+        whole = self._opens_with_warmup(first)
+        total = np.cumsum(every if whole else np.where(np.arange(size) < first, 0, every))
+        held = np.bincount(slot, minlength=size)
+        found = list(zip(slots.tolist(), released, strict=True))
+        sums = {key: float((total if whole and at == first else every)[at]) for at, key in found}
+        prefix = {key: float(total[at]) for at, key in found}
+        counts = {key: int(held[at]) for at, key in found}
+        return Truth(len(slot), counts, {"sum": sums, "prefix": prefix})
 
-    def plan(self) -> dict[str, Any]:
-        """Show nothing beside cost and noise."""
-        return {}
-
-    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """Show nothing beside cost and noise."""
-        return []
+    def _opens_with_warmup(self, first: int) -> bool:
+        """Whether the first released slot has the sum of the whole warm-up."""
+        return False

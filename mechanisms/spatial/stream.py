@@ -2,58 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..columns import Encoded
-from ..contract import NOTHING_MORE, Place, Stated
+from ..contract import Mechanism
+from ..key_form import KeyForm, Kind, OwnKeys, Place
 from ..keys import Keys
+from ..truth import Truth, WindowRecords
 from .domain import Domain
 
 
 @dataclass(frozen=True)
-class SpatialStream:
-    """Common base of the mechanisms over points.
+class CellKeys(OwnKeys):
+    """Keys are cells of a domain; those of one release are the leaves of one tree."""
 
-    Attributes:
-        domain: public geometry; its finest cells are the deepest level of any tree.
-    """
-
-    routing: ClassVar[Literal["key", "single"]] = "single"
-    feedback: ClassVar[bool] = False
-    columns: ClassVar[int] = 0
-    lanes: ClassVar[int] = 1
-    definition: ClassVar[Literal["approximate"]] = "approximate"
-    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
-    key_form: ClassVar[Literal["code"]] = "code"
-    key_fields: ClassVar[tuple[str, ...]] = ("cell",)
-    replaces: ClassVar[bool] = True  # the leaves of one release are one tree
-    survey: ClassVar[None] = None
+    replaces: ClassVar[bool] = True
+    kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({"cell": "text"})
 
     domain: Domain
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the coordinates."""
-        return self.domain.names
-
-    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
-        """Records as keys of their finest cells; those outside the domain are not kept."""
-        return self.domain.encode(columns)
-
-    def stated(self, unit: str) -> Stated:
-        """State nothing beside the cost."""
-        return NOTHING_MORE
-
-    def key_threshold(self, t: int) -> Fraction | None:
-        """None: cells of the domain are public."""
-        return None
-
-    def places(self, keys: Keys) -> list[Place]:
+    def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
         """The node's code, hexadecimal, and its box in the units of the coordinates."""
         low, high = (corners.tolist() for corners in self.domain.boxes(keys.codes()))
         names = self.domain.names
@@ -66,10 +40,48 @@ class SpatialStream:
         """The domain: axes, depth, split, polygon, cells and region."""
         return self.domain.to_json()
 
-    def plan(self) -> dict[str, Any]:
-        """Show nothing beside cost and noise."""
-        return {}
 
-    def plan_rows(self, unit: str) -> list[tuple[str, str]]:
-        """Show nothing beside cost and noise."""
-        return []
+@dataclass(frozen=True)
+class SpatialStream(Mechanism):
+    """Common base of the mechanisms over points.
+
+    Attributes:
+        domain: public geometry; its finest cells are the deepest level of any tree.
+    """
+
+    routing: ClassVar[Literal["key", "single"]] = "single"
+    definition: ClassVar[Literal["approximate"]] = "approximate"
+    neighbouring: ClassVar[Literal["add_remove"]] = "add_remove"
+
+    domain: Domain
+
+    @property
+    def keys(self) -> KeyForm:
+        """Cells of the domain."""
+        return CellKeys(self.domain)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the coordinates."""
+        return self.domain.names
+
+    def encode(self, columns: Mapping[str, NDArray[Any]]) -> Encoded:
+        """Records as keys of their finest cells; those outside the domain are not kept."""
+        return self.domain.encode(columns)
+
+    def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
+        """Count the records in each released cell, of whatever size."""
+        codes = seen.keys.codes()[seen.key]
+        order = np.argsort(codes)
+        codes = codes[order]
+        running = np.concatenate([[0], np.cumsum(seen.sign[order].astype(np.int64))])
+        finest = int(codes[-1]).bit_length() if len(codes) else 1
+        held = {}
+        for cell in released:
+            code = int.from_bytes(cell, "big")
+            more = max(finest - code.bit_length(), 0)
+            low, high = (np.uint64(n << more) for n in (code, code + 1))
+            begin, end = np.searchsorted(codes, [low, high])
+            held[cell] = int(running[end] - running[begin])
+        answers = {cell: float(number) for cell, number in held.items()}
+        return Truth(len(codes), held, {one.name: answers for one in self.outputs})

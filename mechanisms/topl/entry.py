@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..entry import Entry, as_given, no_objection
+from ..entry import Entry, Picture
 from .advisor import ToPLAdvisor
-from .mechanism import ToPL
+from .forecaster import ToPLForecaster
+from .mechanism import ToPL, bins
 from .settings import ToPLParameters, build
 
 ENTRY = Entry(
@@ -14,7 +15,7 @@ ENTRY = Entry(
     mechanisms=(ToPL,),
     grouped=False,
     build=build,
-    framed=as_given,
-    objections=no_objection,
     advisor=ToPLAdvisor(),
+    forecaster=ToPLForecaster(),
+    picture=Picture("stream", bins=bins),
 )

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ...client.survey import NARROW, RANGE, VALUE, Survey
+from ...client.survey import NARROW, RANGE, VALUE, Survey, octave_end
 from ...errors import ContractError, ParameterError
 from ..columns import (
     F64,
@@ -46,7 +46,8 @@ from ..columns import (
     empty_units,
     no_releases,
 )
-from ..contract import INSERTING, UNIT, Cost, Noise, Output, Place, Stated
+from ..contract import INSERTING, UNIT, Cost, Mechanism, Noise, Output, Stated
+from ..key_form import ONE_ROW, KeyForm
 from ..keys import Keys, concat
 from ..parts.stated_bound import stated_records
 from ..ranges import Draws
@@ -92,7 +93,7 @@ def _whole(column: NDArray[Any]) -> I64:
 
 
 @dataclass(frozen=True)
-class ToPL:
+class ToPL(Mechanism):
     """The aggregator of one survey.
 
     Guarantee: *local* differential privacy, ``survey.epsilon`` per report and ``survey.reports``
@@ -114,20 +115,14 @@ class ToPL:
 
     routing: ClassVar[Literal["key", "single"]] = "single"
     load: ClassVar[Literal["due", "all"]] = "all"
-    feedback: ClassVar[bool] = False
     row_dtype: ClassVar[np.dtype[Any]] = np.dtype([("count", np.int64)])
-    columns: ClassVar[int] = 0
-    totals: ClassVar[int] = 0
-    lanes: ClassVar[int] = 1
     inputs: ClassVar[tuple[str, ...]] = ("slot", "group", "theta", "code", "survey", UNIT)
     distribution: ClassVar[Literal["local_randomizer"]] = "local_randomizer"
     definition: ClassVar[Literal["local"]] = "local"
     neighbouring: ClassVar[Literal["replace_value"]] = "replace_value"
-    key_form: ClassVar[Literal["code"]] = "code"
-    key_fields: ClassVar[tuple[str, ...]] = ()
-    replaces: ClassVar[bool] = False
+    keys: ClassVar[KeyForm] = ONE_ROW
 
-    survey: Survey
+    survey: Survey = field()  # no default, not even that of the contract
     grid: Fraction = Fraction(1)
     horizon: int = 24
     warmup: int = 1
@@ -190,10 +185,6 @@ class ToPL:
         return accept(units, batch)
 
     # Aggregate shard
-
-    def init_rows(self, key: Keys) -> Rows:
-        """Buckets without a report."""
-        return Rows(key, np.zeros(len(key), self.row_dtype), np.zeros(len(key), np.int32))
 
     def release(self, closed: Closed, noise: Noise) -> tuple[Rows, Releases]:
         """Mean so far and sum of this micro-batch; theta from the warm-up on."""
@@ -278,18 +269,6 @@ class ToPL:
         """Reports of one unit that count in an epoch."""
         return stated_records(self.survey.reports, unit)
 
-    def places(self, keys: Keys) -> list[Place]:
-        """The stream itself, whatever the key."""
-        return [Place({}, {}) for _ in range(len(keys))]
-
-    def geometry(self) -> dict[str, Any]:
-        """None: there is one stream, without keys."""
-        return {}
-
-    def key_threshold(self, t: int) -> Fraction | None:
-        """None: there is one stream, without keys."""
-        return None
-
     def digests(self) -> tuple[str, ...]:
         """The version of the rules by which reports count; the aggregator computes nothing else."""
         return (RULES,)
@@ -348,3 +327,19 @@ def _changed(rows: Rows, closed: Closed, batch: Buckets) -> Rows:
     changed |= np.isin(codes, [CHOSEN, FOUND]) & ~np.isin(codes, integers(closed.rows.key))
     where = np.flatnonzero(changed)
     return Rows(rows.key.take(where), rows.cell[where], rows.due[where])
+
+
+def bins(public: Mapping[str, Any], reach: tuple[float, float]) -> list[list[float]]:
+    """Both ends and the share of each bucket of a released distribution; none if there is none.
+
+    Args:
+        public: public columns of a release.
+        reach: range of the values.
+    """
+    shares = public.get("distribution", [])
+    if not (whole := sum(shares)):
+        return []
+    within = public.get("range")  # of a survey in two rounds; it begins at 0
+    high = reach[1] * float(octave_end(within[0], len(shares))) if within else reach[1]
+    low, width = reach[0], (high - reach[0]) / len(shares)
+    return [[low + i * width, low + (i + 1) * width, s / whole] for i, s in enumerate(shares)]

@@ -20,7 +20,7 @@ from ...topics.names import ledger_topic
 from ...topics.releases import Manifest, Row, decode_public
 from ..assembly import Assembly
 from ..schemas import Schemas
-from .budget import spent
+from .budget import local, spent
 from .declared import MILLI, Declared, declared
 from .health import Evidence, health
 from .history import History
@@ -256,7 +256,7 @@ class Board:
             limit = None if newest is None else newest.told.privacy.pipeline_epsilon_limit
             return {
                 "name": p.name, "mechanism": p.mechanism, "form": p.form, "unit": p.unit,
-                "measured": p.measured, "local": p.mechanism == "topl",
+                "measured": p.measured, "local": local(ledger, p),
                 "version": panel.history.version,
                 "health": health(p, panel.evidence(refused, until), now * MILLI),
                 "budget": spent(ledger, p, limit),

@@ -55,6 +55,12 @@ def spent(ledger: Ledger, pipeline: Declared, limit: float | None) -> dict[str, 
     }
 
 
+def local(ledger: Ledger, pipeline: Declared) -> bool:
+    """Whether values stay on devices, as the pipeline's charges state it."""
+    own = (one.body for (name, _), one in ledger.charges.items() if name == pipeline.name)
+    return any(body.get("definition") == "local" for body in own)
+
+
 def _sum(one: Spent, so_far: Spent, limit: float | None) -> dict[str, Any]:
     total = float(so_far.composed())
     left = None if limit is None else max(limit - total, 0.0)

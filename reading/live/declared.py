@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 from ...agents.clock.ledger import Ledger, number
 from ...errors import LedgerError
+from ...mechanisms.entry import Picture
+from ...mechanisms.registry import entries
 from ...topics.config.schedule import Schedule
 
 MILLI = 1_000  # microseconds
-Form = Literal["keys", "cells", "slots", "stream"]
-FORMS: Mapping[str, Form] = {
-    "phdstream": "cells",
-    "privhp": "cells",
-    "pak": "slots",
-    "tops": "slots",
-    "topl": "stream",
-}
 FAR = 3  # windows ahead in which the next trigger is looked for
 
 
@@ -43,9 +37,15 @@ class Declared:
         return str(self.config["mechanism"]["kind"])
 
     @property
-    def form(self) -> Form:
-        """Kind of figure that fits its releases; an unknown mechanism has keys with values."""
-        return FORMS.get(self.mechanism, "keys")
+    def picture(self) -> Picture:
+        """Figure of its releases; keys, where the mechanism is not installed."""
+        entry = entries().get(self.mechanism)
+        return Picture() if entry is None else entry.picture
+
+    @property
+    def form(self) -> str:
+        """Kind of figure that fits its releases."""
+        return self.picture.form
 
     @property
     def topic(self) -> str:
@@ -70,12 +70,9 @@ class Declared:
     @cached_property
     def slot(self) -> int | None:
         """Length of a slot in microseconds; None where slots are not of event time, or no slots."""
-        if self.form != "slots" or "time" in self.config["inputs"]:
+        if "time" in self.config["inputs"]:
             return None
-        given = self.config["mechanism"]["parameters"]
-        if given["slot"] == 1 and not given["origin"]:
-            return self.windows.every // int(given["slots_per_trigger"]) or None
-        return int(given["slot"])
+        return self.picture.slot(self.config["mechanism"]["parameters"], self.windows.every)
 
     @property
     def reach(self) -> tuple[float, float] | None:

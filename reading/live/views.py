@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...agents.worker.lines.visible import visible
-from ...client.survey import octave_end
 from ...errors import ParameterError
 from ...mechanisms.columns import F64
 from .declared import MILLI, Declared
@@ -257,12 +256,6 @@ def distribution(pipeline: Declared, told: Sequence[Sheet]) -> dict[str, Any]:
     """
     for sheet in reversed(told):
         public = json.loads(bytes(sheet.told.public) or b"{}")
-        shares, reach = public.get("distribution", []), pipeline.reach
-        if reach is None or not (whole := sum(shares)):
-            continue
-        within = public.get("range")  # of a survey in two rounds; it begins at 0
-        high = reach[1] * float(octave_end(within[0], len(shares))) if within else reach[1]
-        low, width = reach[0], (high - reach[0]) / len(shares)
-        found = [[low + i * width, low + (i + 1) * width, s / whole] for i, s in enumerate(shares)]
-        return {"bins": found, "binned": sheet.released, "measured": pipeline.measured}
+        if pipeline.reach and (found := pipeline.picture.bins(public, pipeline.reach)):
+            return {"bins": found, "binned": sheet.released, "measured": pipeline.measured}
     return {"bins": [], "binned": None, "measured": pipeline.measured}

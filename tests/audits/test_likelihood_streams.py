@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from .mutants import broken
 from .recorder import View
 
 NONE = Fraction(1, 10**9)  # δ of mechanisms whose noise is pure
+long = partial(pytest.param, marks=pytest.mark.thorough)
 LATER = "as later"  # a start of PHDStream at which its own counter counts
 
 
@@ -124,8 +126,8 @@ def sums_bound(epsilon: str, horizon: int, n: int = 200, **given: Any) -> float:
 @pytest.mark.parametrize(
     ("epsilon", "horizon", "given"),
     [
-        ("1/2", 1, {}), ("1", 1, {}), ("2", 1, {}), ("1/2", 4, {}), ("1", 4, {}), ("2", 2, {}),
-        ("2", 1, {"bound": 3}), ("4", 1, {"n": 1400}),
+        ("1/2", 1, {}), ("1", 1, {}), ("2", 1, {}), long("1/2", 4, {}), ("1", 4, {}), ("2", 2, {}),
+        ("2", 1, {"bound": 3}), long("4", 1, {"n": 1400}),
     ],
     ids=str,
 )  # fmt: skip
@@ -164,13 +166,13 @@ def stream_bound(kind: str, epsilon: str, horizon: int, n: int = 160, **given: A
 @pytest.mark.parametrize(
     ("kind", "epsilon", "horizon", "given"),
     [
-        ("pak", "1/2", 4, {}), ("pak", "1", 4, {}), ("pak", "3/2", 8, {"counter": "tree"}),
-        ("pak", "3/2", 4, {"counter": "matrix"}), ("pak", "1", 8, {"counter": "hierarchy"}),
+        ("pak", "1/2", 4, {}), ("pak", "1", 4, {}), long("pak", "3/2", 8, {"counter": "tree"}),
+        long("pak", "3/2", 4, {"counter": "matrix"}), long("pak", "1", 8, {"counter": "hierarchy"}),
         ("pak", "1", 4, {"counter": "tree", "bound": 3}),
-        ("tops", "1/2", 4, {}), ("tops", "1", 4, {}), ("tops", "3/2", 8, {"fanout": 2}),
+        ("tops", "1/2", 4, {}), ("tops", "1", 4, {}), long("tops", "3/2", 8, {"fanout": 2}),
         ("tops", "3/2", 4, {"fanout": 2, "stream": "infinite", "bound": 2}),
-        ("tops", "1", 8, {"smoother": "mean"}), ("tops", "1", 24, {"n": 100}),
-        ("pak", "4", 4, {"n": 1400}), ("tops", "4", 4, {"n": 1400}),
+        long("tops", "1", 8, {"smoother": "mean"}), long("tops", "1", 24, {"n": 100}),
+        long("pak", "4", 4, {"n": 1400}), long("tops", "4", 4, {"n": 1400}),
     ],
     ids=str,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hushstream.mechanisms.phdstream.events import INSERT, Events
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.tree import GRID, NODE, Nodes
@@ -147,6 +148,7 @@ def looks(mechanism: PHDStream, events: Trace, name: str, runs: int) -> np.ndarr
     return out
 
 
+@pytest.mark.thorough
 def test_audit_of_a_unit_that_inserts_and_deletes() -> None:
     """Neighbours differ by all events of a unit; a bound that is too small is noticed."""
     domain, epsilon, runs = Domain.unit(1, 1), Fraction(2), 600

@@ -162,6 +162,7 @@ def test_square_wave_without_clipping_is_caught() -> None:
     assert audit(ours(RANGE), (0.0, 180.0)) <= 2
 
 
+@pytest.mark.thorough
 def test_fresh_noise_on_every_retry_is_caught_and_a_stored_report_is_not() -> None:
     """Sixteen attempts at sending, averaged."""
     survey = Survey(Fraction(1), Fraction(100), "s", 1 << 32, buckets=16, levels=16)

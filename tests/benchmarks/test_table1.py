@@ -58,6 +58,7 @@ def test_a_small_table_orders_the_designs(tmp_path: Path) -> None:
     assert (tmp_path / "table1.png").stat().st_size > 5_000
 
 
+@pytest.mark.thorough
 def test_one_trigger_reports_its_cost(tmp_path: Path) -> None:
     row = run("trigger.py", "--quick", "--out", str(tmp_path))
     assert row["seconds"] > 0 and 0 < row["growth"] < 10

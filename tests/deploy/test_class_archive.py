@@ -27,6 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_an_archive_is_made_once_used_and_replaced_by_none_of_another_runtime(cache: Path):
     old = cache / "classes-0000000000000000.jsa"
     old.write_bytes(b"another runtime's")

@@ -8,19 +8,17 @@ import time
 import pytest
 from hushstream.deploy.broker import Broker
 
-from .local import BROKER, local
+from .local import local
 from .test_outage import ORIGIN, TOML
 
 pytestmark = pytest.mark.broker
 
 
-def test_a_producer_with_another_partitioner_raises_an_alarm(tmp_path):
+@pytest.mark.thorough
+def test_a_producer_with_another_partitioner_raises_an_alarm(empty_broker: Broker, tmp_path):
     """The producer is librdkafka as it comes, and the input says `murmur2`."""
     text = TOML.replace('partitioner = "none"', 'partitioner = "murmur2"')
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, text, {"events": 4}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, text, {"events": 4}) as run:
         run.start("w")
         run.wait_ready(["w"])
         producer = run.producer()

@@ -38,6 +38,7 @@ def bombs(run: Local) -> None:
     asyncio.run(produce(run.bootstrap, "events", [*sent, huge[1]]))
 
 
+@pytest.mark.thorough
 def test_a_worker_lives_through_bombs_and_replay_agrees(tmp_path):
     # Bombs bear the time 0: after half a minute the broker would delete what is told of them.
     options = BROKER | {"message.max.bytes": str(8 << 20), "log.retention.ms": "-1"}

@@ -49,6 +49,7 @@ def renamed(run: Local, old: str, new: str) -> None:
     run.toml.write_text(text.replace(f'name = "{old}"', f'name = "{new}"'))
 
 
+@pytest.mark.thorough
 def test_after_a_leak_another_key_serves_a_new_deployment_and_the_old_topics_go(
     broker: Broker, tmp_path: Path, unique: Callable[[str], str]
 ) -> None:

@@ -16,7 +16,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.reading.client import read_releases
 
 from ..servers.connect import Connect, Postgres, wait_for
-from .local import BROKER, local
+from .local import local
 from .test_outage import DAY, ORIGIN, TOML, publish
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "connect"
@@ -34,17 +34,19 @@ file={file}
 PUBLIC = 'key = ["page"]\npublic_keys = [["a"], ["b"], ["c"]]\n'
 
 
-def test_the_table_is_the_latest_topic_and_tombstones_delete(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_the_table_is_the_latest_topic_and_tombstones_delete(
+    empty_broker: Broker, tmp_path: Path
+) -> None:
     text = TOML.replace('key = ["page"]\n', PUBLIC)
     worker = (EXAMPLE / "worker.properties").read_text()
     with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "hush", broker.bootstrap, text, {"events": 1}) as run,
+        local(tmp_path / "hush", empty_broker.bootstrap, text, {"events": 1}) as run,
         Postgres() as database,
     ):
         (p,) = run.deployment.pipelines
         sink = sink_properties(p, database.url, "pages")
-        worker = worker.replace("localhost:9092", broker.bootstrap)
+        worker = worker.replace("localhost:9092", empty_broker.bootstrap)
         publish(run, 0)
         run.start("w")
         run.wait_ready(["w"])
@@ -61,7 +63,7 @@ def test_the_table_is_the_latest_topic_and_tombstones_delete(tmp_path: Path) -> 
                 return database.ask(query) if found == [["1"]] else []
 
             wait_for(lambda: [r[3] for r in table()] == ["2"] * 3, "the table", connect.tail)
-            latest = read_releases(broker.bootstrap, "p", which="latest").sort_by("page")
+            latest = read_releases(empty_broker.bootstrap, "p", which="latest").sort_by("page")
             expected = latest.to_pylist()
             for row, one in zip(table(), expected, strict=True):
                 assert row[0] == one["page"] and row[4] == ("t" if one["final"] else "f")
@@ -88,15 +90,13 @@ def blocks(language: str, word: str) -> list[str]:
     return [one for one in found if one.startswith(word)]
 
 
-def test_the_pages_properties_read_both_topics(tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_the_pages_properties_read_both_topics(empty_broker: Broker, tmp_path: Path) -> None:
     (plain,), (rows,) = blocks("properties", "topics="), blocks("properties", "transforms=")
     plain = plain.replace("hush.purchases.", "hush.p.")
     worker = (EXAMPLE / "worker.properties").read_text()
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "hush", broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
-        worker = worker.replace("localhost:9092", broker.bootstrap)
+    with local(tmp_path / "hush", empty_broker.bootstrap, TOML, {"events": 1}) as run:
+        worker = worker.replace("localhost:9092", empty_broker.bootstrap)
         publish(run, 0)
         run.start("w")
         run.trigger(ORIGIN + DAY)

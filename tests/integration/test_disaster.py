@@ -187,6 +187,7 @@ def test_a_trigger_that_is_released_again_has_other_noise(disk, unique, tmp_path
         assert replay(run.config()).agrees  # with the nonces that manifests have now
 
 
+@pytest.mark.thorough
 def test_a_worker_that_waits_while_its_cluster_is_restored_stops(disk, unique, tmp_path):
     """What it has read of the clock is more than there is now."""
     name = unique("i")
@@ -204,6 +205,7 @@ def test_a_worker_that_waits_while_its_cluster_is_restored_stops(disk, unique, t
         run.workers.pop("one")
 
 
+@pytest.mark.thorough
 def test_an_older_copy_of_the_ledger_is_refused_and_the_newest_one_is_not(disk, unique, tmp_path):
     """Otherwise the same window goes on under a second charge."""
     name = unique("i")

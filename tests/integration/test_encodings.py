@@ -49,7 +49,7 @@ from ..judge.proto_classes import message_class
 from ..judge.topics import deployment as judge
 from ..recorded.pipelines import cases, text_of
 from ..servers.registry import SchemaRegistry
-from .local import BROKER, Local
+from .local import Local
 from .test_mechanisms import (
     COMMON,
     HEAD,
@@ -143,58 +143,57 @@ def released(p: Pipeline, run: Local, topic: str) -> list[Any]:
 
 
 def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
-    tmp_path: Path, registry: SchemaRegistry
+    empty_broker: Broker, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
     url, nobody = registry.url, f"http://{HOST}:{free_port()}"
-    with Broker(quiet=True, overrides=BROKER) as broker:
-        # Nobody answers where the file says: only the commands that must ask are told where to.
-        text, raw = configuration("enc", nobody), {"enc-raw": 1, "enc-reports": 1}
-        run = Local(tmp_path, broker.bootstrap, text, raw)
-        with pytest.raises(EngineError, match="without the ids of its schemas"):
-            run.begin()  # without numbers of schemas nothing is declared
-        found = run_hush(run, "topics")
-        assert isinstance(found.exception, EngineError) and exit_code(found.exception) == 4
-        assert "no clear answer (ConnectError)" in str(found.exception)
-        with pytest.raises(LedgerError, match=r"there is no ledger|is empty"):
-            read_ledger(run.cluster, "enc")
-        assert run_hush(run, "topics", registry=url).exit_code == 0
-        head = read_ledger(run.cluster, "enc").head
-        assert run_hush(run, "topics", registry=url).exit_code == 0
-        assert read_ledger(run.cluster, "enc").head == head
-        said = run_hush(run, "check", registry=url)
-        assert said.exit_code == 0 and "15 subjects as the ledger pinned them" in said.output
-        ledger = read_ledger(run.cluster, "enc")
-        assert "schemas" not in ledger.pipelines["enc-tops"]
-        assert set(ledger.pipelines["enc-pak"]["schemas"]) == {"hush-row", "hush-manifest"}
-        try:
-            said = run_hush(run, "check")
-            assert said.exit_code == 4 and "no clear answer" in said.output, said.output
-            devices = Devices(run, "enc-topl")
-            run.publish("enc-raw", [r | {"zone": f"z{n % 3}"} for n, r in
-                                    enumerate(trips(5, 0, 4, 3000))])  # fmt: skip
-            run.publish("enc-reports", devices.report(range(2000), 0, RANGE))
-            run.start("w")
-            run.wait_ready(["w"])
-            run.trigger(ORIGIN + 4 * HOUR)
-            run.wait_released(run.wait_triggers(12))
-            theta = devices.theta()
-            run.kill("w")
-            run.publish("enc-reports", devices.report(range(2000), 5, VALUE, theta))
-            run.start("w")
-            run.trigger(ORIGIN + 8 * HOUR)
-            run.wait_released(run.wait_triggers(24))
-            assert run.stop("w") == 0
-        finally:
-            run.close()
-        outcome = replay(run.config())
-        assert outcome.agrees and outcome.compared > 100, outcome.problems
-        check_readers(run)
-        with SchemaRegistryClient({"url": url, "timeout": 60}) as client:
-            check_deserialisers(run, client)
-            check_survey(run, devices, theta, client)
-        found = judge(run.bootstrap, run.toml, run.secret, url)["enc-histogram"]
-        assert (found.objections, found.triggers) == ([], 4) and found.rows >= 3
-        assert replay_of_changed(run)
+    # Nobody answers where the file says: only the commands that must ask are told where to.
+    text, raw = configuration("enc", nobody), {"enc-raw": 1, "enc-reports": 1}
+    run = Local(tmp_path, empty_broker.bootstrap, text, raw)
+    with pytest.raises(EngineError, match="without the ids of its schemas"):
+        run.begin()  # without numbers of schemas nothing is declared
+    found = run_hush(run, "topics")
+    assert isinstance(found.exception, EngineError) and exit_code(found.exception) == 4
+    assert "no clear answer (ConnectError)" in str(found.exception)
+    with pytest.raises(LedgerError, match=r"there is no ledger|is empty"):
+        read_ledger(run.cluster, "enc")
+    assert run_hush(run, "topics", registry=url).exit_code == 0
+    head = read_ledger(run.cluster, "enc").head
+    assert run_hush(run, "topics", registry=url).exit_code == 0
+    assert read_ledger(run.cluster, "enc").head == head
+    said = run_hush(run, "check", registry=url)
+    assert said.exit_code == 0 and "15 subjects as the ledger pinned them" in said.output
+    ledger = read_ledger(run.cluster, "enc")
+    assert "schemas" not in ledger.pipelines["enc-tops"]
+    assert set(ledger.pipelines["enc-pak"]["schemas"]) == {"hush-row", "hush-manifest"}
+    try:
+        said = run_hush(run, "check")
+        assert said.exit_code == 4 and "no clear answer" in said.output, said.output
+        devices = Devices(run, "enc-topl")
+        run.publish("enc-raw", [r | {"zone": f"z{n % 3}"} for n, r in
+                                enumerate(trips(5, 0, 4, 3000))])  # fmt: skip
+        run.publish("enc-reports", devices.report(range(2000), 0, RANGE))
+        run.start("w")
+        run.wait_ready(["w"])
+        run.trigger(ORIGIN + 4 * HOUR)
+        run.wait_released(run.wait_triggers(12))
+        theta = devices.theta()
+        run.kill("w")
+        run.publish("enc-reports", devices.report(range(2000), 5, VALUE, theta))
+        run.start("w")
+        run.trigger(ORIGIN + 8 * HOUR)
+        run.wait_released(run.wait_triggers(24))
+        assert run.stop("w") == 0
+    finally:
+        run.close()
+    outcome = replay(run.config())
+    assert outcome.agrees and outcome.compared > 100, outcome.problems
+    check_readers(run)
+    with SchemaRegistryClient({"url": url, "timeout": 60}) as client:
+        check_deserialisers(run, client)
+        check_survey(run, devices, theta, client)
+    found = judge(run.bootstrap, run.toml, run.secret, url)["enc-histogram"]
+    assert (found.objections, found.triggers) == ([], 4) and found.rows >= 3
+    assert replay_of_changed(run)
 
 
 def check_survey(run: Local, devices: Devices, theta: Any, client: SchemaRegistryClient) -> None:
@@ -272,7 +271,10 @@ def check_deserialisers(run: Local, client: SchemaRegistryClient) -> None:
         assert found > len(plain) > 0
 
 
-@pytest.mark.parametrize("encoding", KINDS)
+@pytest.mark.parametrize(
+    "encoding",
+    [pytest.param(kind, marks=[pytest.mark.thorough] * (kind == "avro")) for kind in KINDS],
+)
 def test_deserialisers_read_every_record_of_every_recorded_pipeline(
     registry: SchemaRegistry, encoding: str
 ) -> None:

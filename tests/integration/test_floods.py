@@ -22,6 +22,7 @@ RUNBOOK = re.compile(
 
 
 @pytest.mark.broker
+@pytest.mark.thorough
 def test_a_worker_in_a_small_container_lives_through_floods(tmp_path):
     with Broker(quiet=True, overrides=BROKER) as broker, cage.cage(LIMIT) as inside:
         found = floods.floods(tmp_path, broker.bootstrap, KEYS, ["keys", "restore"], inside)

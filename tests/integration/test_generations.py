@@ -22,7 +22,7 @@ from hushstream.reading.joint import joint
 from hushstream.topics.config.values import format_instant
 
 from ..judge.topics import deployment as judgement
-from .local import BROKER, Local, local
+from .local import Local, local
 
 SECOND = 1_000_000
 LENGTH = 20 * SECOND  # of a window, and an epoch, of the first generation
@@ -87,17 +87,18 @@ def wait(run: Local, seconds: float, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "partitioner, own", [("none", ""), ("murmur2", 'noise_key_file = "second.key"')]
+    "partitioner, own",
+    [
+        ("murmur2", 'noise_key_file = "second.key"'),
+        pytest.param("none", "", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
-    tmp_path: Path, partitioner: str, own: str
+    empty_broker: Broker, tmp_path: Path, partitioner: str, own: str
 ):
     head, new = HEAD.format(partitioner=partitioner), NEW + own + "\n"
     written(tmp_path / "second.key")
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, head + OLD.format(until=""), {"events": 1}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, head + OLD.format(until=""), {"events": 1}) as run:
         began = time.monotonic()
         run.start("w")
         run.wait_ready(["w"])

@@ -17,7 +17,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.errors import DamagedError, HushError
 from hushstream.offline.replay import replay
 
-from .local import BROKER, Local, local
+from .local import Local, local
 from .test_outage import DAY, ORIGIN, TOML, publish
 
 pytestmark = pytest.mark.broker
@@ -39,7 +39,12 @@ def admin(run: Local) -> AdminClient:
     return AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
 
 
-@pytest.mark.parametrize("which", ["cells", "changelog", "raw", "ledger", "releases"])
+OTHERS = ("cells", "changelog", "ledger", "releases")
+
+
+@pytest.mark.parametrize(
+    "which", ["raw", *(pytest.param(one, marks=pytest.mark.thorough) for one in OTHERS)]
+)
 def test_a_topic_that_is_deleted_stops_the_worker_within_seconds(tmp_path, broker, unique, which):
     name = unique("gone")
     text = TOML.replace('"away"', f'"{name}"').replace('"p"', f'"{name}"')
@@ -75,11 +80,9 @@ def test_partitions_that_are_added_stop_it_with_what_to_do(tmp_path, broker, uni
         assert "run `hush topics --grow`" in line and "start the workers again" in line
 
 
-def test_a_full_disk_is_named(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+@pytest.mark.thorough
+def test_a_full_disk_is_named(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         child = run.start("w")
         run.wait_ready(["w"])
         size = run.log("w").stat().st_size
@@ -114,11 +117,9 @@ def drop(files: list[Path]) -> None:
     (files[0].parent / "CURRENT").unlink()
 
 
-def test_damaged_tables_are_set_aside_and_restored(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+@pytest.mark.thorough
+def test_damaged_tables_are_set_aside_and_restored(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         for at, harm in enumerate((None, cut, flip, drop), start=1):
             mark = run.log("w").stat().st_size if at > 1 else 0
             run.start("w")
@@ -178,14 +179,12 @@ def met_by_the_stage_alone(table: Path, scratch: Path) -> bool:
     return False
 
 
-def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(tmp_path):
+@pytest.mark.thorough
+def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(empty_broker: Broker, tmp_path):
     """Rows that are due at every trigger fill blocks between the table's place and the sums."""
     pages = [f"a page with a long name, number {n:05}" for n in range(1200)]
     known = TOML.replace('key = ["page"]', f'key = ["page"]\npublic_keys = {json.dumps(pages)}')
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, known, {"events": 1}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, known, {"events": 1}) as run:
         run.start("w")
         rows = [{"user": f"u{n}", "page": page, "t": ORIGIN} for n, page in enumerate(pages)]
         run.publish("events", rows)

@@ -23,7 +23,7 @@ from hushstream.topics.config.values import format_instant
 from hushstream.topics.records import Snapshot, WiderTrigger
 
 from ..judge.topics import deployment as judgement
-from .local import BROKER, Local, local
+from .local import Local, local
 from .test_growth import ORIGIN as FIRST_HOUR
 from .test_growth import TOML as TRIMMED
 from .test_growth import WALL, clock_of, hours, trimmed, typed
@@ -113,11 +113,8 @@ class Growing:
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> Iterator[Growing]:
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "run", broker.bootstrap, OURS, {"events": 2}) as run,
-    ):
+def growing(empty_broker: Broker, tmp_path: Path) -> Iterator[Growing]:
+    with local(tmp_path / "run", empty_broker.bootstrap, OURS, {"events": 2}) as run:
         yield Growing(run)
 
 
@@ -181,6 +178,7 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     growing.compare()
 
 
+@pytest.mark.thorough
 def test_an_earlier_version_that_runs_at_the_growth_ends_and_is_refused(
     growing: Growing, tmp_path: Path
 ) -> None:
@@ -219,6 +217,7 @@ def name(unique: Callable[[str], str]) -> str:
     return unique("grown")
 
 
+@pytest.mark.thorough
 def test_added_partitions_open_from_a_snapshot(broker: Broker, tmp_path: Path, name: str) -> None:
     with local(tmp_path, broker.bootstrap, TRIMMED.format(name=name), {f"{name}-raw": 2}) as run:
         run.start("one")
@@ -262,6 +261,7 @@ def test_added_partitions_open_from_a_snapshot(broker: Broker, tmp_path: Path, n
         assert typed("ledger", "verify", *common)[0] == 0
 
 
+@pytest.mark.thorough
 def test_a_replay_that_begins_at_a_snapshot_goes_through_a_growth(
     broker: Broker, tmp_path: Path, name: str
 ) -> None:

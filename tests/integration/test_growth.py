@@ -171,6 +171,7 @@ WALL = (
 )  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partitioner", ["none", "murmur2"])
 def test_what_began_after_the_oldest_snapshot_is_replayed(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
@@ -207,7 +208,9 @@ def test_what_began_after_the_oldest_snapshot_is_replayed(
             replay(run.config(), windows={0})
 
 
-@pytest.mark.parametrize("partitioner", ["none", "murmur2"])
+@pytest.mark.parametrize(
+    "partitioner", ["none", pytest.param("murmur2", marks=pytest.mark.thorough)]
+)
 def test_rows_of_a_refused_window_are_deleted_from_tables_and_changelogs(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
 ) -> None:
@@ -266,6 +269,7 @@ def rows(table: Path) -> set[bytes]:
         store.close()
 
 
+@pytest.mark.thorough
 def test_a_witness_that_is_older_than_the_clock_log_is_refused_until_it_is_removed(
     broker: Broker, tmp_path: Path, name: str
 ) -> None:

@@ -19,7 +19,7 @@ from hushstream.offline.replay_logs import spans
 from hushstream.topics.records import Trigger
 
 from .faulty import RELEASED
-from .local import BROKER, Local, local
+from .local import Local, local
 
 DAY = 86_400_000_000
 ORIGIN = 17956 * DAY  # 2019-03-01
@@ -99,16 +99,16 @@ SHARDS = 3
 MEASURES = 8  # at most: a busy machine makes some publications late, whoever has more to do
 
 
-def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(tmp_path):
+@pytest.mark.thorough
+def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(
+    empty_broker: Broker, tmp_path
+):
     """Ten and fifty thousand of them: three shards of each are seen at the same times."""
     toml = TOML.replace("[engine]", f'[engine]\npublish_delay = "{PAUSE}s"')
     toml = toml.replace("cells_partitions = 1", f"cells_partitions = {SHARDS}")
     text = "".join(ONE.replace("12h", "3h").format(name, "") for name in HIDDEN)
     raw, hidden = dict.fromkeys(HIDDEN, 1), {"few": LIGHT, "many": HEAVY}
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, toml + text, raw) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, toml + text, raw) as run:
         start(run)
         run.wait_ready(["w"])
         late: dict[tuple[str, int], float] = {}
@@ -168,13 +168,13 @@ def offsets(run: Local, name: str, trigger: int) -> list[int]:
     return [r.offset for r in log if json.loads(r.value or b"{}")["trigger"] == trigger]
 
 
-def test_offsets_follow_what_is_released_and_kills_between_chunks_change_no_byte(tmp_path):
+@pytest.mark.thorough
+def test_offsets_follow_what_is_released_and_kills_between_chunks_change_no_byte(
+    empty_broker: Broker, tmp_path
+):
     text = TOML + ONE.format("few", "") + ONE.format("many", ", adaptive_weight = 0")
     raw = dict.fromkeys(HIDDEN, 1)
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, text, raw) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, text, raw) as run:
         for name, hidden in HIDDEN.items():
             run.publish(name, events(hidden))
         start(run)

@@ -32,7 +32,7 @@ from hushstream.offline.replay import replay
 from hushstream.topics.records import TriggerRequest, encode
 
 from ..support import messages
-from .local import BROKER, Local, local
+from .local import Local, local
 
 SECOND = 1_000_000
 ORIGIN = 17956 * 86_400 * SECOND  # 2019-03-01
@@ -67,18 +67,11 @@ ASKED = (
 )
 
 
-@pytest.fixture(scope="module")
-def quick_broker() -> Iterator[Broker]:
-    """A broker that allows short sessions."""
-    with Broker(quiet=True, overrides=BROKER) as running:
-        yield running
-
-
 Begin = Callable[..., Local]
 
 
 @pytest.fixture
-def begin(quick_broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Begin]:
+def begin(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Begin]:
     """Begin a deployment; its workers end with the test."""
     opened: list[Any] = []
 
@@ -87,7 +80,7 @@ def begin(quick_broker: Broker, unique: Callable[[str], str], tmp_path: Path) ->
         field = ', field = "t"' if time_ != "record" else ""
         text = HEAD + PIPELINE + pipeline
         text = text.format(name=name, kind="p", time=time_, field=field, more=more, limit=limit)
-        block = local(tmp_path / name, quick_broker.bootstrap, text, {f"{name}-raw": 1})
+        block = local(tmp_path / name, broker.bootstrap, text, {f"{name}-raw": 1})
         opened.append(block)
         run: Local = block.__enter__()
         return run

@@ -50,6 +50,7 @@ def said(run: Local) -> str:
     return log.read_text() if log.exists() else ""
 
 
+@pytest.mark.thorough
 def test_a_start_without_a_leader_is_waited_out_and_a_long_one_is_given_up(tmp_path):
     """One replica of each topic: the partitions of a node that dies have no leader."""
     port = free_port()

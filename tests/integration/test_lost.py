@@ -19,7 +19,7 @@ from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.clock.ledger import LOST
 from hushstream.deploy.broker import Broker
 
-from .local import BROKER, Local, local
+from .local import Local, local
 
 DAY = 86_400_000_000
 ORIGIN = 17956 * DAY  # 2019-03-01
@@ -91,15 +91,13 @@ def released(run: Local) -> Any:
                   if b["schema"].startswith("hush.manifest"))  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("partitioner", ["none", "murmur2"])
 def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accepted(
-    tmp_path, partitioner: str
+    empty_broker: Broker, tmp_path, partitioner: str
 ):
     text = TOML.replace("PARTITIONER", partitioner)
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, text, {"events": 1}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
         run.start("w")
         run.wait_ready(["w"])
         publish(run, 0)

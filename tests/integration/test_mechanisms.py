@@ -6,7 +6,6 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -17,13 +16,12 @@ from hushstream.cli.group import hush
 from hushstream.cli.planning.plan import describe
 from hushstream.client import Budget, Client, ReportStore, Survey, published_threshold
 from hushstream.client.survey import RANGE, VALUE
-from hushstream.deploy.broker import Broker
 from hushstream.mechanisms.spatial.domain import Axis, Domain
 from hushstream.mechanisms.spatial.synthetic import range_counts
 from hushstream.mechanisms.topl.estimate import Buckets
 from hushstream.mechanisms.topl.estimate import mean as topl_mean
 
-from .local import BROKER, Local, local
+from .local import Local, local
 
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
@@ -75,13 +73,6 @@ expected = 400
 """
 AXES = (Axis("x", 0, 2), Axis("y", -1, 1))
 DELETIONS = 'sign = "gone"\n'
-
-
-@pytest.fixture(scope="module")
-def quick_broker() -> Iterator[Broker]:
-    """A broker that allows short sessions."""
-    with Broker(quiet=True, overrides=BROKER) as running:
-        yield running
 
 
 pytestmark = pytest.mark.broker
@@ -256,10 +247,10 @@ def assert_near(said: dict[str, float], truth: float) -> None:
     assert abs(said["value"] - truth) < 12 * said["stddev"]
 
 
-def test_spatial_and_value_pipelines_survive_a_killed_worker(quick_broker, unique, tmp_path):
+def test_spatial_and_value_pipelines_survive_a_killed_worker(broker, unique, tmp_path):
     name = unique("m")
     raw = f"{name}-raw"
-    with local(tmp_path / name, quick_broker.bootstrap, configuration(name), {raw: 2}) as run:
+    with local(tmp_path / name, broker.bootstrap, configuration(name), {raw: 2}) as run:
         early, late = trips(1, 0, 4, 2000), trips(2, 4, 8, 2000)
         gone = ends(early, ORIGIN + 5 * HOUR)
         run.start("one")
@@ -382,11 +373,11 @@ class Devices:
         return Fraction(round(said * 1000), 1000)
 
 
-def test_client_made_reports_become_means_and_a_retry_counts_once(quick_broker, unique, tmp_path):
+def test_client_made_reports_become_means_and_a_retry_counts_once(broker, unique, tmp_path):
     name = unique("l")
     raw = f"{name}-raw"
     text = SURVEY.format(name=name)
-    with local(tmp_path / name, quick_broker.bootstrap, text, {raw: 2}) as run:
+    with local(tmp_path / name, broker.bootstrap, text, {raw: 2}) as run:
         devices = Devices(run)
         run.start("one")
         early = devices.report(range(2000), 0, RANGE)

@@ -22,7 +22,7 @@ from hushstream.deploy.process import Child
 from hushstream.deploy.settings import free_port
 
 from ..servers.prometheus import PROGRAM, Prometheus
-from .local import BROKER, Local, local
+from .local import Local, local
 
 pytestmark = [
     pytest.mark.broker,
@@ -64,12 +64,9 @@ def until(true: Callable[[], object], what: str, run: Local) -> None:
 
 
 @contextmanager
-def watched(folder: Path) -> Iterator[tuple[Local, Prometheus]]:
+def watched(empty_broker: Broker, folder: Path) -> Iterator[tuple[Local, Prometheus]]:
     public, operator = free_port(), free_port()
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(folder, broker.bootstrap, TOML, {"watched-trips": 2}) as run,
-    ):
+    with local(folder, empty_broker.bootstrap, TOML, {"watched-trips": 2}) as run:
         words = [sys.executable, "-m", "hushstream", "worker", "-c", str(run.toml)]
         words += ["--bootstrap", run.bootstrap, "--processes", "2", "--member", "two"]
         words += ["--set", f"engine.public_port={public}"]
@@ -84,6 +81,7 @@ def watched(folder: Path) -> Iterator[tuple[Local, Prometheus]]:
             run.stop("two")
 
 
+@pytest.mark.thorough
 def test_every_panel_and_every_alert_has_data(tmp_path: Path) -> None:
     with watched(tmp_path) as (run, watch):
         until(lambda: watch.values("hush_ready") == [1, 1], "two processes are not ready", run)

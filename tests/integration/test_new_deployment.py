@@ -17,7 +17,7 @@ from hushstream.offline.replay import replay
 from hushstream.topics.config.values import format_instant
 
 from ..judge.topics import deployment as judgement
-from .local import BROKER, Local, local
+from .local import Local, local
 from .test_growth import typed
 
 LENGTH = 20_000_000  # of the old windows, microseconds
@@ -92,11 +92,13 @@ def ended(run: Local) -> int:
     return until
 
 
-def test_the_next_deployment_loses_nothing_and_pays_for_no_epoch_twice(tmp_path: Path) -> None:
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML.format(**OLD, until=""), {"events": 1}) as run,
-    ):
+@pytest.mark.thorough
+def test_the_next_deployment_loses_nothing_and_pays_for_no_epoch_twice(
+    empty_broker: Broker, tmp_path: Path
+) -> None:
+    with local(
+        tmp_path, empty_broker.bootstrap, TOML.format(**OLD, until=""), {"events": 1}
+    ) as run:
         until = ended(run)
         released = counts(run, "pages", until - LENGTH)
         outcome = replay(run.config())

@@ -24,7 +24,7 @@ from hushstream.offline.replay import replay
 
 from ..servers.guard import Guard
 from ..servers.registry import SchemaRegistry
-from .local import BROKER, Local, local
+from .local import Local, local
 
 DAY = 86_400_000_000
 ORIGIN = 17956 * DAY  # 2019-03-01
@@ -163,19 +163,19 @@ def reasons(run: Local, form: str) -> list[str]:
     return sorted(one["__streams.errors.reason"].decode() for one in headers)
 
 
+@pytest.mark.thorough
 def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
-    tmp_path: Path, registry: SchemaRegistry
+    empty_broker: Broker, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
     """Behind TLS and a password; afterwards the registry is not even needed any more."""
     (tmp_path / "password").write_text(PASSWORD + "\n")
     with (
         Writers(registry.url) as writers,
         Guard(registry.port, tmp_path, "hush", PASSWORD) as guard,
-        Broker(quiet=True, overrides=BROKER) as broker,
     ):
         more = f'username = "hush"\npassword_file = "password"\nssl_cafile = "{guard.cafile}"'
         text = settings(guard.url, more=more)
-        with local(tmp_path, broker.bootstrap, text, dict.fromkeys(FORMATS, 1)) as run:
+        with local(tmp_path, empty_broker.bootstrap, text, dict.fromkeys(FORMATS, 1)) as run:
             for form in FORMATS:
                 run.publish(form, writers.encode(form, 1, rows(0)))
                 bad = [bytes([0, 0x7F, 0, 0, 1]) + b"x", b"\x01\0\0\0\x01x", b"{}", b"\0\0"]
@@ -206,17 +206,15 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
             assert outcome.agrees and outcome.figures()["compared"] > 0, outcome.problems
 
 
+@pytest.mark.thorough
 def test_an_unreachable_registry_is_waited_for_and_given_up_aloud(
-    tmp_path: Path, registry: SchemaRegistry
+    empty_broker: Broker, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
     with Writers(registry.url) as writers:
         values = writers.encode("avro", 1, rows(0))
     nowhere = "http://127.0.0.1:1/"
     text = settings(nowhere, ("avro",), 'outage_timeout = "6s"')
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, text, {"avro": 1}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, text, {"avro": 1}) as run:
         run.publish("avro", values)
         child = run.start("w")
         assert child.wait(150), run.tail("w")

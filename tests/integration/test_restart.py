@@ -8,7 +8,7 @@ import pytest
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.process import Child
 
-from .local import BROKER, Local, local
+from .local import Local, local
 
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
@@ -48,12 +48,10 @@ def begin(run: Local, worker: str, place: str) -> None:
     run.workers[worker] = Child([*command, "--bootstrap", run.bootstrap, *words], run.log(worker))
 
 
-def test_a_worker_that_comes_back_at_once_stalls_nobody(tmp_path):
+@pytest.mark.thorough
+def test_a_worker_that_comes_back_at_once_stalls_nobody(empty_broker: Broker, tmp_path):
     """The group gives partitions out twice within a second; no record comes after that."""
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": PARTITIONS}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": PARTITIONS}) as run:
         workers = {place: f"{place}-0" for place in "abc"}
         for place, worker in workers.items():
             begin(run, worker, place)

@@ -53,7 +53,7 @@ def written(*words: object) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("version", [2, 1])
+@pytest.mark.parametrize("version", [2, pytest.param(1, marks=pytest.mark.thorough)])
 def test_every_transaction_is_there_in_whole_or_not_at_all(version: int) -> None:
     """Late, repeated and unanswered requests of all kinds; brokers of both versions."""
     found = written("--faults", FAULTS, "--version", version, "--share", 0.08)
@@ -63,6 +63,7 @@ def test_every_transaction_is_there_in_whole_or_not_at_all(version: int) -> None
     assert torn >= {"EndTxn", "AddPartitionsToTxn", "Produce"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("version", "kind"), [(2, "repeat"), (1, "hold")])
 def test_without_the_mend_half_of_a_transaction_is_committed(version: int, kind: str) -> None:
     """What aiokafka does by itself; so the proxy tears, and the writer sees it."""
@@ -70,6 +71,7 @@ def test_without_the_mend_half_of_a_transaction_is_committed(version: int, kind:
     assert found["half"], found
 
 
+@pytest.mark.thorough
 def test_a_deployment_releases_what_the_judge_computes(tmp_path) -> None:
     """A worker whose transactions are torn all the time, clock and shards alike."""
     with (

@@ -10,7 +10,7 @@ import pytest
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
 
-from .local import BROKER, Local, local
+from .local import Local, local
 from .test_outage import TOML
 
 pytestmark = pytest.mark.broker
@@ -27,11 +27,8 @@ def requests(run: Local) -> list[dict[str, object]]:
     return [json.loads(r.value or b"{}") for r in found]
 
 
-def test_what_fires_is_told_limited_waited_for_and_ended(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+def test_what_fires_is_told_limited_waited_for_and_ended(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         for at, words in (("2999-01-01", "more than a day ahead"), ("2019-03-20", "need --yes")):
             refused = trigger(run, "--at", at, *(["--yes"] if "day" in words else []))
             assert refused.returncode == 2 and words in refused.stderr
@@ -52,11 +49,8 @@ def test_what_fires_is_told_limited_waited_for_and_ended(tmp_path):
         assert (again["triggers"], again["charges"]) == (0, 0)
 
 
-def test_who_waits_for_a_cancelled_request_is_told(tmp_path):
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, TOML, {"events": 1}) as run,
-    ):
+def test_who_waits_for_a_cancelled_request_is_told(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
         command = [sys.executable, "-m", "hushstream", "trigger", "-c", str(run.toml), "--wait"]
         command += ["--bootstrap", run.bootstrap, "--at", "2019-03-02"]
         waits = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -68,12 +62,9 @@ def test_who_waits_for_a_cancelled_request_is_told(tmp_path):
         assert "the request was cancelled for p: 0 of 2 triggers are done" in said
 
 
-def test_what_the_limit_does_not_pay_for_is_told_before_it_is_lost(tmp_path):
+def test_what_the_limit_does_not_pay_for_is_told_before_it_is_lost(empty_broker: Broker, tmp_path):
     limited = TOML.replace("delta = 1e-4", "delta = 1e-4, limit_epsilon = 8.0")
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path, broker.bootstrap, limited, {"events": 1}) as run,
-    ):
+    with local(tmp_path, empty_broker.bootstrap, limited, {"events": 1}) as run:
         told = "2 triggers; 1 epochs are charged: epsilon 8, delta 0.0001 for a unit in all of"
         refused = trigger(run, "--at", "2019-03-03")
         assert told in refused.stdout and "1 epoch is refused for good" in refused.stdout

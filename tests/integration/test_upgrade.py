@@ -20,7 +20,7 @@ from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
 
 from ..judge.topics import deployment as judgement
-from .local import BROKER, Local, local
+from .local import Local, local
 
 ROOT = Path(__file__).resolve().parents[2]
 EARLIER = "d2da724"
@@ -167,38 +167,36 @@ def back_and_forth(versions: Versions, other: Path) -> None:
     assert read_ledger(versions.run.cluster, "up").format == FORMAT
 
 
-def test_a_version_of_the_same_format_goes_before_this_one_and_after_it(tmp_path: Path):
+@pytest.mark.thorough
+def test_a_version_of_the_same_format_goes_before_this_one_and_after_it(
+    empty_broker: Broker, tmp_path: Path
+):
     other = named(tmp_path / "other", "9.8.7")
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "run", broker.bootstrap, TOML, {"events": 2}) as run,
-    ):
+    with local(tmp_path / "run", empty_broker.bootstrap, TOML, {"events": 2}) as run:
         back_and_forth(Versions(run), other)
         assert {t.code_version for t in run.triggers()} == {"9.8.7"}  # of one charge
 
 
-def test_the_sources_of_an_earlier_version_go_before_this_one_and_after_it(tmp_path: Path):
+@pytest.mark.thorough
+def test_the_sources_of_an_earlier_version_go_before_this_one_and_after_it(
+    empty_broker: Broker, tmp_path: Path
+):
     other = sources(tmp_path / "earlier")
     if other is None:
         pytest.skip("the history of this copy does not reach back to an earlier version")
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "run", broker.bootstrap, TOML, {"events": 2}) as run,
-    ):
+    with local(tmp_path / "run", empty_broker.bootstrap, TOML, {"events": 2}) as run:
         back_and_forth(Versions(run), other)
 
 
+@pytest.mark.thorough
 def test_after_a_later_format_this_version_ends_and_has_written_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    empty_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     later = tmp_path / "later"
     later.mkdir()
     text = f"import hushstream.agents.clock.ledger as ledger\nledger.FORMAT = {LOST + 1}\n"
     (later / "sitecustomize.py").write_text(text)
-    with (
-        Broker(quiet=True, overrides=BROKER) as broker,
-        local(tmp_path / "run", broker.bootstrap, TOML, {"events": 2}) as run,
-    ):
+    with local(tmp_path / "run", empty_broker.bootstrap, TOML, {"events": 2}) as run:
         versions = Versions(run)
         versions.serve(None)
         versions.refused(later, f"has format {FORMAT}, and workers of this version write")

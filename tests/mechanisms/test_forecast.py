@@ -25,7 +25,7 @@ from hushstream.mechanisms.forecast import (
     window_cost,
 )
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.registry import FORECASTERS, entries
+from hushstream.mechanisms.registry import BUILT_IN, find
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.workload import Sample
 
@@ -123,9 +123,8 @@ def test_the_work_of_windows_and_triggers_counts_besides_records() -> None:
     assert window_cost(guesses, often) == run + 100 * step
 
 
-def test_every_family_with_a_forecaster_is_a_mechanism() -> None:
-    assert set(FORECASTERS) <= set(entries())
-    assert all(isinstance(one, Forecaster) for one in FORECASTERS.values())
+def test_every_built_in_mechanism_has_a_forecaster() -> None:
+    assert all(isinstance(one.forecaster, Forecaster) for one in BUILT_IN)
 
 
 def test_luck_does_not_decide() -> None:
@@ -156,10 +155,10 @@ def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
 def test_a_histogram_that_shows_all_is_foretold_so_and_a_tiny_one_is_hopeless() -> None:
     one_record = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(20_000, 20_000, 10), one_record)
-    found = FORECASTERS["histogram"].forecast(asked, one_record, range(2))
+    found = find("histogram").forecaster.forecast(asked, one_record, range(2))
     assert found.cut == 0 and found.hidden == 0 and found.score < 0.01 and not found.hopeless
     assert "10 of 10 keys" in found.seen and "cuts nothing off" in found.lost
-    few = FORECASTERS["histogram"].forecast(
+    few = find("histogram").forecaster.forecast(
         question(Shape(20, 20, 10), one_record), one_record, range(2)
     )
     assert few.hidden == 1 and few.score == 1 > HOPELESS and few.hopeless
@@ -169,13 +168,13 @@ def test_a_histogram_that_shows_all_is_foretold_so_and_a_tiny_one_is_hopeless() 
 def test_what_the_bound_cuts_off_is_foretold() -> None:
     given = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(500, 5_000, 4), given)
-    cut = FORECASTERS["histogram"].forecast(asked, given, range(1)).cut
+    cut = find("histogram").forecaster.forecast(asked, given, range(1)).cut
     assert cut is not None and abs(cut - 0.9) < 0.01  # one record a user of ten
 
 
 def test_the_choice_is_better_than_a_bad_setting_and_lists_it() -> None:
     given = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(2_000, 10_000, 20), given)
-    found = choose(FORECASTERS["histogram"], asked, 10**5).found
+    found = choose(find("histogram").forecaster, asked, 10**5).found
     scores = {one.parameters.budget: one.score for one in found}
     assert found[0].parameters.budget > 1 and found[0].score < 0.5 * scores[1]

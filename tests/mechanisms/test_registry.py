@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import registry
-from hushstream.mechanisms.contract import MEMBERS
+from hushstream.mechanisms.contract import REQUIRED, Mechanism
 from hushstream.mechanisms.histogram import ENTRY
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.pak.mechanism import Pak
@@ -39,23 +39,21 @@ def test_every_mechanism_is_complete(name: str) -> None:
 
 
 def test_the_members_are_those_of_the_protocol() -> None:
-    said = {"distribution", "definition", "neighbouring", "bounds", "digests", "key_threshold"}
-    assert said | {"absorb", "release", "cost", "plan", "survey", "key_form", "inputs"} <= set(
-        MEMBERS
-    )
-    assert len(set(MEMBERS)) == len(MEMBERS)
+    said = {"distribution", "definition", "neighbouring", "bounds", "digests"}
+    done = {"init_units", "absorb", "release", "cost", "error", "draws"}
+    assert said | done | {"horizon", "row_dtype", "outputs", "keys"} == set(REQUIRED)
+    assert len(set(REQUIRED)) == len(REQUIRED)
 
 
 class _Less:
     """A class of mechanisms without one member."""
 
     def __init__(self, without: str) -> None:
-        self.kind = type(
-            "Less", (), {name: None for name in (*MEMBERS, "horizon") if name != without}
-        )
+        members = {name: None for name in REQUIRED if name != without}
+        self.kind = type("Less", (Mechanism,), members)
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", REQUIRED)
 def test_a_mechanism_without_a_member_is_refused_by_name(member: str) -> None:
     with pytest.raises(ContractError, match=f"'histogram': Less lacks {member}$"):
         registry.check(ENTRY._replace(mechanisms=(_Less(member).kind,)))
@@ -97,6 +95,11 @@ def test_a_name_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "BUILT_IN", (ENTRY, ENTRY._replace(mechanisms=(Pak,))))
     with pytest.raises(ContractError, match="'histogram' is there twice"):
         registry.entries()
+
+
+def test_a_class_of_another_kind_is_refused() -> None:
+    with pytest.raises(ContractError, match="'histogram': object must be a subclass of Mechanism"):
+        registry.check(ENTRY._replace(mechanisms=(object,)))
 
 
 def test_an_unknown_name_lists_what_there_is() -> None:

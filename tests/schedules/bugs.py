@@ -1,8 +1,9 @@
 """Mistakes, put back one at a time: the simulation must find each of them. Six are old ones.
 
 Each is a function that changes the product within this process, to be called after
-`patches.install`. `FOUND_WITHIN` says how many schedules may pass until one of them objects, and
-`ONLY` which kind of fault these must have, where few of all seeds have it.
+`patches.install`. `FOUND_AT` says which schedule objects first, `FOUND_WITHIN` how many may pass
+until one does where that has changed, and `ONLY` which kind of fault these must have, where few of
+all seeds have it.
 """
 
 from __future__ import annotations
@@ -134,5 +135,15 @@ FOUND_WITHIN = {
     "believed table": 1500,
     "committed refusal": 200,
     "same epoch": 100,
+}
+FOUND_AT = {  # the first seed that objects; a change of the product may move it
+    "cancelled clock": 84,
+    "stale idle shard": 42,
+    "frozen sleep": 28,
+    "forgotten floor": 2,
+    "stale genesis": 6,
+    "believed table": 12,
+    "committed refusal": 0,
+    "same epoch": 4,
 }
 ONLY = {"believed table": "rewind"}

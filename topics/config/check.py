@@ -280,8 +280,6 @@ def _keys(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
         )
     if by_key and not pipeline.key and not pipeline.inputs:
         yield "", "needs key (columns to group by), or a mechanism with its own inputs"
-    if pipeline.key and pipeline.inputs:
-        yield "inputs", "and key exclude each other"
     if pipeline.public_keys is None:
         return
     if not pipeline.public_keys:

@@ -72,6 +72,7 @@ def aiokafka_options(kafka: Kafka) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap_servers": kafka.bootstrap,
         "security_protocol": kafka.security_protocol,
+        "request_timeout_ms": kafka.request_timeout // 1000,
     }
     if _sasl(kafka):
         options["sasl_mechanism"] = kafka.sasl_mechanism

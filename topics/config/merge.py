@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 from .lines import Path
 from .model import Config
+from .pipeline import SharedBudget
 from .read import Problem, Reader
 from .values import Loose
 
@@ -128,9 +129,12 @@ def _nowhere(node: Any, step: str) -> str:
 
 
 def tables_of_names() -> dict[str, str]:
-    """Map each setting that occurs in only one kind of table to that table."""
+    """Map each setting that occurs in only one kind of table to that table.
+
+    A budget that pipelines share has the settings of one that they have alone.
+    """
     seen: dict[str, list[str]] = {}
-    for table, kind in tables():
+    for table, kind in (one for one in tables() if one[1] is not SharedBudget):
         for name in (f.name for f in fields(kind)):
             seen.setdefault(name, []).append(table)
     return {name: places[0] for name, places in seen.items() if len(places) == 1}

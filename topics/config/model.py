@@ -73,6 +73,7 @@ class Kafka:
         ssl_key_password: never in the file: set `HUSH_KAFKA__SSL_KEY_PASSWORD`.
         ssl_key_password_file: file that holds it, if the variable is not set.
         ssl_check_hostname: whether a broker's certificate must carry its host name.
+        request_timeout: of one request of a worker's clients, after which they ask again.
         outage_timeout: a worker that reaches no broker for longer ends with exit code 4.
     """
 
@@ -92,6 +93,7 @@ class Kafka:
     ssl_key_password: Secret | None = None
     ssl_key_password_file: str | None = None
     ssl_check_hostname: bool = True
+    request_timeout: Annotated[Duration, span("1s", "5m")] = THIRTY_SECONDS
     outage_timeout: Annotated[Duration, span("1s", "1d")] = FIVE_MINUTES
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from ...mechanisms.entry import Frame
-from ...mechanisms.registry import entries
+from ...mechanisms.registry import DEFAULT, entries
 from ..names import default_owner, latest_topic, releases_topic
 from .aggregates import Aggregate, Count
 from .expressions.conditions import Condition
@@ -28,7 +28,6 @@ from .values import (
     within,
 )
 
-DEFAULT_MECHANISM = "histogram"
 _DISTINCT = (
     'there is no kind = "distinct"; distinct units per key are { kind = "count" } with mechanism = '
     '{ kind = "histogram", bound = "per-key", per_key = 1 }, in SQL COUNT(DISTINCT unit)'
@@ -77,7 +76,7 @@ def _read_mechanism(reader: Reader, raw: Any, path: Path) -> MechanismSettings:
     """Read a mechanism of the registry with its own settings."""
     if not isinstance(raw, dict):
         raise reader.fail(path, 'must be a table such as { kind = "histogram" }')
-    kind = raw.get("kind", DEFAULT_MECHANISM)
+    kind = raw.get("kind", DEFAULT)
     known = entries()
     if not isinstance(kind, str):
         raise reader.fail((*path, "kind"), 'must be a text such as "histogram"')
@@ -88,7 +87,7 @@ def _read_mechanism(reader: Reader, raw: Any, path: Path) -> MechanismSettings:
 
 
 def _default_mechanism() -> MechanismSettings:
-    return MechanismSettings(DEFAULT_MECHANISM, entries()[DEFAULT_MECHANISM].parameters())
+    return MechanismSettings(DEFAULT, entries()[DEFAULT].parameters())
 
 
 @dataclass(frozen=True)

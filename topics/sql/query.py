@@ -8,6 +8,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
+from ...mechanisms.registry import DISTINCT
 from .aggregates import Aggregated, aggregate_of, checked
 from .columns import QuerySource, aliases, bare, derived_of, number_of, path_of, window_of
 from .filters import conditions_of
@@ -136,7 +137,7 @@ class _Query:
         if self._length:
             found["window"] = {"length": self._length}
         if any(one.units for one in aggregates):
-            found["mechanism"] = {"kind": "histogram", "bound": "per-key", "per_key": 1}
+            found["mechanism"] = dict(DISTINCT)
         return found
 
     def _grouping(self) -> list[exp.Expr]:

@@ -19,16 +19,16 @@ from statistics import NormalDist
 from typing import Any
 
 from ....formats.events.decode import utc
-from ....formats.events.keys import decode_key
 from ....mechanisms.columns import I64, Counted, Releases
-from ....mechanisms.contract import ALWAYS, INSERTING, SIGNED, Place
+from ....mechanisms.contract import ALWAYS, INSERTING, SIGNED
+from ....mechanisms.key_form import Place
 from ....mechanisms.keys import Keys
 from ....mechanisms.parts.stated_bound import plain
 from ....topics.config.aggregates import Estimate
 from ....topics.cut_share import cut_share
 from ....topics.records import Trigger
 from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
-from ...deployment import statement
+from ...deployment import shapes, statement
 from ...deployment.model import Pipeline
 from ...deployment.statement import significant
 from ..routing import route
@@ -59,7 +59,9 @@ class Writer:
         """Yield one record for each released key, in canonical key order."""
         homes = route(releases.key, self._pipeline.release_partitions).tolist()
         values, variances = releases.value.tolist(), releases.variance.tolist()
-        for row, (key, place) in enumerate(self._places(releases.key)):
+        form, names = self._pipeline.mechanism.keys, self._pipeline.key_names
+        places = zip(releases.key.tolist(), form.places(releases.key, names), strict=True)
+        for row, (key, place) in enumerate(places):
             record = self._row(key, place, values[row], variances[row])
             value = self._pipeline.form.encode(ROW, record)
             yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA)
@@ -92,15 +94,15 @@ class Writer:
             counted: released numbers of all records, if the mechanism releases them.
         """
         p = self._pipeline
-        own, m = p.mechanism.key_form == "code", p.mechanism
+        m = p.mechanism
         body = self._common | {
             "schema": MANIFEST_SCHEMA,
             "shard": self._shard,
             "shards": p.cells_partitions,
             "rows": rows,
-            "key_names": list(m.key_fields if own else p.key_names),
-            "value_names": [o.name for o in m.outputs] if own else [a.label for a in p.aggregates],
-            "replaces": m.replaces,
+            "key_names": list(shapes.key_names(p)),
+            "value_names": shapes.value_names(p),
+            "replaces": m.keys.replaces,
             "nonce": nonce.hex(),
             "public": {name: value.tolist() for name, value in sorted(public.items())},
         }
@@ -108,7 +110,7 @@ class Writer:
             body["cut"] = self._cut(counted)
         if p.lineage and p.encoding == "json":  # other forms have topics and schemas of their own
             body["follows"] = list(p.lineage)
-        if space := m.geometry():
+        if space := m.keys.geometry():
             body["space"] = space
         return self.kept_manifest(p.form.encode(MANIFEST, body))
 
@@ -133,16 +135,9 @@ class Writer:
         home = self._shard % self._pipeline.release_partitions
         return self._out(f"manifest:{self._shard}", value, home, MANIFEST, MANIFEST_SCHEMA)
 
-    def _places(self, keys: Keys) -> Iterable[tuple[bytes, Place]]:
-        p, every = self._pipeline, keys.tolist()
-        if p.mechanism.key_form == "code":  # bytes of the mechanism's own, such as a cell or slot
-            return zip(every, p.mechanism.places(keys), strict=True)
-        names = p.key_names
-        return ((key, Place(dict(zip(names, decode_key(key), strict=True)), {})) for key in every)
-
     def _text(self, key: bytes) -> str:
-        """A key as the last part of a record key: its JSON, or bytes in hexadecimal."""
-        return key.hex() if self._pipeline.mechanism.key_form == "code" else key.decode()
+        """A key as the last part of a record key."""
+        return self._pipeline.mechanism.keys.text(key)
 
     def _row(
         self, key: bytes, place: Place, values: list[int], variances: list[float]
@@ -170,7 +165,7 @@ class Writer:
             exact = value * output.grid
             inside = exact if within is None else _between(exact, within)
             every[output.name] = Estimate(inside, stddev, within)
-        if m.key_form == "code":  # aggregates are of records by key; this has outputs of its own
+        if not m.in_parts:
             return {name: self._value(one, name in self._floored) for name, one in every.items()}
         finished = {
             a.label: a.finish([every[part] for part in a.parts]) for a in self._pipeline.aggregates
@@ -183,7 +178,7 @@ class Writer:
         p, m = self._pipeline, self._pipeline.mechanism
         inserting = p.fields.sign is None
         natural = {a.label: all(c.low >= 0 for c in a.columns) for a in p.aggregates}
-        if m.key_form == "columns":
+        if m.in_parts:
             return frozenset(name for name, whole in natural.items() if whole and inserting)
         inserting = inserting and all(natural.values())
         when = {SIGNED: False, INSERTING: inserting, ALWAYS: True}

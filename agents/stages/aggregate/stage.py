@@ -248,7 +248,7 @@ class AggregateStage:
 
     def _shown(self, trigger: Trigger) -> bytes | None:
         """Prefix of what the latest topic shows of a window, where a release may end a key."""
-        kept = self._pipeline.latest_topic and self._pipeline.mechanism.replaces
+        kept = self._pipeline.latest_topic and self._pipeline.mechanism.keys.replaces
         return shown_of(trigger.window) if kept else None
 
     def _writer(self, trigger: Trigger) -> Writer:

@@ -44,8 +44,6 @@ class Bounder:
         self._codec = UnitCodec(pipeline.mechanism)
         self._prefix = units_of(pipeline.number)
         self._cells = names.cells(pipeline.name)
-        # Under privhp a record is in one sum of every level, so its sums do not count records.
-        self._counted = pipeline.config["mechanism"]["kind"] != "privhp"
 
     def absorb(self, reader: StateReader, events: Iterable[EventSlice], step: Step) -> None:
         """Bound a run of slices, in log order.
@@ -61,7 +59,7 @@ class Bounder:
             part = self._absorb(reader, one, step)
             sums.setdefault((one.window, one.batch), []).append(part)
             step.counts[self.pipeline.name, "seen"] += len(one.unit)
-            if self._counted:
+            if self.pipeline.mechanism.counting:
                 step.counts[self.pipeline.name, "accepted"] += int(part.sums[:, 0].sum())
         for (window, batch), parts in sums.items():
             self._send(window, batch, parts[0] if len(parts) == 1 else merge(parts), step)

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaConnectionError, OffsetOutOfRangeError
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from faust.types import TP
-from hushstream.agents.kafka import transport
+from hushstream.agents.kafka import transport, trim
 from hushstream.agents.kafka.trim import Trimmer
 from hushstream.deploy.broker import Broker
 from hushstream.errors import EngineError, RewoundError
@@ -101,7 +101,8 @@ def test_a_topic_that_cannot_be_trimmed_is_only_reported(broker, topic, caplog):
     assert "no-such-topic is not trimmed" in caplog.text and "DELETE" not in caplog.text
 
 
-def test_an_outage_is_not_a_missing_right(caplog):
+def test_an_outage_is_not_a_missing_right(caplog, monkeypatch):
+    monkeypatch.setattr(trim, "PATIENCE_SECONDS", 1.0)
     trimmer = Rounds(Kafka(bootstrap="127.0.0.1:9"))
     for _ in range(2):
         trimmer.round({TP("t", 0): 3})

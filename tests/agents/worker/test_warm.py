@@ -143,6 +143,7 @@ print(len(found.unit), found.time[3], sorted(set(found.unit)))
 """
 
 
+@pytest.mark.thorough
 def test_a_start_with_a_damaged_cache_compiles_anew_and_goes_on(tmp_path: Path):
     """A bit of each file is flipped: numba alone would run it, and end the process by a signal."""
     pytest.importorskip("numba")

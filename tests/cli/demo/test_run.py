@@ -80,6 +80,7 @@ def test_it_shows_everything_and_leaves_nothing_but_the_picture(tmp_path: Path) 
     assert _none_left(tmp_path)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: Path) -> None:
     before = set(Cluster(Kafka(bootstrap=broker.bootstrap)).topics())
@@ -138,7 +139,10 @@ def test_kept_on_a_cluster_it_can_be_read_and_stopped(broker: Broker, tmp_path: 
 
 @pytest.mark.broker
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.thorough)],
+)
 def test_interrupted_in_the_middle_it_leaves_nothing(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

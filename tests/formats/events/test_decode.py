@@ -26,6 +26,7 @@ from hushstream.formats.events.fields import InputFields, NumericField, Pipeline
 from hushstream.formats.events.keys import MAX_KEY, decode_key, encode_key
 from hushstream.formats.events.reasons import REASONS
 from hushstream.mechanisms.columns import Encoded
+from hushstream.mechanisms.key_form import ONE_ROW
 from hushstream.mechanisms.keys import Keys
 from hypothesis import given
 from hypothesis import strategies as st
@@ -425,7 +426,7 @@ def test_what_a_pipeline_counts_does_not_depend_on_its_neighbours(records, reade
 class Slots:
     """A mechanism with slots of event time."""
 
-    inputs = ("time",)
+    inputs, keys = ("time",), ONE_ROW
 
     def encode(self, columns: dict[str, Any]) -> Any:
         keys, key = np.unique(columns["time"], return_inverse=True)

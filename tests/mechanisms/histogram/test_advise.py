@@ -92,7 +92,12 @@ def drawn(shape: str, seed: int, users: int = 5_000) -> Workload:
     return Workload(unit[order].astype(np.int32), key[order].astype(np.int32), users, keys)
 
 
-@pytest.mark.parametrize("shape", ["one record each", "many keys each", "repeats one key"])
+OTHERS = ("one record each", "many keys each")
+
+
+@pytest.mark.parametrize(
+    "shape", ["repeats one key", *(pytest.param(s, marks=pytest.mark.thorough) for s in OTHERS)]
+)
 def test_the_proposal_is_within_a_tenth_of_the_best(shape: str) -> None:
     """Over budget, weight, factorisation and split; with data of the same shape, drawn anew."""
     found = propose(FIXED, SETTING, [[drawn(shape, 1)]], planned)

@@ -69,6 +69,7 @@ def test_what_was_configured_badly_is_seen() -> None:
     assert propose(found.parameters, SETTING).configured == pytest.approx(found.error)
 
 
+@pytest.mark.thorough
 def test_the_largest_value_is_better_where_values_fill_the_range() -> None:
     found = propose(GIVEN, SETTING, scale=2000)
     assert not found.clip and found.parameters.threshold == "top" and found.error == found.top

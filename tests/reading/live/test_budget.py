@@ -16,6 +16,7 @@ def ledger(*epochs: int, refused: tuple[int, ...] = ()) -> Ledger:
     made.take(made.next("genesis", 0, {}).encode())
     for epoch in epochs:
         body = {"pipeline": "histogram-plain", "epoch": epoch, "epsilon": "1/10", "delta": "1/1000"}
+        body |= {"mu2": "0", "pure_epsilon": "1/10", "coupling_delta": "0"}
         made.take(made.next("charge", 0, body).encode())
         other = {"pipeline": "another", "epoch": epoch, "epsilon": "7", "delta": "0"}
         made.take(made.next("charge", 0, other).encode())
@@ -50,6 +51,18 @@ def test_refused_epochs_are_listed_and_cost_nothing() -> None:
     assert (body["charged"], body["refused"], body["total"]) == (1, 1, 0.1)
     assert [e["refused"] for e in body["epochs"]] == [True, False]
     assert body["epochs"][0]["start"] == BEGIN + 8 * HOUR
+
+
+def test_the_total_is_of_all_epochs_together_and_their_sum_stands_beside_it() -> None:
+    made = Ledger()
+    made.take(made.next("genesis", 0, {}).encode())
+    for epoch in range(9):
+        body = {"pipeline": "histogram-plain", "epoch": epoch, "epsilon": "1", "delta": "1/1000000"}
+        body |= {"mu2": "1/25", "pure_epsilon": "0", "coupling_delta": "0"}
+        made.take(made.next("charge", 0, body).encode())
+    told = spent(made, PIPELINE, 5.0)
+    assert told["sum"] == 9.0 and 2 < told["total"] < 4 and told["left"] == 5 - told["total"]
+    assert told["epochs"][0]["total"] == told["total"] > told["epochs"][-1]["total"]
 
 
 def test_a_pipeline_without_charges_has_spent_nothing() -> None:

@@ -75,7 +75,10 @@ def test_plain() -> None:
     assert aiokafka_options(kafka) == {
         "bootstrap_servers": "localhost:9092",
         "security_protocol": "PLAINTEXT",
+        "request_timeout_ms": 30_000,
     }
+    hasty = loads('[kafka]\nrequest_timeout = "2s"', environ={}).kafka
+    assert aiokafka_options(hasty)["request_timeout_ms"] == 2_000
 
 
 def test_sasl_with_a_password_from_environment_or_file(folder: Path) -> None:

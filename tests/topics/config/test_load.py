@@ -71,7 +71,7 @@ def _mechanism(monkeypatch: pytest.MonkeyPatch) -> None:
     knobs = knobs._replace(objections=no_objection)
     for module in (config_pipeline, registry):
         monkeypatch.setattr(module, "entries", lambda: {**BUILT_IN, "knobs": knobs})
-    monkeypatch.setattr(config_pipeline, "DEFAULT_MECHANISM", "knobs")
+    monkeypatch.setattr(config_pipeline, "DEFAULT", "knobs")
 
 
 def small(text: str = SMALL, **environ: str) -> Config:

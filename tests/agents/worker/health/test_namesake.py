@@ -109,15 +109,17 @@ def test_what_passes_is_no_namesake(now) -> None:
 
 
 @pytest.mark.broker
-def test_of_two_workers_with_one_name_the_second_ends_and_the_first_releases(own_broker, tmp_path):
-    with local(tmp_path / "a", own_broker.bootstrap, TOML, {"events": 1}) as run:
+def test_of_two_workers_with_one_name_the_second_ends_and_the_first_releases(
+    empty_broker, tmp_path
+):
+    with local(tmp_path / "a", empty_broker.bootstrap, TOML, {"events": 1}) as run:
         publish(run, 0)
         run.start("w")
         run.wait_ready(["w"])
         folder = tmp_path / "b"
         folder.mkdir()
         shutil.copy(run.folder / "hush.key", folder)
-        other = Local(folder, own_broker.bootstrap, TOML, {"events": 1})
+        other = Local(folder, empty_broker.bootstrap, TOML, {"events": 1})
         second = other.start("w")
         began = time.monotonic()
         assert second.wait(150), other.tail("w")

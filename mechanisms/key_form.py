@@ -1,0 +1,119 @@
+"""The form of released keys: columns of the record (`RecordKeys`), or a mechanism's own bytes.
+
+The rest of the product asks a key's form for names, texts, places and types of columns, and never
+what kind of mechanism has made it.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from .keys import Keys
+
+Kind = Literal["text", "whole"]
+
+
+class Place(NamedTuple):
+    """Meaning of a key, in words that a reader has without the mechanism's code.
+
+    Attributes:
+        key: a value per name of the key.
+        box: per coordinate the lower and upper end, in the unit of the input; {} where a key is
+            not a part of a space.
+    """
+
+    key: dict[str, Any]
+    box: dict[str, tuple[float, float]]
+
+
+class KeyForm(ABC):
+    """Form of released keys.
+
+    Attributes:
+        of_record: whether keys are columns of the record; a mechanism may have inputs besides.
+        replaces: a key that a release lacks is gone; else its last value stays.
+        kinds: type of each key column of the mechanism's own.
+    """
+
+    of_record: ClassVar[bool]
+    replaces: ClassVar[bool] = False
+    kinds: ClassVar[Mapping[str, Kind]] = MappingProxyType({})
+
+    @abstractmethod
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """Names of a released key's columns; ``columns`` are the pipeline's."""
+
+    @abstractmethod
+    def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
+        """Meaning of released keys, in their order."""
+
+    @abstractmethod
+    def text(self, key: bytes) -> str:
+        """A key as the last part of a record key."""
+
+    @abstractmethod
+    def key(self, text: str) -> bytes:
+        """The key of such a text; raises `ValueError` if it is none."""
+
+    def geometry(self) -> dict[str, Any]:
+        """The public space that keys divide, as plain JSON for manifests; {} where there is none.
+
+        A space has axes, depth and split, and a region: polygons, cells, or neither.
+        """
+        return {}
+
+
+class RecordKeys(KeyForm):
+    """Keys are columns of the record, in canonical JSON.
+
+    >>> form = RecordKeys()
+    >>> list(form.places(Keys.of([b'["Queens",4]']), ("zone", "hour")))
+    [Place(key={'zone': 'Queens', 'hour': 4}, box={})]
+    """
+
+    of_record = True
+
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The pipeline's columns."""
+        return tuple(columns)
+
+    def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
+        """The values of each column."""
+        return (Place(dict(zip(columns, json.loads(key), strict=True)), {}) for key in keys)
+
+    def text(self, key: bytes) -> str:
+        """The JSON itself."""
+        return key.decode()
+
+    def key(self, text: str) -> bytes:
+        """The JSON itself."""
+        return text.encode()
+
+
+class OwnKeys(KeyForm):
+    """Keys are bytes of the mechanism's own; as it stands, of a single row without columns."""
+
+    of_record = False
+
+    def names(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """The names of `kinds`."""
+        return tuple(self.kinds)
+
+    def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
+        """No column and no box."""
+        return [Place({}, {}) for _ in range(len(keys))]
+
+    def text(self, key: bytes) -> str:
+        """The bytes, in hexadecimal."""
+        return key.hex()
+
+    def key(self, text: str) -> bytes:
+        """The bytes of hexadecimal digits."""
+        return bytes.fromhex(text)
+
+
+RECORD_KEYS, ONE_ROW = RecordKeys(), OwnKeys()

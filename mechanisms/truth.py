@@ -1,0 +1,41 @@
+"""Exact answers of one window, with which a simulation compares what was released.
+
+Nothing here is private. Every answer is without the contribution bound, so that the comparison
+shows what the bound cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import I64
+from .keys import Keys
+
+
+class WindowRecords(NamedTuple):
+    """The n records of a window, as a batch would hold them, before any bound."""
+
+    keys: Keys  # (k,) distinct
+    key: NDArray[np.intp]  # (n,) row of keys
+    value: I64  # (n, c)
+    sign: NDArray[np.int8]  # (n,) +1, or -1 for a deletion
+
+
+class Truth(NamedTuple):
+    """Exact answers of one window.
+
+    Attributes:
+        records: number of its records.
+        held: key as it is released -> number of records (of units, where units count).
+        values: name of a value -> key -> exact answer; NaN where there is none.
+        every: whether ``held`` has all keys, and not only those that were released.
+    """
+
+    records: int
+    held: Mapping[bytes, int]
+    values: Mapping[str, Mapping[bytes, float]]
+    every: bool = False
