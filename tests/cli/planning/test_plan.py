@@ -19,7 +19,7 @@ from ..bench import ROWS, typed, write
 def test_plan_says_what_will_be_paid(folder):
     code, out, _ = typed("plan")
     assert code == 0
-    for word in ("pages", "ε=8", "δ=0.0001", "45 epochs charged", "noise of count", "one user"):
+    for word in ("pages", "ε=8", "δ=0.0001", "32 epochs charged", "noise of count", "one user"):
         assert word in out
     code, out, _ = typed("plan", "--json")
     (body,) = json.loads(out)["pipelines"]
