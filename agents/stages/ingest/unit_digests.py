@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,7 @@ from ....mechanisms.keys import Keys
 
 KNOWN = 150_000  # units whose digest is remembered by one shard
 KNOWN_BYTES = 16 << 20  # of the texts of these units
-_SLOTS = (
-    1 << 12,
-    1 << 16,
-)  # for units, of 64 bytes each, where loops are compiled: at first, at most
+_SLOTS = 1 << 12, 1 << 16  # for units, of 64 bytes each: at first, at most
 _PATIENCE = 8  # looks in which most units are new, until they are not looked up
 _PAUSE = 16  # looks, until it is tried again
 
@@ -152,7 +148,7 @@ class UnitDigests(dict[Any, int]):
         if partitioner == "none":
             return np.zeros(len(self._fresh), bool)
         texts = Keys.of(map(partition_text, self._fresh))
-        return np.asarray(PARTITIONERS[partitioner](texts) % partitions != partition)
+        return np.asarray(hashed(texts, partitioner) % partitions != partition)
 
 
 def _size(unit: object) -> int:
@@ -184,52 +180,21 @@ def partition_text(unit: object) -> bytes:
     return str(unit).encode()
 
 
-def murmur2(keys: Keys) -> NDArray[np.int64]:
-    """Hash keys with the positive murmur2 of Kafka's Java clients.
+def hashed(texts: Keys, partitioner: str) -> NDArray[np.int64]:
+    """Hash texts as Kafka's clients do.
 
     Args:
-        keys: k of them.
+        texts: k of them.
+        partitioner: "murmur2" of the Java clients, or "crc32" of librdkafka's consistent ones.
 
     Returns:
-        (k,) hashes in [0, 2³¹).
+        (k,) hashes; its remainder by the number of partitions is the home of a text.
     """
-    m = np.uint32(0x5BD1E995)
-    widths = np.diff(keys.offsets)
-    state = np.uint32(0x9747B28C) ^ widths.astype(np.uint32)
-    starts = keys.offsets[:-1]
-    data = np.concatenate([keys.data, np.zeros(4, np.uint8)])
-    for block in range(int(widths.max(initial=0)) // 4):
-        live = np.flatnonzero(widths >= 4 * (block + 1))
-        word = _little(data, starts[live] + 4 * block, 4) * m
-        word = (word ^ (word >> np.uint32(24))) * m
-        state[live] = (state[live] * m) ^ word
-    rest = widths % 4
-    for left in (1, 2, 3):
-        live = np.flatnonzero(rest == left)
-        tail = _little(data, starts[live] + widths[live] - left, left)
-        state[live] = (state[live] ^ tail) * m
-    state = (state ^ (state >> np.uint32(13))) * m
-    state ^= state >> np.uint32(15)
-    return (state & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    from .digest_scan import PARTITIONERS
 
-
-def crc32(keys: Keys) -> NDArray[np.int64]:
-    """Hash keys with the CRC-32 of librdkafka's consistent partitioners.
-
-    Args:
-        keys: k of them.
-
-    Returns:
-        (k,) hashes in [0, 2³²).
-    """
-    return np.fromiter(map(zlib.crc32, keys.tolist()), np.int64, len(keys))
-
-
-def _little(data: NDArray[np.uint8], at: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
-    word = np.zeros(len(at), np.uint32)
-    for place in range(width):
-        word |= data[at + place].astype(np.uint32) << np.uint32(8 * place)
-    return word
-
-
-PARTITIONERS: dict[str, Callable[[Keys], NDArray[np.int64]]] = {"murmur2": murmur2, "crc32": crc32}
+    out = np.empty(len(texts), np.int64)
+    wanted = np.ones(len(texts), bool)
+    data = texts.data.view()
+    data.flags.writeable = False  # a loop is compiled anew for every type
+    PARTITIONERS[partitioner](data, texts.offsets[:-1], texts.offsets[1:], wanted, out)
+    return out

@@ -1,6 +1,6 @@
 """Decoding by columns: on whatever input, the answers are those of decoding each record.
 
-Covers: formats/events/columns.py, formats/events/compiled.py
+Covers: formats/events/columns.py
 Covers: formats/events/views.py, formats/events/json_scan.py, formats/events/key_scan.py
 """
 
@@ -20,11 +20,9 @@ from hushstream.formats.events import columns as columns_module
 from hushstream.formats.events.columns import LEAST, UnitTexts
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
+from hushstream.formats.events.json_scan import decimals
 from hushstream.formats.schemas.schema import Pinned, Schema
 from hushstream.mechanisms.columns import I64
-
-pytest.importorskip("numba")
-from hushstream.formats.events.json_scan import decimals
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 ROUNDS = int(os.environ.get("HUSH_RECORDS", "60000")) // 300

@@ -9,7 +9,6 @@ import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
 from hushstream.formats.events.columns import UnitTexts
 
-pytest.importorskip("numba")
 TEXTS = [f"u{n}" for n in range(50)] + ["é" * n for n in range(140)] + ["x" * 4096, "-17", "0"]
 
 

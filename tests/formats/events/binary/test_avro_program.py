@@ -15,7 +15,6 @@ from hushstream.formats.events.decode import Decoder
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.schemas.schema import Pinned, Schema
 
-pytest.importorskip("numba")
 from ..test_columns import Plain
 from .avro_lists import BODY, LOGICAL, avro_list, avro_of, in_avro
 from .values import HUGE, LISTS, LONGS, WHERE, agree, columns_of, framed, made, never, raw, varint

@@ -18,7 +18,6 @@ from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.events.raw import RawBatch
 from hushstream.formats.schemas.schema import FORMATS, Pinned
 
-pytest.importorskip("numba")
 from ..test_columns import Plain, told
 from .avro_lists import BODY, avro_list, avro_of
 from .proto_lists import proto_list
