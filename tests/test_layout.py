@@ -32,6 +32,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("topics/config",),
     ("topics/sql", "topics/frames.py", "topics/releases.py"),
     ("topics",),
+    ("formats/events/decode.py",),
+    ("formats/entries.py",),
     ("formats/events",),
     ("formats/schemas", "formats/values"),
     ("formats",),

@@ -7,7 +7,7 @@ import numpy as np
 from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, Found, RowColumns, pick, put_in
 from .layout import UNIT_WIDTH
-from .row_table import RowTable
+from .row_table import HeldTable
 from .store import StateReader
 
 
@@ -16,7 +16,7 @@ class ChangedUnits:
 
     def __init__(self) -> None:
         self._only: RowColumns | None = None  # most steps change units in one go
-        self._table: RowTable | None = None
+        self._table: HeldTable | None = None
 
     def __len__(self) -> int:
         if self._table is not None:
@@ -51,9 +51,9 @@ class ChangedUnits:
             return self._table.rows()
         return NO_ROWS if self._only is None else self._only
 
-    def _joined(self) -> RowTable:
+    def _joined(self) -> HeldTable:
         if self._table is None:
-            self._table = RowTable(UNIT_WIDTH)
+            self._table = HeldTable(UNIT_WIDTH)
             if self._only is not None:
                 self._table.put(self._only)
                 self._only = None

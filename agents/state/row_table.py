@@ -14,7 +14,7 @@ from .columns import Found, RowColumns
 _LEAST = 4096  # slots, and words of rows, of a new table
 
 
-class RowTable:
+class HeldTable:
     """Rows by key; the newest value of a key counts, and an empty one stands for no row.
 
     It is a table in arrays: some seventy bytes for a row beside its value, and no object.

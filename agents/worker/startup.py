@@ -35,7 +35,7 @@ from ..stages.bound.codec import UnitCodec, distinct
 from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
-from ..state.row_table import RowTable
+from ..state.row_table import HeldTable
 from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
@@ -319,7 +319,7 @@ def _warm_units(mechanism: Mechanism) -> None:
     codec = UnitCodec(mechanism)
     rows = codec.encode(codec.decode(Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))))
     _warm_bound(mechanism.lanes)
-    table = RowTable(UNIT_WIDTH)
+    table = HeldTable(UNIT_WIDTH)
     table.put(RowColumns(pick(keys, np.arange(1)), pick(rows, np.arange(1))))
     table.put(RowColumns(keys, rows))
     found = table.look(keys).values

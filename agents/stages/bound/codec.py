@@ -64,7 +64,8 @@ class UnitCodec:
         u, head, width = len(units.left), self._left.itemsize, self._used.itemsize
         out = np.empty(u * head + len(units.pair) * self._step, np.uint8)
         ends = np.empty(u + 1, np.int64)
-        encode(*map(writeable, units), head, width, out, ends)
+        left, start, pair, used = map(writeable, units)
+        encode(left, start, pair, used, head, width, out, ends)
         return Keys(out, ends)
 
 

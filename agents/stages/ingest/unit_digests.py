@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.columns import UnitTexts
+from ....formats.events.views import UnitTexts
 from ....mechanisms.keys import Keys
 
 KNOWN = 150_000  # units whose digest is remembered by one shard

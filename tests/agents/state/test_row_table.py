@@ -10,12 +10,12 @@ from random import Random
 import numpy as np
 import pytest
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.row_table import RowTable
+from hushstream.agents.state.row_table import HeldTable
 from hushstream.mechanisms.keys import Keys
 
 
-def tables(width: int) -> list[RowTable]:
-    return [RowTable(width)]
+def tables(width: int) -> list[HeldTable]:
+    return [HeldTable(width)]
 
 
 def some(random: Random, known: list[bytes], width: int, most: int) -> list[bytes]:
@@ -85,7 +85,7 @@ def test_keys_that_name_one_slot_are_told_apart():
 
 def test_a_key_of_another_width_is_refused():
     with pytest.raises(ValueError, match="another width"):
-        RowTable(3).look(Keys.of([b"ab"]))
+        HeldTable(3).look(Keys.of([b"ab"]))
 
 
 def test_the_size_grows_with_what_is_written_and_ends_with_a_clear():
@@ -102,7 +102,7 @@ def test_keys_of_one_hash_are_told_apart():
     from hushstream.agents.state import row_scan
 
     one, other = Keys.of([b"u" * 19 + b"same tail"]), Keys.of([b"v" * 19 + b"same tail"])
-    table = RowTable(28)
+    table = HeldTable(28)
     table.put(RowColumns(one, Keys.of([b"row of one"])))
     (taken,) = np.flatnonzero(table._slots)
     state = int(row_scan._hash(table._words(other), 0))

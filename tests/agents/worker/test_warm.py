@@ -24,8 +24,8 @@ from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.transaction import _unit_records
-from hushstream.formats.events.columns import UnitTexts
 from hushstream.formats.events.raw import RawRecord
+from hushstream.formats.events.views import UnitTexts
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
-from hushstream.formats.events.columns import UnitTexts
+from hushstream.formats.events.views import UnitTexts
 
 TEXTS = [f"u{n}" for n in range(50)] + ["é" * n for n in range(140)] + ["x" * 4096, "-17", "0"]
 

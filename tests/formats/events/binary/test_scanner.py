@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
+from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.columns import LEAST
 from hushstream.formats.events.decode import Decoded, Decoder
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.events.raw import RawBatch
-from hushstream.formats.schemas.schema import FORMATS, Pinned
+from hushstream.formats.schemas.schema import Pinned
 
 from ..test_columns import Plain, told
 from .avro_lists import BODY, avro_list, avro_of
