@@ -135,7 +135,6 @@ def test_dividing_steps_by_bytes_changes_nothing(monkeypatch, size):
     for name in ("bound.stage.LARGE", "bound.stage.TOGETHER", "aggregate.computation.CHUNK",
                  "aggregate.partial_sums.SPILL", "aggregate.stage.RELEASED"):  # fmt: skip
         monkeypatch.setattr(f"{STAGES}.{name}_BYTES", size)
-    monkeypatch.setattr(f"{STAGES}.ingest.unit_digests.KNOWN_BYTES", size)
     monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 200)
     assert released(run(BASE)) == whole
 
