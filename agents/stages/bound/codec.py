@@ -64,8 +64,10 @@ class UnitCodec:
         u, head, width = len(units.left), self._left.itemsize, self._used.itemsize
         out = np.empty(u * head + len(units.pair) * self._step, np.uint8)
         ends = np.empty(u + 1, np.int64)
-        left, start, pair, used = map(writeable, units)
-        encode(left, start, pair, used, head, width, out, ends)
+        encode(
+            writeable(units.left), writeable(units.start), writeable(units.pair),
+            writeable(units.used), head, width, out, ends,
+        )  # fmt: skip
         return Keys(out, ends)
 
 

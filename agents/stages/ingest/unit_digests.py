@@ -79,8 +79,9 @@ class UnitDigests:
         stray, count = np.zeros(len(low), bool), len(low)
         asked = self._patience > 0
         if asked:
-            known = self._seed, self._met, words, stray
-            count = digest_scan.recall(*where, form, wanted, *known, missed)
+            count = digest_scan.recall(
+                *where, form, wanted, self._seed, self._met, words, stray, missed
+            )
         self._judge(count, len(low))
         digest_scan.digests(*where, form, missed, self._begun(), words)
         partitioner, partitions, partition = self._home
