@@ -9,7 +9,6 @@ from .events.binary.scanner import BinaryScanner
 from .events.fields import InputFields, PipelineFields
 from .events.framed import FramedReader, Framing
 from .events.objects import ObjectReader
-from .events.read import RecordReader
 from .events.scanned import JsonScanner, Scanner
 from .events.wires import AvroWire, ProtoWire, Wire
 from .values.form import WRITTEN, Written
@@ -30,7 +29,7 @@ class Format(NamedTuple):
 
     registered: str
     scanner: Callable[[InputFields, Fields], Scanner]
-    reader: Callable[[InputFields, Fields], RecordReader]
+    reader: Callable[[InputFields, Fields], ObjectReader | FramedReader]
     parts: bool
     written: Written | None
 

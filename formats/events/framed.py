@@ -152,7 +152,7 @@ class FramedReader:
     def read(
         self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known
     ) -> list[tuple[Columns, Bad]]:
-        """As `RecordReader.read`; what values hold never raises an error."""
+        """As `ObjectReader.read`."""
         size = len(values)
         sink = {path: FieldColumn(size) for path in self._paths}
         bad: Bad = {}
@@ -189,7 +189,10 @@ class FramedReader:
                     bad[row] = reason
                     continue
                 place = shared or self._wire.place(value[HEAD : HEAD + 64])
-                groups.setdefault((pinned.schema, place), []).append(row)
+                if place is None:
+                    bad[row] = Reason("wrong_schema")
+                else:
+                    groups.setdefault((pinned.schema, place), []).append(row)
         return groups
 
     def _run_of(self, schema: Schema, place: bytes) -> Run | None:

@@ -80,7 +80,15 @@ class ObjectReader:
     def read(
         self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known
     ) -> list[tuple[Sight, Bad]]:
-        """As `RecordReader.read`."""
+        """Read values: first as the input itself sees them, then as each pipeline does.
+
+        What they hold never raises an error.
+
+        Args:
+            values: of records.
+            offsets: of these records.
+            known: what ids of schemas stand for, where values begin with one.
+        """
         if self._framing is not None:
             pairs = zip(values, offsets, strict=True)
             values = [self._framing.payload(value, at, known) for value, at in pairs]

@@ -20,12 +20,15 @@ from ..schemas.schema import Known
 from .expressions.derived import TimePart
 from .expressions.filtered import ValueFields, doubles
 from .fields import InputFields, PipelineFields
+from .framed import Columns, FramedReader
 from .keys import numbered
+from .objects import ObjectReader, Sight
 from .raw import RawRecord, timestamps_of
-from .read import Readable, RecordReader
 from .reasons import Bad, Reason
 from .times import FACTORS, LATEST, fits, iso, scale, scaled
 from .views import MAX_UNIT, Decoded, View, encoded, keyed, on_grid
+
+Readable = Sight | Columns
 
 
 class RecordDecoder:
@@ -43,7 +46,7 @@ class RecordDecoder:
         fields: InputFields,
         pipelines: Sequence[PipelineFields],
         mechanisms: Sequence[Mechanism],
-        reader: RecordReader,
+        reader: ObjectReader | FramedReader,
     ) -> None:
         self._fields = fields
         self._pipelines, self._mechanisms = pipelines, mechanisms
@@ -53,7 +56,9 @@ class RecordDecoder:
     def decode(self, records: Sequence[RawRecord], known: Known) -> Decoded:
         """Decode a list of records; arguments as for `Decoder.decode`."""
         values = [r.value for r in records]
-        (sight, bad), *sights = self._reader.read(values, [r.offset for r in records], known)
+        offsets = [r.offset for r in records]
+        seen: Sequence[tuple[Readable, Bad]] = self._reader.read(values, offsets, known)
+        (sight, bad), *sights = seen
         time = self._times(sight, records, bad)
         unit = self._units(sight, values, bad)
         views = []

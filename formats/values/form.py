@@ -30,7 +30,7 @@ MOST_ID: Final = (1 << 31) - 1
 
 
 class Written(NamedTuple):
-    """How records of a shape are written in one format.
+    """Writing of records in one format.
 
     Attributes:
         first: bytes before each value.

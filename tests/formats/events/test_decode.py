@@ -2,7 +2,7 @@
 
 Covers: formats/events/fields.py, formats/events/times.py, formats/events/types.py
 
-Covers: formats/events/reasons.py, formats/events/records.py, formats/events/read.py
+Covers: formats/events/reasons.py, formats/events/records.py
 """
 
 from __future__ import annotations
