@@ -28,7 +28,7 @@ lint: $(DEV) ## style and formatting
 
 types: $(DEV) ## strict type check under the one import name
 	@mkdir -p .build && ln -sfn .. .build/hushstream
-	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
+	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.compiled -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
 	@$(BIN)/mypy .ci/release.py .ci/site.py
 
 unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
@@ -77,7 +77,7 @@ lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@printf 'setuptools>=77\nwheel\n' > $(VENV)/build.in
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra dev $(LOCK_FLAGS) -o requirements-dev.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra local --extra plot -c requirements-dev.lock $(LOCK_FLAGS) -o requirements-demo.lock
-	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra fast -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
 
 release: test ## version, changelog, archives and signed tag: VERSION=1.2.3 [DRY=1]
 	@$(BIN)/python .ci/release.py "$(VERSION)" $(if $(DRY),--dry-run)
@@ -92,7 +92,7 @@ $(BIN)/python:
 	@sh deploy/venv.sh $(VENV)
 
 $(RUN): requirements-demo.lock pyproject.toml | $(BIN)/python
-	@echo "installing locked dependencies into $(VENV), once: 200 MB to fetch, 700 MB on disk, a few minutes"
+	@echo "installing locked dependencies into $(VENV), once: 260 MB to fetch, 900 MB on disk, a few minutes"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-demo.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from _cluster import Local
 from confluent_kafka import Producer
-from hushstream.agents.stages.ingest.unit_digests import murmur2
+from hushstream.agents.stages.ingest.unit_digests import hashed
 from hushstream.mechanisms.keys import Keys
 
 MINUTE = 60_000_000  # microseconds
@@ -97,7 +97,7 @@ def feed(
     producer = run.producer(**{"linger.ms": 20, "queue.buffering.max.kbytes": 65536})
     count = 0
     while some := list(islice(flood, TOGETHER)):
-        homes = murmur2(Keys.of(one.unit.encode() for one in some)) % partitions
+        homes = hashed(Keys.of(one.unit.encode() for one in some), "murmur2") % partitions
         for one, home in zip(some, homes.tolist(), strict=True):
             if home < partitions - idle:
                 _produce(producer, one, home)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from _cluster import Local
 from confluent_kafka import KafkaException, Producer
-from hushstream.agents.stages.ingest.unit_digests import murmur2
+from hushstream.agents.stages.ingest.unit_digests import hashed
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.records import TriggerRequest, encode
 
@@ -184,4 +184,4 @@ class Visits(Load):
 
 def home(user: str) -> int:
     """Where the producer's partitioner puts a user."""
-    return int(murmur2(Keys.of([user.encode()]))[0]) % PARTITIONS
+    return int(hashed(Keys.of([user.encode()]), "murmur2")[0]) % PARTITIONS

@@ -106,7 +106,8 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
         joint = add(sums[member].joint for member in members)
         squares = sum((sums[member].squares for member in members), Fraction(0))
         each = number(told["epsilon"]), number(told["delta"])
-        whole = Spent(len(epochs), *(len(epochs) * part for part in each), joint, squares)
+        epsilon, delta = (len(epochs) * part for part in each)
+        whole = Spent(len(epochs), epsilon, delta, joint, squares)
         said = f"ε={float(each[0]):g}, δ={float(each[1]):g} for all of them"
         lines.append(
             f"budget {name} of {' and '.join(members)}: {len(epochs)} epochs at {said}; "

@@ -9,12 +9,13 @@ c value columns, g shard-wide totals, m released keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compiled import writeable
 from ..errors import ContractError
 from .keys import Keys, concat
 from .sums import totals as summed
@@ -35,7 +36,6 @@ class Batch(NamedTuple):
     sign: NDArray[np.int8]  # (n,) +1, or -1 for a deletion
     status: NDArray[np.int32]  # (k,) public status as of trigger j-1-d; 0 = none
     window: int = 0  # ordinal of the window inside its epoch: one key in two windows is two pairs
-    loops: Callable[..., Any] | None = None  # compiled, for `parts.bounding.Bound.apply`
 
 
 class Units(NamedTuple):
@@ -188,15 +188,8 @@ def pair_hash(keys: Keys, window: int) -> NDArray[np.uint32]:
 
     Collisions only make a unit pay more than it needs to, so no secret is needed here.
     """
-    begin = 0xCBF29CE484222325
-    for byte in int(window).to_bytes(4, "big"):
-        begin = ((begin ^ byte) * 0x100000001B3) % (1 << 64)
-    state, prime = np.full(len(keys), begin, np.uint64), np.uint64(0x100000001B3)
-    widths, starts = np.diff(keys.offsets), keys.offsets[:-1]
-    shortest = int(widths.min(initial=1 << 30)) if len(widths) else 0
-    for place in range(shortest):
-        state = (state ^ keys.data[starts + place]) * prime
-    for place in range(shortest, int(widths.max(initial=0))):
-        live = np.flatnonzero(widths > place)
-        state[live] = (state[live] ^ keys.data[keys.offsets[live] + place]) * prime
-    return ((state >> np.uint64(32)) ^ (state & np.uint64(0xFFFFFFFF))).astype(np.uint32)
+    from .hash_scan import hashes
+
+    out = np.empty(len(keys), np.uint32)
+    hashes(writeable(keys.data), keys.offsets, window, out)
+    return out

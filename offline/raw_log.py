@@ -18,7 +18,6 @@ from ..agents.kafka.intervals import Gone, Interval, Most, below, joined
 from ..agents.kafka.logs import PATIENCE_SECONDS
 from ..agents.kafka.private.of_aiokafka import fetch
 from ..errors import EngineError
-from ..formats.events.compiled import possible
 from ..topics.config.model import Kafka
 from .replay_logs import Span
 
@@ -45,7 +44,7 @@ class RawLog:
         self._kafka = kafka
         self._span = span
         self._most = most
-        columns = (span.topic,) if possible() else ()
+        columns = (span.topic,)
         self._most_of_one = Most(most, LIST_BYTES, {span.topic: largest}, columns)
         self._held = Backlog(Room(LIST_BYTES), most=most)
         self._held.restart(span.begin)

@@ -48,8 +48,55 @@ from hushstream.mechanisms.histogram.settings import (
 )
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts import key_selection as selection
-from hushstream.mechanisms.parts.bounding import Bound, _pack, _pair_slots, ranks
+from hushstream.mechanisms.parts.bounding import Bound, hashes, ranks
 from numpy.typing import NDArray
+
+
+class _Slots(NamedTuple):
+    """All pairs of the loaded units and of the slice, in (unit, hash) order."""
+
+    code: NDArray[np.uint64]  # (s,) unit · 2^32 + hash, distinct
+    used: NDArray[np.uint16]  # (s, lanes) a fresh copy
+    slot: NDArray[np.intp]  # (n,) pair of each record
+
+
+def _pair_slots(units: Units, batch: Batch) -> _Slots:
+    shift = np.uint64(32)
+    owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
+    old = (owner << shift) | units.pair
+    new = (batch.unit.astype(np.uint64) << shift) | hashes(batch)[batch.key]
+    fresh, slot = np.unique(new, return_inverse=True)
+    code, mine, theirs = _union(old, fresh)
+    used = np.zeros((len(code), units.used.shape[1]), np.uint16)
+    used[mine] = units.used
+    return _Slots(code, used, theirs[slot])
+
+
+def _union(
+    old: NDArray[np.uint64], fresh: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct values of both in order, and the place of each; ``fresh`` is sorted and distinct.
+
+    ``old`` is sorted too wherever this function packed it, and then sorting is only merging.
+    """
+    both = np.concatenate([old, fresh])
+    order = np.argsort(both, kind="stable")
+    ordered = both[order]
+    new = np.ones(len(both), np.bool_)
+    new[1:] = ordered[1:] != ordered[:-1]
+    place = np.empty(len(both), np.intp)
+    place[order] = new.cumsum() - 1
+    return ordered[new], place[: len(old)], place[len(old) :]
+
+
+def _pack(units: Units, slots: _Slots, left: I64) -> Units:
+    used = slots.used  # a pair that was never accepted leaves no trace
+    live = used[:, 0] > 0 if used.shape[1] == 1 else used.any(axis=1)
+    owner = (slots.code[live] >> np.uint64(32)).astype(np.int64)
+    start = np.zeros(len(left) + 1, np.int64)
+    np.cumsum(np.bincount(owner, minlength=len(left)), out=start[1:])
+    pair = (slots.code[live] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return Units(left, start, pair, used[live])
 
 
 class Idea(NamedTuple):

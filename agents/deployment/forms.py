@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...errors import EngineError
-from ...formats.values.form import MOST_ID, Described, Form, digest, schema_text
+from ...formats.values.form import MOST_ID, WRITTEN, Described, Form, digest
 from ...formats.values.shape import namespace
 from ...topics.releases import ROW
 from .model import Deployment, Pipeline
@@ -49,7 +49,7 @@ def subjects(p: Pipeline) -> list[Subject]:
     found = []
     package = namespace(p.name)
     for header, shape in shapes(p).items():
-        text = schema_text(p.encoding, shape, package)
+        text = WRITTEN[p.encoding].schema(shape, package)
         name = f"{p.release_topic}-{package}.{shape.name}"
         found.append(Subject(p.name, header, name, p.encoding, text))
         if header == ROW and p.latest_topic:

@@ -1,14 +1,11 @@
-"""A compiled writer of record batches, from columns of keys and values.
-
-Importing this module needs numba: see `formats.events.compiled.possible`.
-"""
+"""A compiled writer of record batches, from columns of keys and values."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...formats.events.compiled import compiled
+from ...compiled import compiled, writeable
 from ...mechanisms.keys import Keys
 from .record_columns import RecordColumns
 
@@ -102,7 +99,7 @@ def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
     first = _size(rows.keys, begun) + _size(rows.values, begun)
     data = np.empty(max(most, HEADER + _OVERHEAD + first), np.uint8)
     end, size = _pack(
-        _writeable(rows.keys.data), rows.keys.offsets, _writeable(rows.values.data),
+        writeable(rows.keys.data), rows.keys.offsets, writeable(rows.values.data),
         rows.values.offsets, rows.gone, begun, data, most,
     )  # fmt: skip
     return bytearray(data[:size].data), end
@@ -110,8 +107,3 @@ def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
 
 def _size(column: Keys, row: int) -> int:
     return int(column.offsets[row + 1] - column.offsets[row])
-
-
-def _writeable(data: Bytes) -> Bytes:
-    """The same bytes such that one compiled version of the loop serves all arrays."""
-    return data if data.flags.writeable else data.copy()

@@ -1,7 +1,4 @@
-"""A compiled parser of uncompressed record batches, into arrays.
-
-Importing this module needs numba: see `formats.events.compiled.possible`.
-"""
+"""A compiled parser of uncompressed record batches, into arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import numpy as np
 from aiokafka.errors import CorruptRecordException
 from numpy.typing import NDArray
 
-from ...formats.events.compiled import compiled
+from ...compiled import compiled
 from ...formats.events.raw import RawBatch
 
 HEADER = 61  # bytes of a batch before its records

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...errors import EngineError, needs
-from ...formats.values.form import KINDS, MOST_ID
+from ...formats.entries import FORMATS
+from ...formats.values.form import MOST_ID
 from ...topics.config.model import RegistrySettings
 from ..deployment.forms import Subject, form_of, subjects, verify_pinned, with_pipelines
 from ..deployment.model import Deployment, Pipeline
@@ -124,7 +125,7 @@ def _numbers(client: SchemaRegistryClient, p: Pipeline, ask: Ask) -> dict[str, i
 def _asked(client: SchemaRegistryClient, one: Subject, ask: Ask) -> int:
     where = f"pipeline {one.pipeline!r}, subject {one.name!r}"
     try:
-        return ask(client, one.name, Schema(one.text, KINDS[one.encoding]))
+        return ask(client, one.name, Schema(one.text, FORMATS[one.encoding].registered))
     except SchemaRegistryError as error:
         status = error.http_status_code
         # The registry's own words may quote anything; what it was asked about is public.

@@ -7,7 +7,7 @@ import numpy as np
 from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, Found, RowColumns, pick, put_in
 from .layout import UNIT_WIDTH
-from .row_table import HeldTable, row_table
+from .row_table import HeldTable
 from .store import StateReader
 
 
@@ -53,7 +53,7 @@ class ChangedUnits:
 
     def _joined(self) -> HeldTable:
         if self._table is None:
-            self._table = row_table(UNIT_WIDTH)
+            self._table = HeldTable(UNIT_WIDTH)
             if self._only is not None:
                 self._table.put(self._only)
                 self._only = None

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...compiled import writeable
 from ...errors import EngineError
-from ...formats.events.compiled import possible
-from ...mechanisms.keys import Keys, concat
+from ...mechanisms.keys import Keys
 from .layout import DIGEST, UNIT_WIDTH
 from .store import Changes
 
@@ -107,10 +107,6 @@ def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:
     """
     if len(rows) == len(values):
         return found
-    if not possible():
-        place = np.arange(len(values))
-        place[rows] = len(values) + np.arange(len(rows))
-        return concat([values, found]).take(place)
     from .row_scan import merge
 
     size = int(values.offsets[-1] - values.offsets[0] + found.offsets[-1] - found.offsets[0])
@@ -125,8 +121,3 @@ def put_in(values: Keys, rows: NDArray[np.intp], found: Keys) -> Keys:
         ends,
     )
     return Keys(out, ends)
-
-
-def writeable(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Give the same bytes such that one compiled version of each loop serves all arrays."""
-    return data if data.flags.writeable else data.copy()

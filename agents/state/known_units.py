@@ -7,7 +7,7 @@ import numpy as np
 from ...mechanisms.keys import Keys
 from .columns import Found, RowColumns, pick, put_in
 from .layout import UNIT_WIDTH
-from .row_table import row_table
+from .row_table import HeldTable
 
 
 class UnitRoom:
@@ -48,7 +48,7 @@ class KnownUnits:
 
     def __init__(self, room: UnitRoom) -> None:
         self._room = room
-        self._young, self._old = row_table(UNIT_WIDTH), row_table(UNIT_WIDTH)
+        self._young, self._old = HeldTable(UNIT_WIDTH), HeldTable(UNIT_WIDTH)
 
     @property
     def memory(self) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...mechanisms.keys import Keys
 from .columns import RowColumns, by_epoch, column_of, pick
 from .layout import DIGEST, UNIT_WIDTH
-from .row_table import row_table
+from .row_table import HeldTable
 
 _SCANNED = 2_000  # keys looked up at once
 
@@ -58,7 +58,7 @@ class _Epoch:
     """Rows of one pipeline and epoch."""
 
     def __init__(self) -> None:
-        self._table = row_table(UNIT_WIDTH)
+        self._table = HeldTable(UNIT_WIDTH)
         self._dead = 0  # keys of the table whose rows were deleted
         self._sorted: list[bytes] | None = None  # all other keys, if somebody has asked
 

@@ -13,7 +13,7 @@ from ...formats.events.raw import RawBatch
 from ...mechanisms.keys import Keys, gather
 from .columns import NO_ROWS, RowColumns
 from .layout import DIGEST, ROW, UNIT, UNIT_WIDTH, index_entries
-from .row_table import row_table
+from .row_table import HeldTable
 from .store import Changes
 
 
@@ -74,6 +74,6 @@ def _newest(rows: RowColumns, matrix: NDArray[np.uint8]) -> RowColumns:
     heads = np.sort(np.ascontiguousarray(matrix[:, -DIGEST : 8 - DIGEST]).view("<u8").reshape(-1))
     if bool((heads[1:] != heads[:-1]).all()):
         return rows
-    table = row_table(UNIT_WIDTH)
+    table = HeldTable(UNIT_WIDTH)
     table.put(rows)
     return table.rows()

@@ -30,7 +30,7 @@ from ...mechanisms.keys import Keys
 from .columns import NO_ROWS, Found, RowColumns, column_of, pick, put_in
 from .known_units import KnownUnits, UnitRoom
 from .layout import DIGEST, POSITION, UNIT_WIDTH, after, of_unit
-from .row_table import row_table
+from .row_table import HeldTable
 from .unit_filter import UnitFilter
 
 READ = 1_000  # keys of one lookup: each pins the block that it lies in
@@ -82,7 +82,7 @@ class RocksStore:
         self._hold = hold
         self._held: dict[bytes, bytes | None] = {}  # not on disk yet
         self._recent: dict[bytes, bytes | None] = {}  # those, and what went to disk last
-        self._units = row_table(UNIT_WIDTH)  # not on disk yet
+        self._units = HeldTable(UNIT_WIDTH)  # not on disk yet
         self._room = room or UnitRoom(0)
         self._known = KnownUnits(self._room)  # on disk
         # Where no rows are held, single ones may be those of units: nothing is known of the disk.

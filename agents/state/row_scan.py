@@ -4,8 +4,6 @@ A row stands in the arena as its key in whole words, one word with the size of i
 room for it, and the value: whoever finds the key has the value in the same lines of the processor's
 cache, and to wait for memory is what a large table costs. For the same reason a slot holds a part
 of the hash, and the loops that look for keys first only fetch slots, without a branch.
-
-Importing this module needs numba: see `formats.events.compiled.possible`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...formats.events.compiled import compiled
+from ...compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]

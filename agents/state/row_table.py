@@ -1,95 +1,23 @@
-"""Tables of rows in memory, all keys of one width: compiled, or a dictionary; both answer alike."""
+"""Tables of rows in memory, all keys of one width."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...formats.events.compiled import possible
+from ...compiled import writeable
 from ...mechanisms.keys import Keys
-from .columns import Found, RowColumns, writeable
+from .columns import Found, RowColumns
 
 _LEAST = 4096  # slots, and words of rows, of a new table
-_ENTRY = 230  # bytes of a row in a dictionary, beside its value
 
 
-class HeldTable(Protocol):
-    """Rows by key; the newest value of a key counts, and an empty one stands for no row."""
+class HeldTable:
+    """Rows by key; the newest value of a key counts, and an empty one stands for no row.
 
-    def __len__(self) -> int:
-        """Rows that it knows, deleted ones among them."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of the values, those that were replaced among them."""
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory in use, about."""
-
-    def put(self, rows: RowColumns) -> None:
-        """Write rows."""
-
-    def look(self, keys: Keys) -> Found:
-        """Read rows."""
-
-    def rows(self) -> RowColumns:
-        """All that it knows, each key once."""
-
-    def clear(self) -> None:
-        """Forget everything; the memory is used again."""
-
-
-def row_table(width: int) -> HeldTable:
-    """Make an empty table.
-
-    Args:
-        width: bytes of every key.
-    """
-    return ArrayTable(width) if possible() else DictTable()
-
-
-class DictTable:
-    """A table in a dictionary."""
-
-    def __init__(self) -> None:
-        self._rows: dict[bytes, bytes] = {}
-        self.size = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory in use, about: of each row two objects and an entry."""
-        return _ENTRY * len(self._rows) + self.size
-
-    def put(self, rows: RowColumns) -> None:
-        """Write rows."""
-        self._rows.update(zip(rows.keys.tolist(), rows.values.tolist(), strict=True))
-        self.size += len(rows.values.data)
-
-    def look(self, keys: Keys) -> Found:
-        """Read rows."""
-        get, none = self._rows.get, None
-        found = [get(key, none) for key in keys.tolist()]
-        known = np.fromiter((row is not None for row in found), np.bool_, len(found))
-        return Found(Keys.of(row or b"" for row in found), known)
-
-    def rows(self) -> RowColumns:
-        """All that it knows, each key once."""
-        return RowColumns(Keys.of(self._rows), Keys.of(self._rows.values()))
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._rows = {}
-        self.size = 0
-
-
-class ArrayTable:
-    """A table in arrays: some seventy bytes for a row beside its value, and no object.
+    It is a table in arrays: some seventy bytes for a row beside its value, and no object.
 
     Args:
         width: bytes of every key.
@@ -105,6 +33,7 @@ class ArrayTable:
         self._arena = np.empty(_LEAST, np.uint64)
 
     def __len__(self) -> int:
+        """Rows that it knows, deleted ones among them."""
         return self._count
 
     @property

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ... import compiled
+from ...compiled import marked, unmark
 from ...errors import EngineError
-from ...formats.code_cache import marked, unmark
-from ...formats.events import compiled
 from ...formats.events.columns import LEAST
 from ...formats.events.raw import RawRecord
 from ...mechanisms.columns import Batch, empty_units
@@ -35,7 +35,7 @@ from ..stages.bound.codec import UnitCodec, distinct
 from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
-from ..state.row_table import row_table
+from ..state.row_table import HeldTable
 from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
@@ -260,9 +260,6 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
         deployment: whose inputs.
         data_dir: of the worker; holds the cache where the package's own folder is read-only.
     """
-    if not compiled.possible():
-        log.info("numba is not installed: records are decoded one by one, which takes longer")
-        return
     begun = time.monotonic()
     with marked(*cache_folders(data_dir)):
         _load(deployment)
@@ -282,10 +279,11 @@ def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
     Raises:
         EngineError: the folder in ``data_dir`` belongs to somebody else.
     """
-    package = Path(compiled.__file__).parents[2]
+    package = Path(compiled.__file__).parent
     given = os.environ.get("NUMBA_CACHE_DIR")
-    if given is None and os.access(Path(compiled.__file__).parent, os.W_OK):
-        return package / "topics" / "__pycache__", [package / "topics", package / "agents"]
+    if given is None and os.access(package, os.W_OK):
+        rooms = [package / room for room in ("agents", "formats", "mechanisms")]
+        return package / "__pycache__", rooms
     folder = Path(given) if given else data_dir / COMPILED
     if not given:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -321,7 +319,7 @@ def _warm_units(mechanism: Mechanism) -> None:
     codec = UnitCodec(mechanism)
     rows = codec.encode(codec.decode(Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))))
     _warm_bound(mechanism.lanes)
-    table = row_table(UNIT_WIDTH)
+    table = HeldTable(UNIT_WIDTH)
     table.put(RowColumns(pick(keys, np.arange(1)), pick(rows, np.arange(1))))
     table.put(RowColumns(keys, rows))
     found = table.look(keys).values
@@ -331,8 +329,6 @@ def _warm_units(mechanism: Mechanism) -> None:
 
 def _warm_bound(lanes: int) -> None:
     """Compile the loops of a bound."""
-    from ..stages.bound.bound_scan import bounded
-
     none, value = np.zeros(0, np.intp), np.zeros((0, 0), np.int64)
     batch = Batch(Keys.of([]), none, none, value, none.astype(np.int8), none.astype(np.int32))
-    bounded(Bound("records", 1, (1,) * lanes), empty_units(1, lanes, 1), batch, none)
+    Bound("records", 1, (1,) * lanes).apply(empty_units(1, lanes, 1), batch, none)

@@ -17,7 +17,6 @@ from faust.types import TP
 from rocksdict import Cache
 
 from ...errors import EngineError
-from ...formats.events.compiled import possible
 from ...topics.records import Marker
 from ..clock.log import ClockLog
 from ..clock.loss.found import check_kept
@@ -121,7 +120,7 @@ class Worker:
         """Limits of one interval: two of them, and the one being fetched, fill a share."""
         size = min(self.setup.config.engine.step_bytes, self._shared.room.share // 2)
         largest = self.setup.deployment.largest
-        return Most(transport.MAX_RECORDS, size, largest, largest if possible() else ())
+        return Most(transport.MAX_RECORDS, size, largest, largest)
 
     def _wire(self) -> None:
         """Stages, the logs that all of them read, and Faust on top."""

@@ -1,76 +1,59 @@
-"""Decoding many records at once, with the answers of `Decoder` and no object per record.
+"""Decoding many records at once: compiled loops find what each needed field holds.
 
-A compiled scanner finds the needed fields of every record that is plain enough. All other records
-go through `Decoder` itself, one list of them, and the two results are merged in log order.
+They take every record that is plain enough, without an object for it, and leave the others out.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.columns import I64, compact
+from ...mechanisms.columns import I64
 from ...mechanisms.contract import UNIT, Mechanism
-from ...mechanisms.keys import Keys, concat
+from ...mechanisms.keys import Keys
 from ..schemas.schema import Known
-from .binary.scanner import BinaryScanner
-from .compiled import possible
 from .expressions.derived import Derived
 from .expressions.filtered import ScannedFields
 from .expressions.widened import Widened, computed
 from .fields import InputFields, PipelineFields
 from .keys import MAX_KEY
 from .raw import RawRecord, timestamps_of
-from .scanned import Flags, JsonScanner, Scanned, Scanner
+from .scanned import Flags, Scanned, Scanner
 from .times import FACTORS, LATEST
-from .types import FALSE, INTEGER, REAL, ROLES, TEXT, TRUE
-from .views import MAX_UNIT, Decoded, View
+from .types import FALSE, INTEGER, REAL, ROLES, TEXT, TRUE, paths_of
+from .views import MAX_UNIT, Decoded, UnitTexts, View, encoded, keyed, on_grid
 
 LEAST = 64  # records; for fewer, arrays cost more than objects
 _KIND = {"str": (TEXT,), "int": (INTEGER,), "bool": (TRUE, FALSE), "number": (INTEGER, REAL)}
 Rows = NDArray[np.intp]
-Each = Callable[[Sequence[RawRecord], Known], Decoded]
 
 
-class UnitTexts(Sequence[Any]):
-    """The unit of each record, as text in one buffer; other values beside it.
+def readable(
+    fields: InputFields,
+    pipelines: Sequence[PipelineFields],
+    mechanisms: Sequence[Mechanism],
+    parts: bool,
+) -> bool:
+    """Whether compiled loops know all that is asked of the records of an input.
 
-    Attributes:
-        data: the buffer.
-        low, high: (n,) where each text stands.
-        integer: (n,) whether it is the text of an integer.
-        rest: values of the rows that the buffer does not hold; None stands for no unit.
+    Args:
+        fields: of the input.
+        pipelines, mechanisms: of each pipeline.
+        parts: whether they find parts of a value, and not only its own fields.
     """
-
-    def __init__(
-        self, data: NDArray[np.uint8], low: I64, high: I64, integer: Flags, rest: dict[int, Any]
-    ) -> None:
-        self.data, self.low, self.high, self.integer, self.rest = data, low, high, integer, rest
-
-    def __len__(self) -> int:
-        return len(self.low)
-
-    @overload
-    def __getitem__(self, row: int) -> Any: ...
-    @overload
-    def __getitem__(self, row: slice) -> list[Any]: ...
-    def __getitem__(self, row: int | slice) -> Any:
-        if isinstance(row, slice):
-            return [self[n] for n in range(*row.indices(len(self)))]
-        if row in self.rest:
-            return self.rest[row]
-        if not -len(self) <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
-        text = self.data[self.low[row] : self.high[row]].tobytes().decode()
-        return int(text) if self.integer[row] else text
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[row] for row in range(len(self)))
+    paths = paths_of(fields, pipelines)
+    return (
+        len(fields.unit) == 1
+        and fields.time_format in FACTORS
+        and (parts or not any("." in path for path in paths))
+        and all(p.sign is None for p in pipelines)
+        and not any(UNIT in m.inputs for m in mechanisms)
+    )
 
 
 class ColumnDecoder:
@@ -79,8 +62,7 @@ class ColumnDecoder:
     Args:
         fields: of the input.
         pipelines, mechanisms: of each pipeline.
-        kinds: every path that is read, with the kinds of values that it may hold.
-        each: decodes, one by one, every record that the scanner leaves out.
+        scanner: of the input's format; it knows the same paths.
     """
 
     def __init__(
@@ -88,72 +70,40 @@ class ColumnDecoder:
         fields: InputFields,
         pipelines: Sequence[PipelineFields],
         mechanisms: Sequence[Mechanism],
-        kinds: Mapping[str, set[str]],
-        each: Each,
+        scanner: Scanner,
     ) -> None:
         self._fields = fields
         self._pipelines, self._mechanisms = pipelines, mechanisms
-        self._each = each
-        paths = sorted(kinds)
+        paths = sorted(paths_of(fields, pipelines))
         self._derived = sorted({d for p in pipelines for d in p.derived.values()}, key=repr)
         every = [*paths, *self._derived]
         self._place: dict[str | Derived, int] = {one: n for n, one in enumerate(every)}
-        binary = fields.format in ("avro", "protobuf")
-        self._scanner: Scanner = (
-            BinaryScanner(fields, kinds) if binary else JsonScanner(fields, paths)
-        )
+        self._scanner = scanner
         self._seed = secrets.randbits(62) | 1
-
-    @classmethod
-    def of(
-        cls,
-        fields: InputFields,
-        pipelines: Sequence[PipelineFields],
-        mechanisms: Sequence[Mechanism],
-        kinds: Mapping[str, set[str]],
-        each: Each,
-    ) -> ColumnDecoder | None:
-        """Make one, where loops can be compiled and it knows all that is asked; else None."""
-        known = (
-            possible()
-            and len(fields.unit) == 1
-            and fields.time_format in FACTORS
-            # Parts of a value are found in Avro alone, where they stand in order.
-            and (fields.format == "avro" or not any("." in path for path in kinds))
-            and all(p.sign is None for p in pipelines)
-            and not any(UNIT in m.inputs for m in mechanisms)
-        )
-        return cls(fields, pipelines, mechanisms, kinds, each) if known else None
 
     def decode(
         self, records: Sequence[RawRecord], known_ids: Known = MappingProxyType({})
-    ) -> Decoded:
-        """Decode a list of records, as `Decoder.decode` does.
+    ) -> tuple[Decoded, Rows]:
+        """Decode those of a list of records that are plain.
 
         Args:
             records: of one partition.
             known_ids: what ids of schemas stand for, where values begin with one.
+
+        Returns:
+            The result, with a `UnitTexts`, and the rows that it leaves out.
         """
         found = self._scanner.scan(records, known_ids)
         known = found.known
         time = self._times(found, records, known)
         if self._derived:
             found = self._widened(found, time, known)
-        unit, integer = self._units(found, known)
+        (low, high), integer = self._units(found, known)
         every = zip(self._pipelines, self._mechanisms, strict=True)
         parts = [self._part(p, m, found, time, known) for p, m in every]
-        rows = np.flatnonzero(~known)
-        low, high = unit
         units = UnitTexts(found.data, low, high, integer, {})
-        views = [part.view(known) for part in parts]
-        if len(rows) == 0:
-            return Decoded(time, units, tuple(views), {})
-        rest = self._each([records[row] for row in rows.tolist()], known_ids)
-        time[rows] = rest.time
-        units.rest.update(zip(rows.tolist(), rest.unit, strict=True))
-        bad = {int(rows[row]): reason for row, reason in rest.bad.items()}
-        merged = [_merged(one, other, rows) for one, other in zip(views, rest.views, strict=True)]
-        return Decoded(time, units, tuple(merged), bad)
+        views = tuple(part.view(known) for part in parts)
+        return Decoded(time, units, views, {}), np.flatnonzero(~known)
 
     def _widened(self, found: Scanned, time: I64, known: Flags) -> Scanned:
         """The findings with derived columns behind the fields."""
@@ -236,25 +186,16 @@ class _Part(NamedTuple):
     def view(self, known: Flags) -> View:
         """The rows that are known, as the pipeline sees them."""
         known = known if self.wanted is None else known & self.wanted
-        value = np.zeros((len(known), len(self.fields.columns)), np.int64)
-        for place, column in enumerate(self.fields.columns):
-            clipped = np.clip(self.floats[column.field], float(column.low), float(column.high))
-            value[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
-        rows = np.flatnonzero(known)
+        rows, sign = np.flatnonzero(known), np.ones(len(known), np.int8)
+        columns = {
+            name: self.floats[self.names[name]] if name in self.names else self.time
+            for name in self.mechanism.inputs
+        }
         if self.keys is None:
-            return self._encoded(rows)
+            return encoded(self.mechanism, rows, columns, sign, {})
+        value = on_grid(self.fields, len(known), self.floats.__getitem__)
         keys, key = self._numbered(self.keys, known, rows)
-        if self.fields.allowed is not None:
-            listed = np.fromiter((k in self.fields.allowed for k in keys), bool, len(keys))
-            kept = listed[key]
-            used, key = compact(key[kept], len(keys))
-            rows, keys = rows[kept], keys.take(used)
-        values = value[rows]
-        if self.mechanism.inputs:
-            encoded = self.mechanism.encode(self._inputs(rows))
-            used, key = compact(key[encoded.keep], len(keys))
-            rows, keys, values = rows[encoded.keep], keys.take(used), encoded.value[encoded.keep]
-        return View(rows, keys, key, values, np.ones(len(rows), np.int8), {})
+        return keyed(self.fields, self.mechanism, rows, keys, key, columns, value, sign, {})
 
     def _numbered(self, all_: Keys, known: Flags, rows: Rows) -> tuple[Keys, Rows]:
         from .key_scan import numbers
@@ -265,46 +206,8 @@ class _Part(NamedTuple):
         found = numbers(all_.data, all_.offsets, known, self.seed, table, first, number)
         return all_.take(first[:found]), number[rows]
 
-    def _inputs(self, rows: Rows) -> dict[str, NDArray[Any]]:
-        paths = {name: self.names.get(name) for name in self.mechanism.inputs}
-        every = {n: self.time if p is None else self.floats[p] for n, p in paths.items()}
-        return {name: column[rows] for name, column in every.items()}
-
-    def _encoded(self, rows: Rows) -> View:
-        encoded = self.mechanism.encode(self._inputs(rows))
-        keep = np.flatnonzero(encoded.keep)
-        used, key = np.unique(encoded.key[keep], return_inverse=True)
-        kept = rows[keep]
-        sign = np.ones(len(kept), np.int8)
-        return View(
-            kept, encoded.keys.take(used), key.astype(np.intp), encoded.value[keep], sign, {}
-        )
-
 
 def _path(p: PipelineFields, name: str) -> str | None:
     """Path of a mechanism's input in a record; None for the event's time."""
     given = p.inputs or {}
     return None if name == "time" and name not in given else given.get(name, name)
-
-
-def _merged(one: View, other: View, rows: Rows) -> View:
-    """Two views of disjoint rows as one, in log order.
-
-    Args:
-        one: of rows of the whole list.
-        other: of rows of ``rows``.
-        rows: where the other's rows stand in the whole list.
-    """
-    at = np.concatenate([one.rows, rows[other.rows]])
-    order = np.argsort(at, kind="stable")
-    keys, place = concat([one.keys, other.keys]).unique()
-    key = place[np.concatenate([one.key, other.key + len(one.keys)])]
-    used, key = compact(key[order], len(keys))
-    return View(
-        at[order],
-        keys.take(used),
-        key,
-        np.concatenate([one.value, other.value])[order],
-        np.concatenate([one.sign, other.sign])[order],
-        {int(rows[row]): reason for row, reason in other.bad.items()},
-    )

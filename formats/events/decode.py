@@ -1,50 +1,25 @@
 """Decoding of raw records into typed columns, with one reason per bad record and no payloads.
 
 A decoder is built once per input from the union of the fields that its pipelines use, and decodes
-each record once, whatever the number of pipelines. A record that the union refuses is decoded again
-for each pipeline with the fields of that pipeline alone: what one pipeline counts may not depend on
-what another one reads.
+each record once, whatever the number of pipelines: many at once by compiled loops, and what these
+leave out one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
-from zoneinfo import ZoneInfo
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ...mechanisms.columns import I64, compact
-from ...mechanisms.contract import UNIT, Mechanism
-from ...mechanisms.keys import Keys
+from ...mechanisms.contract import Mechanism
+from ..entries import FORMATS
 from ..schemas.schema import Known
-from .columns import LEAST, ColumnDecoder
-from .expressions.derived import TimePart
-from .expressions.filtered import ValueFields, doubles
+from .columns import LEAST, ColumnDecoder, readable
 from .fields import InputFields, PipelineFields
-from .framed import FramedReader, Framing
-from .keys import numbered
-from .objects import ObjectReader
-from .raw import RawRecord, timestamps_of
-from .reasons import Bad, Reason
-from .times import FACTORS, LATEST, fits, iso, scale, scaled
-from .types import paths_of, tree_of
-from .views import MAX_UNIT, Decoded, View
+from .raw import RawRecord
+from .records import RecordDecoder
+from .views import Decoded, View, merged
 
 __all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
-
-
-class Readable(Protocol):
-    """The values of records, as one reader sees them."""
-
-    @property
-    def size(self) -> int:
-        """Number of records."""
-
-    def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
-        """Values of a path by row, None where there is none; faults by row."""
 
 
 class Decoder:
@@ -62,26 +37,12 @@ class Decoder:
         pipelines: Sequence[PipelineFields],
         mechanisms: Sequence[Mechanism],
     ) -> None:
-        self._fields = fields
-        self._pipelines = tuple(pipelines)
-        self._mechanisms = tuple(mechanisms)
-        self._zone = ZoneInfo(fields.zone)
-        self._objects = ObjectReader(fields, pipelines)
-        self._framing = Framing(fields.format, fields.max_record_bytes) if fields.framed else None
-        self._framed = self._framed_reader(fields, pipelines)
-        kinds = paths_of(fields, pipelines)
-        self._columns = ColumnDecoder.of(
-            fields, self._pipelines, self._mechanisms, kinds, self.decode_each
-        )
-
-    @staticmethod
-    def _framed_reader(
-        fields: InputFields, pipelines: Sequence[PipelineFields]
-    ) -> FramedReader | None:
-        if fields.format not in ("avro", "protobuf"):
-            return None
-        kinds = paths_of(fields, pipelines)
-        return FramedReader(fields.format, tree_of(kinds), kinds, fields.max_record_bytes)
+        form = FORMATS[fields.format]
+        given = fields, tuple(pipelines), tuple(mechanisms)
+        self._each = RecordDecoder(*given, form.reader(fields, pipelines))
+        self._columns: ColumnDecoder | None = None
+        if readable(*given, form.parts):
+            self._columns = ColumnDecoder(*given, form.scanner(fields, pipelines))
 
     def decode(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:
         """Decode a list of records; the content of a record never raises an error.
@@ -91,228 +52,13 @@ class Decoder:
             known: schemas by id, for values that carry one; an id that is not among them makes
                 its record bad.
         """
-        if self._columns is not None and len(records) >= LEAST:
-            return self._columns.decode(records, known or {})
-        return self.decode_each(records, known)
-
-    def decode_each(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:
-        """Decode a list of records, an object for each of them; arguments as for `decode`."""
-        values = [r.value for r in records]
-        (sight, bad), *sights = self._read(records, values, known or {})
-        time = self._times(sight, records, bad)
-        unit = self._units(sight, values, bad)
-        views = []
-        readers = zip(self._pipelines, self._mechanisms, sights, strict=True)
-        for p, m, (sight, own) in readers:
-            own = {row: reason for row, reason in own.items() if row not in bad}
-            views.append(self._view(p, m, sight, time, unit, (bad, own)))
-        return Decoded(time, unit, tuple(views), bad)
-
-    def _read(
-        self, records: Sequence[RawRecord], values: list[Any], known: Known
-    ) -> Sequence[tuple[Readable, Bad]]:
-        """The values as the input itself sees them, then as each pipeline does."""
-        if self._framing is None:
-            return self._objects.read(values)
-        offsets = [r.offset for r in records]
-        if self._framed is None:
-            pairs = zip(values, offsets, strict=True)
-            return self._objects.read([self._framing.payload(v, at, known) for v, at in pairs])
-        columns = self._framed.read(values, offsets, known)
-        return [(columns, dict(columns.bad)), *((columns, {}) for _ in self._pipelines)]
-
-    def _column(
-        self, path: str, role: str, sight: Readable, bad: Bad, own: Bad | None = None
-    ) -> list[Any]:
-        """Values of a path; a value that the role has no use for is an error."""
-        values, faults = sight.column(path, role)
-        for row, reason in faults.items():
-            if row not in bad:
-                (bad if own is None else own).setdefault(row, reason)
-        return values
-
-    def _times(self, sight: Readable, records: Sequence[RawRecord], bad: Bad) -> I64:
-        how = self._fields.time_format
-        if how == "record":
-            values: list[Any] = timestamps_of(records).tolist()
-        else:
-            role = "text" if how == "iso" else "number"
-            values = self._column(self._fields.time or "", role, sight, bad)
-        if how in FACTORS and (quick := scale(values, FACTORS[how])) is not None:
-            return quick
-        convert = iso(self._zone) if how == "iso" else scaled(FACTORS[how])
-        out = np.zeros(len(records), np.int64)
-        try:
-            out[:] = [convert(v) for v in values]
-            wrong = np.flatnonzero((out < 0) | (out >= LATEST))
-        except (TypeError, ValueError, OverflowError):
-            wrong = np.array([r for r, v in enumerate(values) if not fits(convert, v, out, r)])
-        for row in wrong.tolist():
-            reason = "missing_time" if values[row] is None else "bad_time"
-            bad.setdefault(row, Reason.at(reason, self._fields.time or ""))
-        return out
-
-    def _units(self, sight: Readable, values: list[Any], bad: Bad) -> list[Any]:
-        columns = [self._column(path, "unit", sight, bad) for path in self._fields.unit]
-        units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        # A short record cannot hold a huge unit.
-        small = max(map(len, filter(None, values)), default=0) <= MAX_UNIT
-        if small and len(columns) == 1 and None not in units:
-            return units
-        for row, parts in enumerate(zip(*columns, strict=True)):
-            if None in parts:
-                bad.setdefault(row, Reason.at("missing_unit", self._fields.unit[parts.index(None)]))
-            elif not small and sum(len(str(v).encode()) for v in parts) > MAX_UNIT:
-                bad.setdefault(row, "huge_unit")
-        return units
-
-    def _view(
-        self,
-        p: PipelineFields,
-        m: Mechanism,
-        sight: Readable,
-        time: I64,
-        unit: list[Any],
-        faults: tuple[Bad, Bad],
-    ) -> View:
-        bad, own = faults
-        other = self._filtered_out(p, sight, bad, own)
-        value = self._values(p, sight, bad, own)
-        sign = self._signs(p, sight, bad, own)
-        if m.inputs and not m.keys.of_record:
-            given = {UNIT: np.fromiter(unit, object, len(unit))} if UNIT in m.inputs else {}
-            return self._encoded(p, m, sight, time, given, (bad, own, other), sign)
-        keys, key = self._keys(p, sight, time, bad, own)
-        columns = self._inputs(p, m, sight, time, {}, bad, own)
-        own = {row: reason for row, reason in own.items() if row not in other}
-        rows = _good(sight.size, bad, own, other)
-        if p.allowed is not None:
-            listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))
-            rows = rows[listed[key[rows]]]
-        if m.inputs:
-            encoded = m.encode({name: column[rows] for name, column in columns.items()})
-            value = np.zeros((sight.size, m.columns), np.int64)
-            value[rows] = encoded.value
-            rows = rows[encoded.keep]
-        if len(rows) == sight.size:
-            return View(rows, keys, key, value, sign, own)
-        used, key = compact(key[rows], len(keys))
-        return View(rows, keys.take(used), key, value[rows], sign[rows], own)
-
-    def _filtered_out(
-        self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad
-    ) -> frozenset[int]:
-        """Rows that are readable, and not the pipeline's: nothing else in them is a fault."""
-        if p.where is None:
-            return frozenset()
-        read = ValueFields(
-            sight.size,
-            lambda path, role: self._column(path, role, sight, bad, own),
-        )
-        out = ~p.where.fulfilled(read)
-        out[list(own)] = False  # what cannot be read is set aside, whatever it may fulfil
-        return frozenset(np.flatnonzero(out).tolist())
-
-    def _keys(
-        self, p: PipelineFields, sight: Readable, time: I64, bad: Bad, own: Bad
-    ) -> tuple[Keys, NDArray[np.intp]]:
-        columns = [self._key_column(p, path, sight, time, bad, own) for path in p.key]
-        keys, key, wrong = numbered(columns, sight.size)
-        for row in np.flatnonzero(np.isin(key, list(wrong))).tolist() if wrong else ():
-            if row not in bad:
-                at = p.key[0] if len(p.key) == 1 else ""
-                own.setdefault(row, Reason.at(wrong[int(key[row])], at))
-        return keys, key
-
-    def _key_column(
-        self, p: PipelineFields, name: str, sight: Readable, time: I64, bad: Bad, own: Bad
-    ) -> list[Any]:
-        """Values of one column of the key, of the record itself or derived."""
-        derived = p.derived.get(name)
-        if derived is None:
-            return self._column(name, "key", sight, bad, own)
-        if isinstance(derived, TimePart):
-            return list(derived.values(time))
-        values = self._column(derived.field, "number", sight, bad, own)
-        return list(derived.values(doubles(values)))
-
-    def _values(self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad) -> I64:
-        out = np.zeros((sight.size, len(p.columns)), np.int64)
-        for place, column in enumerate(p.columns):
-            floats = self._floats(column.field, sight, bad, own)
-            clipped = np.clip(floats, float(column.low), float(column.high))
-            out[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
-        return out
-
-    def _floats(self, path: str, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.float64]:
-        values = self._column(path, "number", sight, bad, own)
-        floats = doubles(values)
-        for row in np.flatnonzero(~np.isfinite(floats)).tolist():
-            if row not in bad:
-                reason = "missing_value" if values[row] is None else "not_finite"
-                own.setdefault(row, Reason.at(reason, path))
-            floats[row] = 0.0
-        return floats
-
-    def _signs(self, p: PipelineFields, sight: Readable, bad: Bad, own: Bad) -> NDArray[np.int8]:
-        out = np.ones(sight.size, np.int8)
-        if p.sign is None:
-            return out
-        for row, value in enumerate(self._column(p.sign, "sign", sight, bad, own)):
-            sign = _sign(value)
-            if sign is None and row not in bad:
-                own.setdefault(row, Reason.at("bad_sign", p.sign))
-            out[row] = sign or 1
-        return out
-
-    def _inputs(
-        self, p: PipelineFields, m: Mechanism, sight: Readable, time: I64,
-        given: dict[str, NDArray[Any]], bad: Bad, own: Bad,
-    ) -> dict[str, NDArray[Any]]:  # fmt: skip
-        """Columns of the mechanism's inputs, beside those that are given."""
-        columns = dict(given)
-        for name in (name for name in m.inputs if name not in given):
-            path = (p.inputs or {}).get(name, name)
-            is_time = name == "time" and name not in (p.inputs or {})
-            columns[name] = time if is_time else self._floats(path, sight, bad, own)
-        return columns
-
-    def _encoded(
-        self,
-        p: PipelineFields,
-        m: Mechanism,
-        sight: Readable,
-        time: I64,
-        given: dict[str, NDArray[Any]],
-        faults: tuple[Bad, Bad, frozenset[int]],
-        sign: NDArray[np.int8],
-    ) -> View:
-        bad, own, other = faults
-        columns = self._inputs(p, m, sight, time, given, bad, own)
-        own = {row: reason for row, reason in own.items() if row not in other}
-        rows = _good(sight.size, bad, own, other)
-        encoded = m.encode({name: column[rows] for name, column in columns.items()})
-        keep = np.flatnonzero(encoded.keep)
-        used, key = np.unique(encoded.key[keep], return_inverse=True)
-        rows = rows[keep]
-        value = encoded.value[keep]
-        return View(rows, encoded.keys.take(used), key.astype(np.intp), value, sign[rows], own)
-
-
-_SIGNS: dict[Any, int] = {None: 1, 1: 1, -1: -1, "insert": 1, "delete": -1}
-
-
-def _sign(value: Any) -> int | None:
-    if isinstance(value, bool):  # "deleted": true
-        return -1 if value else 1
-    return None if isinstance(value, float) else _SIGNS.get(value)
-
-
-def _good(n: int, *faults: Collection[int]) -> NDArray[np.intp]:
-    good = np.ones(n, bool)
-    for bad in faults:
-        good[list(bad)] = False
-    return np.flatnonzero(good)
+        known = known or {}
+        if self._columns is None or len(records) < LEAST:
+            return self._each.decode(records, known)
+        found, left = self._columns.decode(records, known)
+        if len(left) == 0:
+            return found
+        return merged(found, self._each.decode([records[n] for n in left.tolist()], known), left)
 
 
 def utc(microseconds: int) -> str:

@@ -6,20 +6,18 @@ encoded value. Schemas are passed in: what an id stands for is decided where the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schemas.avro import compile_avro
-from ..schemas.avro_types import parse_avro
 from ..schemas.batch import FieldColumn, Payloads
-from ..schemas.proto_text import ParsedFiles
-from ..schemas.protobuf import Message, message_indexes
-from ..schemas.schema import FORMATS, Known, Schema, UnusableSchema
+from ..schemas.schema import Known, Schema, UnusableSchema
+from .fields import InputFields, PipelineFields
 from .reasons import Bad, Reason, Unread
-from .types import types_of
+from .types import names_of, paths_of, tree_of, types_of
+from .wires import Run, Wire
 
 HEAD = 5  # bytes: zero, and the id
 _KEPT = 1_000  # compiled schemas
@@ -46,12 +44,12 @@ class Framing:
     """Frames of an input's values.
 
     Args:
-        format: of the input: "avro", "protobuf" or "json_schema".
+        kind: type of the input's schemas in a registry.
         largest: bytes of a value beyond which it is not read.
     """
 
-    def __init__(self, format: str, largest: int) -> None:
-        self._kind = FORMATS[format]
+    def __init__(self, kind: str, largest: int) -> None:
+        self._kind = kind
         self._largest = largest
 
     def refusal(self, value: bytes | None, offset: int, known: Known) -> str:
@@ -111,11 +109,10 @@ class Framing:
 
 
 class Columns(NamedTuple):
-    """Fields of records, and the records that no reader can use."""
+    """Fields of records."""
 
     by_path: Mapping[str, FieldColumn]
     size: int
-    bad: Bad
 
     def column(self, path: str, role: str) -> tuple[list[Any], Bad]:
         """Values of a path; a value of a type that the role has no use for is a fault."""
@@ -134,48 +131,39 @@ class Columns(NamedTuple):
         return values, faults
 
 
-Program = Callable[[Payloads, Any, Mapping[str, FieldColumn]], Any]
-"""A compiled schema: reads fields of some rows; rows that do not fit are marked in the batch."""
-
-
 class FramedReader:
     """Reader of values in Avro or Protobuf, into columns.
 
     Args:
-        format: "avro" or "protobuf".
-        tree: nested names of the fields to read; a leaf has no names within.
-        paths: of all leaves.
-        largest: bytes of a value beyond which it is not read.
+        wire: of the format.
+        fields: of the input.
+        pipelines: that read it.
     """
 
     def __init__(
-        self, format: str, tree: Mapping[str, Any], paths: Iterable[str], largest: int
+        self, wire: Wire, fields: InputFields, pipelines: Sequence[PipelineFields]
     ) -> None:
-        self._avro = format == "avro"
-        self._wanted = _leaves(tree)
-        self._paths = tuple(paths)
-        self._framing = Framing(format, largest)
-        self._files = ParsedFiles()
-        self._compiled: dict[tuple[Schema, bytes], tuple[Program | None, int]] = {}
+        paths = paths_of(fields, pipelines)
+        self._wire, self._wanted, self._paths = wire, names_of(tree_of(paths)), tuple(paths)
+        self._readers = len(pipelines)
+        self._framing = Framing(wire.kind, fields.max_record_bytes)
+        self._compiled: dict[tuple[Schema, bytes], Run | None] = {}
 
-    def read(self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known) -> Columns:
-        """Read values; what they hold never raises an error.
-
-        Args:
-            values: of records.
-            offsets: of these records.
-            known: what ids stand for.
-        """
+    def read(
+        self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known
+    ) -> list[tuple[Columns, Bad]]:
+        """As `ObjectReader.read`."""
         size = len(values)
         sink = {path: FieldColumn(size) for path in self._paths}
         bad: Bad = {}
-        for (schema, head), rows in self._groups(values, offsets, known, bad).items():
-            program, skip = self._program(schema, head)
-            if program is None:
+        for (schema, place), rows in self._groups(values, offsets, known, bad).items():
+            run = self._run_of(schema, place)
+            if run is None:
                 bad.update(dict.fromkeys(rows, Reason("wrong_schema")))
             else:
-                self._run(program, skip, values, rows, sink, bad)
-        return Columns(sink, size, bad)
+                self._run(run, HEAD + len(place), values, rows, sink, bad)
+        columns = Columns(sink, size)
+        return [(columns, bad), *((columns, {}) for _ in range(self._readers))]
 
     def _groups(
         self,
@@ -186,50 +174,42 @@ class FramedReader:
     ) -> dict[tuple[Schema, bytes], list[int]]:
         """Rows by schema and message type; the rest goes to ``bad``."""
         by_head: dict[bytes, list[int]] = {}
-        width = HEAD if self._avro else HEAD + 1
+        width = HEAD + self._wire.head
         for row, value in enumerate(values):
             by_head.setdefault((value or b"")[:width], []).append(row)
         groups: dict[tuple[Schema, bytes], list[int]] = {}
         for head, rows in by_head.items():
             number = schema_id(head)
             pinned = None if number is None else known.get(number)
+            shared = self._wire.place(head[HEAD:])
             for row in rows:
                 value = values[row]
                 reason = self._framing.refusal(value, offsets[row], known)
                 if reason or pinned is None or value is None:
                     bad[row] = reason
                     continue
-                # One byte says all of a file's first message, which nearly all messages are.
-                plain = self._avro or head[HEAD:] == b"\0"
-                place = head[HEAD:] if plain else _place(value)
-                groups.setdefault((pinned.schema, place), []).append(row)
+                place = shared or self._wire.place(value[HEAD : HEAD + 64])
+                if place is None:
+                    bad[row] = Reason("wrong_schema")
+                else:
+                    groups.setdefault((pinned.schema, place), []).append(row)
         return groups
 
-    def _program(self, schema: Schema, head: bytes) -> tuple[Program | None, int]:
-        """The compiled schema, None if it cannot be used, and the bytes before a value."""
-        key = (schema, head)
+    def _run_of(self, schema: Schema, place: bytes) -> Run | None:
+        """The compiled schema; None if it cannot be used."""
+        key = (schema, place)
         if key not in self._compiled:
             if len(self._compiled) >= _KEPT:
                 self._compiled.clear()
             try:
-                self._compiled[key] = self._compile(schema, head)
+                self._compiled[key] = self._wire.reader(schema, place, self._wanted)
             except UnusableSchema:
-                self._compiled[key] = (None, HEAD)
+                self._compiled[key] = None
         return self._compiled[key]
-
-    def _compile(self, schema: Schema, head: bytes) -> tuple[Program, int]:
-        if self._avro:
-            return compile_avro(parse_avro(schema), self._wanted), HEAD
-        try:
-            place, size = message_indexes(head)
-        except ValueError as error:
-            raise UnusableSchema("no message is named") from error
-        kind = self._files.message(schema, place)
-        return Message(kind, self._wanted, "").read, HEAD + size
 
     def _run(
         self,
-        program: Program,
+        run: Run,
         skip: int,
         values: Sequence[bytes | None],
         rows: list[int],
@@ -239,7 +219,7 @@ class FramedReader:
         whole = len(rows) == len(values)
         batch = Payloads([values[row] or b"" for row in rows], skip)
         mine = sink if whole else {path: FieldColumn(len(rows)) for path in sink}
-        program(batch, np.arange(len(rows)), mine)
+        run(batch, np.arange(len(rows)), mine)
         for row in np.flatnonzero(batch.bad).tolist():
             bad[rows[row]] = "malformed"
         if whole:
@@ -248,16 +228,3 @@ class FramedReader:
         for path, column in mine.items():
             sink[path].put(place, column.values)
             sink[path].wrong.update({rows[row]: word for row, word in column.wrong.items()})
-
-
-def _place(value: bytes) -> bytes:
-    """The bytes that say which message type a value has."""
-    try:
-        _, size = message_indexes(value[HEAD : HEAD + 64])
-    except ValueError:
-        return b""
-    return value[HEAD : HEAD + size]
-
-
-def _leaves(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {n: _leaves(inner) if isinstance(inner, dict) else None for n, inner in tree.items()}

@@ -2,8 +2,6 @@
 
 It accepts a part of JSON, and says of every other record that it does not know: that one goes
 through `Decoder`. So whatever it accepts, the two must agree on, and nothing else is claimed of it.
-
-Importing this module needs numba: see `compiled.possible`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiled import compiled
+from ...compiled import compiled
 from .types import FALSE, INTEGER, MISSING, NULL, OTHER, REAL, TEXT, TRUE
 
 DIGITS = 18  # of an integer, so that it fits into 64 bits

@@ -1,14 +1,11 @@
-"""Compiled loops over keys: their canonical text, and numbers by first appearance.
-
-Importing this module needs numba: see `compiled.possible`.
-"""
+"""Compiled loops over keys: their canonical text, and numbers by first appearance."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .compiled import compiled
+from ...compiled import compiled
 from .types import TEXT
 
 Bytes = NDArray[np.uint8]

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..schemas.schema import Known
 from .fields import InputFields, PipelineFields
+from .framed import Framing
 from .reasons import Bad, Reason, Unread, path_of
 from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
@@ -64,15 +66,32 @@ class ObjectReader:
     Args:
         fields: of the input.
         pipelines: that read it.
+        framing: of its values; None where they carry no id.
     """
 
-    def __init__(self, fields: InputFields, pipelines: Sequence[PipelineFields]) -> None:
+    def __init__(
+        self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None
+    ) -> None:
+        self._framing = framing
         self._largest = fields.max_record_bytes
         self._shared = Layout(fields, pipelines)
         self._alone = [Layout(fields, ()), *(Layout(fields, [one]) for one in pipelines)]
 
-    def read(self, values: Sequence[bytes | None]) -> list[tuple[Sight, Bad]]:
-        """Decode values for each reader: first the input itself, then its pipelines."""
+    def read(
+        self, values: Sequence[bytes | None], offsets: Sequence[int], known: Known
+    ) -> list[tuple[Sight, Bad]]:
+        """Read values: first as the input itself sees them, then as each pipeline does.
+
+        What they hold never raises an error.
+
+        Args:
+            values: of records.
+            offsets: of these records.
+            known: what ids of schemas stand for, where values begin with one.
+        """
+        if self._framing is not None:
+            pairs = zip(values, offsets, strict=True)
+            values = [self._framing.payload(value, at, known) for value, at in pairs]
         events, refused = self._parse(values)
         return [self._sight(layout, events, values, refused) for layout in self._alone]
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ...mechanisms.columns import I64
 from ..schemas.schema import Known
-from .fields import InputFields
+from .fields import InputFields, PipelineFields
 from .framed import Framing
 from .raw import RawBatch, RawRecord, offsets_of
 from .reasons import Unread
-from .types import INTEGER, REAL
+from .types import INTEGER, REAL, paths_of
 
 Flags = NDArray[np.bool_]
 
@@ -101,12 +101,16 @@ class JsonScanner:
 
     Args:
         fields: of the input.
-        paths: of the needed fields.
+        pipelines: that read it.
+        framing: of its values; None where they carry no id.
     """
 
-    def __init__(self, fields: InputFields, paths: Sequence[str]) -> None:
+    def __init__(
+        self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None
+    ) -> None:
+        paths = sorted(paths_of(fields, pipelines))
         self._largest = fields.max_record_bytes
-        self._framing = Framing(fields.format, self._largest) if fields.framed else None
+        self._framing = framing
         # As a producer without escapes writes a name; one that escapes goes the other way.
         names = [json.dumps(path, ensure_ascii=False)[1:-1].encode() for path in paths]
         self._names = np.frombuffer(b"".join(names), np.uint8)

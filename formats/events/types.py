@@ -81,6 +81,11 @@ def tree_of(paths: Mapping[str, set[str]]) -> dict[str, Any]:
     return tree
 
 
+def names_of(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The same names, with None at each leaf."""
+    return {n: names_of(inner) if isinstance(inner, dict) else None for n, inner in tree.items()}
+
+
 def define(tree: Mapping[str, Any]) -> Any:
     """Define the struct of a tree; its fields have positional names."""
     fields = []

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...mechanisms.columns import I64
-from ...mechanisms.keys import Keys
+from ...mechanisms.columns import I64, compact
+from ...mechanisms.contract import Mechanism
+from ...mechanisms.keys import Keys, concat
+from .fields import PipelineFields
 from .reasons import Bad
 
+Flags = NDArray[np.bool_]
 MAX_UNIT = 4096  # bytes of one encoded unit
+
+
+class UnitTexts(Sequence[Any]):
+    """The unit of each record, as text in one buffer; other values beside it.
+
+    Attributes:
+        data: the buffer.
+        low, high: (n,) where each text stands.
+        integer: (n,) whether it is the text of an integer.
+        rest: values of the rows that the buffer does not hold; None stands for no unit.
+    """
+
+    def __init__(
+        self, data: NDArray[np.uint8], low: I64, high: I64, integer: Flags, rest: dict[int, Any]
+    ) -> None:
+        self.data, self.low, self.high, self.integer, self.rest = data, low, high, integer, rest
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    @overload
+    def __getitem__(self, row: int) -> Any: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Any]: ...
+    def __getitem__(self, row: int | slice) -> Any:
+        if isinstance(row, slice):
+            return [self[n] for n in range(*row.indices(len(self)))]
+        if row in self.rest:
+            return self.rest[row]
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        text = self.data[self.low[row] : self.high[row]].tobytes().decode()
+        return int(text) if self.integer[row] else text
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[row] for row in range(len(self)))
 
 
 class View(NamedTuple):
@@ -33,3 +72,122 @@ class Decoded(NamedTuple):
     unit: Sequence[Any]  # (N,) hashable unit values; None in bad rows
     views: tuple[View, ...]
     bad: Bad
+
+
+def on_grid(p: PipelineFields, size: int, floats: Callable[[str], NDArray[np.float64]]) -> I64:
+    """(size, c) value columns of a pipeline, clipped and in units of their grids.
+
+    Args:
+        p: the pipeline.
+        size: number of records.
+        floats: the numbers of a path.
+    """
+    out = np.zeros((size, len(p.columns)), np.int64)
+    for place, column in enumerate(p.columns):
+        clipped = np.clip(floats(column.field), float(column.low), float(column.high))
+        out[:, place] = np.rint(clipped / float(column.grid)).astype(np.int64)
+    return out
+
+
+def keyed(
+    p: PipelineFields,
+    m: Mechanism,
+    rows: NDArray[np.intp],
+    keys: Keys,
+    key: NDArray[np.intp],
+    columns: Mapping[str, NDArray[Any]],
+    value: I64,
+    sign: NDArray[np.int8],
+    bad: Bad,
+) -> View:
+    """Rows of a pipeline with keys of their own; other keys than its public ones are dropped.
+
+    Args:
+        p: the pipeline.
+        m: its mechanism.
+        rows: (n,) those to use.
+        keys, key: distinct keys, and (n,) that of each row.
+        columns: (N,) inputs of the mechanism of all records; where it has some, it makes the
+            values of these.
+        value, sign: (N, c) and (N,) of all records.
+        bad: rows that the pipeline cannot use.
+    """
+    if p.allowed is not None:
+        listed = np.fromiter((k in p.allowed for k in keys), bool, len(keys))[key]
+        rows, key = rows[listed], key[listed]
+    if m.inputs:
+        made = m.encode({name: column[rows] for name, column in columns.items()})
+        rows, key, values = rows[made.keep], key[made.keep], made.value[made.keep]
+    else:
+        values = value[rows]
+    used, place = compact(key, len(keys))
+    if len(used) < len(keys):
+        keys, key = keys.take(used), place
+    return View(rows, keys, key, values, sign[rows], bad)
+
+
+def encoded(
+    m: Mechanism,
+    rows: NDArray[np.intp],
+    columns: Mapping[str, NDArray[Any]],
+    sign: NDArray[np.int8],
+    bad: Bad,
+) -> View:
+    """Rows of a pipeline whose mechanism makes keys of its inputs.
+
+    Args:
+        m: the mechanism.
+        rows: (n,) those to use.
+        columns: (N,) inputs of all records.
+        sign: (N,) likewise.
+        bad: rows that the pipeline cannot use.
+    """
+    made = m.encode({name: column[rows] for name, column in columns.items()})
+    keep = np.flatnonzero(made.keep)
+    used, key = np.unique(made.key[keep], return_inverse=True)
+    rows = rows[keep]
+    key = key.astype(np.intp)
+    return View(rows, made.keys.take(used), key, made.value[keep], sign[rows], bad)
+
+
+def merged(one: Decoded, rest: Decoded, rows: NDArray[np.intp]) -> Decoded:
+    """Two results of disjoint records as one, in log order.
+
+    Args:
+        one: of all records, of which it left some out; its times and units are filled in.
+        rest: of those.
+        rows: where they stand among all.
+    """
+    units = cast(UnitTexts, one.unit)
+    one.time[rows] = rest.time
+    units.rest.update(zip(rows.tolist(), rest.unit, strict=True))
+    pairs = zip(one.views, rest.views, strict=True)
+    views = tuple(_merged(mine, other, rows) for mine, other in pairs)
+    return Decoded(one.time, units, views, _placed(rest.bad, rows))
+
+
+def _placed(bad: Bad, rows: NDArray[np.intp]) -> Bad:
+    return {int(rows[row]): reason for row, reason in bad.items()}
+
+
+def _merged(one: View, other: View, rows: NDArray[np.intp]) -> View:
+    """Two views of disjoint rows as one, in log order.
+
+    Args:
+        one: of rows of the whole list.
+        other: of rows of ``rows``.
+        rows: where the other's rows stand in the whole list.
+    """
+    at = np.concatenate([one.rows, rows[other.rows]])
+    order = np.argsort(at, kind="stable")
+    keys, place = concat([one.keys, other.keys]).unique()
+    key = place[np.concatenate([one.key, other.key + len(one.keys)])]
+    used, key = compact(key[order], len(keys))
+    return View(
+        at[order],
+        keys.take(used),
+        key,
+        np.concatenate([one.value, other.value])[order],
+        np.concatenate([one.sign, other.sign])[order],
+        _placed(other.bad, rows),
+    )

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-
-FORMATS: Final = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
-"""Format of an input -> type of its schemas in a registry."""
 
 MAX_TEXT = 400_000  # bytes of a schema with all that it refers to: it must fit into one batch
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -23,13 +23,56 @@ from .bytes_in import BrokenBytes, Bytes
 from .shape import ValueShape
 
 Encoding = Literal["json", "avro", "protobuf", "json_schema"]
-KINDS: Final = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
-"""Encoding -> type of its schemas in a registry."""
-
 MAGIC: Final = b"\0"
 HEAD: Final = 5  # bytes of the mark and the number
 FIRST: Final = b"\0"  # the record is the first message of its file
 MOST_ID: Final = (1 << 31) - 1
+
+
+class Written(NamedTuple):
+    """Writing of records in one format.
+
+    Attributes:
+        first: bytes before each value.
+        schema: text of a schema, as it is registered, from a shape and its namespace.
+        writer: appends a record to bytes.
+        to_json: reads one as JSON.
+    """
+
+    first: bytes
+    schema: Callable[[ValueShape, str], str]
+    writer: Callable[[ValueShape], Callable[[Any, bytearray], None]]
+    to_json: Callable[[ValueShape], Callable[[Bytes], bytes]]
+
+
+def _as_json(reader: Callable[[ValueShape], Callable[[Bytes], Any]]) -> Any:
+    def of(shape: ValueShape) -> Callable[[Bytes], bytes]:
+        read = reader(shape)
+        return lambda data: msgspec.json.encode(read(data))
+
+    return of
+
+
+def _text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+
+
+WRITTEN: Final[dict[str, Written]] = {
+    "avro": Written(
+        b"",
+        lambda shape, package: _text(avro_form.schema(shape, package)),
+        avro_form.writer,
+        _as_json(avro_form.reader),
+    ),
+    "protobuf": Written(FIRST, proto_form.schema, proto_form.writer, _as_json(proto_read.reader)),
+    "json_schema": Written(
+        b"",
+        lambda shape, package: _text(json_form.schema(shape, f"{package}.{shape.name}")),
+        lambda shape: lambda body, out: out.extend(encode(body)),
+        lambda shape: lambda data: data.take(data.left),
+    ),
+}
+"""Encoding -> how records are written; plain JSON needs no schema."""
 
 
 class UnknownSchema(EngineError, ValueError):
@@ -62,10 +105,7 @@ class Described:
         Raises:
             KeyError, ValueError: the record has another shape.
         """
-        head = MAGIC + self.number.to_bytes(HEAD - 1, "big")
-        if self.encoding == "json_schema":
-            return head + encode(body)
-        out = bytearray(head if self.encoding == "avro" else head + FIRST)
+        out = bytearray(MAGIC + self.number.to_bytes(HEAD - 1, "big") + self._form.first)
         self._writer(body, out)
         return bytes(out)
 
@@ -75,24 +115,26 @@ class Described:
         Raises:
             BrokenBytes: the bytes are not of this shape.
         """
-        if self.encoding == "json_schema":
-            return value[HEAD:]
-        begin = HEAD if self.encoding == "avro" else HEAD + len(FIRST)
-        if self.encoding == "protobuf" and value[HEAD:begin] != FIRST:
+        begin = HEAD + len(self._form.first)
+        if value[HEAD:begin] != self._form.first:
             raise BrokenBytes
         data = Bytes(value, begin, len(value))
         body = self._reader(data)
         if data.left:
             raise BrokenBytes
-        return msgspec.json.encode(body)
+        return body
+
+    @property
+    def _form(self) -> Written:
+        return WRITTEN[self.encoding]
 
     @cached_property
-    def _writer(self) -> Any:
-        return (avro_form if self.encoding == "avro" else proto_form).writer(self.shape)
+    def _writer(self) -> Callable[[Any, bytearray], None]:
+        return self._form.writer(self.shape)
 
     @cached_property
-    def _reader(self) -> Any:
-        return (avro_form if self.encoding == "avro" else proto_read).reader(self.shape)
+    def _reader(self) -> Callable[[Bytes], bytes]:
+        return self._form.to_json(self.shape)
 
 
 def number_in(value: bytes | None) -> int | None:
@@ -177,24 +219,6 @@ class Announced(msgspec.Struct, frozen=True):
     def described(self) -> Described:
         """The same, for reading."""
         return Described(self.encoding, self.number, self.shape)
-
-
-def schema_text(encoding: str, shape: ValueShape, package: str) -> str:
-    """The text of a record's schema, as it is registered.
-
-    Args:
-        encoding: of the records; never ``json``.
-        shape: of the record.
-        package: its namespace.
-    """
-    if encoding == "protobuf":
-        return proto_form.schema(shape, package)
-    made = (
-        avro_form.schema(shape, package)
-        if encoding == "avro"
-        else json_form.schema(shape, f"{package}.{shape.name}")
-    )
-    return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
 def digest(text: str) -> str:

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ParameterError
-from ..columns import F64, I64
+from ..columns import F64, I64, empty_units
 from ..contract import Setting
 from ..parts import key_selection as selection
-from ..parts.bounding import MOST, Bound, greedy, ranks
+from ..parts.bounding import Bound, decided
 from ..workload import Workload
 from .mechanism import Histogram
 from .quantities import Quantity
@@ -200,23 +200,13 @@ def _accepted(
     case: _Case, pair: NDArray[np.intp], public: NDArray[np.bool_], left: I64
 ) -> tuple[NDArray[np.bool_], I64]:
     """(n,) records that the bound lets through, and (units,) what each unit pays for it."""
-    bound, unit = case.bound, case.work.unit.astype(np.intp)
-    if bound.kind == "records":
-        open_ = ranks(pair, int(pair.max(initial=0)) + 1) < bound.per_key
-        price = np.ones(len(pair), np.int64)
-    else:
-        lane = public.astype(np.intp) if len(bound.weights) > 1 else np.zeros(len(pair), np.intp)
-        cell = 2 * pair + lane
-        rank = ranks(cell, int(cell.max(initial=0)) + 1)
-        caps = np.array((*(bound.caps or (MOST,)), MOST))
-        open_ = rank < caps[lane]
-        price = np.array(bound.weights, np.int64)[lane] * (2 * rank + 1)
-        price = np.minimum(price, bound.left + 1)
-    accepted = open_.copy()
-    accepted[open_] = greedy(price[open_], unit[open_], left)
-    spent = np.zeros(len(left), np.int64)
-    np.add.at(spent, unit[accepted], price[accepted])
-    return accepted, spent
+    lanes = len(case.bound.weights)
+    key = lanes * pair + (public if lanes > 1 else 0)
+    cells = np.arange(int(key.max(initial=-1)) + 1)
+    units = empty_units(len(left), lanes, 0)._replace(left=left.copy())
+    unit, hashed = case.work.unit.astype(np.intp), cells.astype(np.uint64)
+    accepted = decided(case.bound, units, unit, key, hashed // lanes, cells % lanes).accepted
+    return accepted, left - units.left
 
 
 def _appears(

@@ -1,10 +1,6 @@
 """Contribution bounds: limits on one privacy unit over all keys, triggers and windows together.
 
-A bound is sequential in meaning: records are taken in log order, and each is accepted if the rest
-of its unit's bound can pay for it. It is computed for a whole slice at once. Two facts make that
-exact: the price of the n-th record of a (unit, key) pair only grows with n, and the rest of a
-unit's bound never grows. So a pair that was refused once stays refused, and the price of every
-record can be written down beforehand as if all earlier records of its pair had been accepted.
+Records are taken in log order, and each is accepted if the rest of its unit's bound can pay for it.
 
 Guarantee, for neighbours that differ by all records of one unit: with m_kl the accepted records
 of the unit in key k and lane l, ``Σ weight_l·m_kl² ≤ Bound.left`` for `quadratic`; at most
@@ -15,13 +11,15 @@ cut of the stream into slices, and under collisions of the pair hash, which only
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import ParameterError
+from ...compiled import writeable
+from ...errors import ContractError, ParameterError
 from ..columns import I64, Batch, Units, pair_hash
 from ..validate import at_least, one_of
 
@@ -29,7 +27,8 @@ RESERVED = np.uint32(0xFFFFFFFF)
 """A pair hash that no key has: what a mechanism keeps about a unit as a whole."""
 
 MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
-_LARGEST_BUDGET = 2**40  # prices are clipped to budget + 1, so 2**22 records sum below 2**63
+_LARGEST_BUDGET = 2**40
+_SEED = secrets.randbits(62)  # so that nobody can make keys that meet in one place of the table
 
 
 class Accepted(NamedTuple):
@@ -96,106 +95,88 @@ class Bound:
     def apply(self, units: Units, batch: Batch, lane: NDArray[np.intp]) -> Accepted:
         """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
 
-        Where the batch brings compiled loops, these do the work; both answer alike.
-
         Returns new unit state, (n,) which records were accepted, and which of them are the first
         accepted of their (unit, key) pair in this window.
+
+        Raises:
+            ContractError: stored pairs of a unit are in no order, as no bound leaves them.
         """
-        if batch.loops is not None:
-            done = cast(Accepted | None, batch.loops(self, units, batch, lane))
-            if done is not None:
-                return done
-        slots = _pair_slots(units, batch)
-        used = slots.used
-        lanes = lane[batch.key]
-        total = used.sum(axis=1, dtype=np.int64)[slots.slot]
-        width = used.shape[1]
-        cell = slots.slot * width + lanes
-        flat = used.reshape(-1)  # (pair, lane) in one number
-        if self.kind == "quadratic":
-            rank = ranks(cell, len(flat))
-            # In a (pair, lane) each record costs more than the one before, and the budget left only
-            # falls: after a refusal all later ones are refused, so `rank` counts accepted records.
-            seen = flat[cell].astype(np.int64) + rank
-            price = np.asarray(self.weights, np.int64)[lanes] * (2 * seen + 1)
-            price = np.where(seen < self.most_per_lane()[lanes], price, self.left + 1)
-            price = np.minimum(price, self.left + 1)  # nobody can pay that; running sums stay small
-            open_ = np.ones(len(price), np.bool_)
-        else:
-            open_ = total + ranks(slots.slot, len(used)) < self.per_key
-            price = np.ones(len(open_), np.int64)
-        accepted = open_.copy()
-        accepted[open_] = greedy(price[open_], batch.unit[open_], units.left)
-        rows = np.flatnonzero(accepted)
-        first = _firsts(slots.slot[rows], rows, len(used), len(price))
-        first &= total == 0
-        spent = np.zeros(len(units.left), np.int64)
-        np.add.at(spent, batch.unit[rows], price[rows])
-        np.add.at(flat, cell[rows], np.uint16(1))
-        return Accepted(_pack(units, slots, units.left - spent), accepted, first)
+        from . import bound_scan
+
+        start, pair = units.start, writeable(units.pair)
+        if not bound_scan.in_order(start, pair):
+            raise ContractError("the stored pairs of a unit are not in order")
+        used, left = np.array(units.used, np.uint16), np.array(units.left, np.int64)
+        stored = Units(left, start, pair, used)
+        made = decided(self, stored, batch.unit, batch.key, hashes(batch), lane)
+        added = np.empty(len(made.code), np.uint64)
+        added = np.sort(added[: bound_scan.new_pairs(made.code, made.row, made.met, added)])
+        begins, most = np.empty(len(start), np.int64), len(pair) + len(added)
+        pairs, counts = np.empty(most, np.uint32), np.empty((most, used.shape[1]), np.uint16)
+        bound_scan.merge(
+            start, pair, used, added, made.table, made.code, made.fresh, _SEED,
+            begins, pairs, counts,
+        )  # fmt: skip
+        end = int(begins[-1])
+        return Accepted(Units(left, begins, pairs[:end], counts[:end]), made.accepted, made.first)
 
 
-def _firsts(
-    slot: NDArray[np.intp], rows: NDArray[np.intp], slots: int, n: int
-) -> NDArray[np.bool_]:
-    """(n,) which of ``rows``, in increasing order, are the first of their slot."""
-    earliest = np.full(slots, n, np.intp)
-    np.minimum.at(earliest, slot, rows)
-    first = np.zeros(n, np.bool_)
-    first[rows] = earliest[slot] == rows
-    return first
+class Decided(NamedTuple):
+    """The decisions of `decided` on n records, and the s pairs that came.
 
-
-class _Slots(NamedTuple):
-    """All pairs of the loaded units and of the slice, in (unit, hash) order."""
-
-    code: NDArray[np.uint64]  # (s,) unit · 2^32 + hash, distinct
-    used: NDArray[np.uint16]  # (s, lanes) a fresh copy
-    slot: NDArray[np.intp]  # (n,) pair of each record
-
-
-def _pair_slots(units: Units, batch: Batch) -> _Slots:
-    shift = np.uint64(32)
-    owner = np.repeat(np.arange(len(units.left), dtype=np.uint64), np.diff(units.start))
-    old = (owner << shift) | units.pair
-    new = (batch.unit.astype(np.uint64) << shift) | hashes(batch)[batch.key]
-    fresh, slot = np.unique(new, return_inverse=True)
-    code, mine, theirs = _union(old, fresh)
-    used = np.zeros((len(code), units.used.shape[1]), np.uint16)
-    used[mine] = units.used
-    return _Slots(code, used, theirs[slot])
-
-
-def _union(
-    old: NDArray[np.uint64], fresh: NDArray[np.uint64]
-) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.intp]]:
-    """Distinct values of both in order, and the place of each; ``fresh`` is sorted and distinct.
-
-    ``old`` is sorted too wherever this function packed it, and then sorting is only merging.
+    Attributes:
+        table: where each pair stands.
+        code: (s,) unit · 2^32 + hash of each pair.
+        row: (s,) its place in the stored state; -1 if it has none.
+        met: (s,) whether a record of it was accepted.
+        fresh: (n, lanes) records of pairs that were not stored.
+        accepted, first: (n,) as in `Accepted`.
     """
-    both = np.concatenate([old, fresh])
-    order = np.argsort(both, kind="stable")
-    ordered = both[order]
-    new = np.ones(len(both), np.bool_)
-    new[1:] = ordered[1:] != ordered[:-1]
-    place = np.empty(len(both), np.intp)
-    place[order] = new.cumsum() - 1
-    return ordered[new], place[: len(old)], place[len(old) :]
+
+    table: I64
+    code: NDArray[np.uint64]
+    row: I64
+    met: NDArray[np.uint8]
+    fresh: NDArray[np.uint16]
+    accepted: NDArray[np.bool_]
+    first: NDArray[np.bool_]
+
+
+def decided(
+    bound: Bound,
+    units: Units,
+    unit: NDArray[np.intp],
+    key: NDArray[np.intp],
+    hashed: NDArray[np.uint64],
+    lane: NDArray[np.intp],
+) -> Decided:
+    """Take records in order.
+
+    Args:
+        bound: of each unit.
+        units: stored state in order; ``left`` and ``used`` are changed in place.
+        unit, key: (n,) of the records.
+        hashed, lane: (k,) 32-bit hash and lane of each key.
+    """
+    from .bound_scan import decide
+
+    n, lanes = len(unit), units.used.shape[1]
+    table = np.zeros(1 << max(2 * n - 1, 1).bit_length(), np.int64)
+    code, row, met = np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n, np.uint8)
+    fresh = np.zeros((n, lanes), np.uint16)
+    accepted, first = np.empty(n, np.bool_), np.empty(n, np.bool_)
+    s = decide(
+        units.start, units.pair, units.used, units.left,
+        writeable(unit), writeable(key), hashed, writeable(lane),
+        bound.kind == "quadratic", np.asarray(bound.weights, np.int64), bound.most_per_lane(),
+        bound.per_key, _SEED, table, code, row, fresh, met, accepted, first,
+    )  # fmt: skip
+    return Decided(table, code[:s], row[:s], met[:s], fresh, accepted, first)
 
 
 def hashes(batch: Batch) -> NDArray[np.uint64]:
     """(k,) hash of each key in the batch's window, never `RESERVED`."""
     return np.minimum(pair_hash(batch.keys, batch.window), RESERVED - 1).astype(np.uint64)
-
-
-def _pack(units: Units, slots: _Slots, left: I64) -> Units:
-    used = slots.used  # a pair that was never accepted leaves no trace
-    live = used[:, 0] > 0 if used.shape[1] == 1 else used.any(axis=1)
-    owner = (slots.code[live] >> np.uint64(32)).astype(np.int64)
-    start = np.zeros(len(left) + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=len(left)), out=start[1:])
-    pair = (slots.code[live] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    return Units(left, start, pair, used[live])
 
 
 def ranks(group: NDArray[np.intp], groups: int) -> I64:
@@ -209,32 +190,3 @@ def ranks(group: NDArray[np.intp], groups: int) -> I64:
     rank = np.empty(len(group), np.int64)
     rank[order] = np.arange(len(group)) - begin[group[order]]
     return rank
-
-
-def greedy(price: I64, unit: NDArray[np.intp], left: I64) -> NDArray[np.bool_]:
-    """Per unit and in order, accept each record whose price what is left can pay.
-
-    Each round accepts, per unit, the longest run that can be paid as a whole, then drops for
-    ever what is dearer than what remains: at least one record per unit and round is accepted,
-    and in practice two or three rounds decide everything.
-    """
-    wanted = np.zeros(len(left), np.int64)
-    np.add.at(wanted, unit, price)
-    accepted = (wanted <= left)[unit]  # whoever can pay for everything needs no order
-    left = left.copy()
-    rows = np.flatnonzero(~accepted)
-    rows = rows[np.argsort(unit[rows], kind="stable")]
-    while len(rows):
-        rows = rows[price[rows] <= left[unit[rows]]]
-        if not len(rows):
-            break
-        owner = unit[rows]
-        head = np.r_[True, owner[1:] != owner[:-1]]
-        begin = np.flatnonzero(head)
-        run = np.cumsum(price[rows])
-        run -= np.repeat(run[begin] - price[rows[begin]], np.diff(np.r_[begin, len(rows)]))
-        fits = run <= left[owner]  # prices are positive: a prefix of each unit's records
-        accepted[rows[fits]] = True
-        np.subtract.at(left, owner[fits], price[rows[fits]])
-        rows = rows[~fits]
-    return accepted

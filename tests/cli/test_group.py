@@ -62,7 +62,7 @@ def test_help_loads_no_command_and_no_heavy_library():
     modules = set(done.stderr.split())
     assert not modules & {"numpy", "asyncio", "confluent_kafka", "aiokafka", "faust", "rich"}
     ours = {m for m in modules if m.startswith("hushstream.")}
-    assert {m.split(".")[1] for m in ours} == {"agents", "errors"} and len(ours) < 10
+    assert {m.split(".")[1] for m in ours} == {"agents", "cli", "errors"} and len(ours) < 14
 
 
 @pytest.mark.parametrize(("set_before", "threads"), [(None, "1"), ("3", "3")])

@@ -28,6 +28,7 @@ from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import EngineError, HushError
+from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.binary.avro_program import avro_program
 from hushstream.formats.events.binary.program import NoProgram
 from hushstream.formats.events.binary.proto_program import proto_program
@@ -39,7 +40,7 @@ from hushstream.formats.schemas.avro_types import parse_avro
 from hushstream.formats.schemas.proto_text import parse_protobuf
 from hushstream.formats.schemas.proto_types import message_at
 from hushstream.formats.schemas.protobuf import Message
-from hushstream.formats.schemas.schema import FORMATS, Pinned, Schema, UnusableSchema
+from hushstream.formats.schemas.schema import Pinned, Schema, UnusableSchema
 from hushstream.formats.values.bytes_in import BrokenBytes
 from hushstream.formats.values.form import Announced, Described
 from hushstream.mechanisms.columns import Part, Units
@@ -162,7 +163,7 @@ def framed(form: str) -> Target:
     plain = deployment().pipelines[0]
     decoder = Decoder(fields, [PipelineFields(("page",))], [plain.mechanism])
     text = AVRO if form == "avro" else PROTO
-    known = {1: Pinned(Schema(FORMATS[form], text), 0)}
+    known = {1: Pinned(Schema(FORMATS[form].registered, text), 0)}
     time = b"\x80\x80\x98\xe2\xa3\xd4\xe1\x05"
     if form == "avro":
         values = [b"\x02\x02u\x02a" + time + b"\x02\x02k\x02v\x00\x02", b"\x00\x02a\x0e\x00\x00"]

@@ -18,6 +18,7 @@ from hushstream.agents.stages.feedback import Feedback
 from hushstream.agents.state.columns import column_of
 from hushstream.client.survey import ReportError, Survey
 from hushstream.errors import ConfigError, EngineError, LedgerError
+from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.decode import Decoder, RawRecord
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.schemas import proto_text
@@ -27,7 +28,7 @@ from hushstream.formats.schemas.batch import FieldColumn, Payloads
 from hushstream.formats.schemas.proto_text import parse_protobuf
 from hushstream.formats.schemas.proto_types import message_at
 from hushstream.formats.schemas.protobuf import Message
-from hushstream.formats.schemas.schema import FORMATS, MAX_TEXT, Pinned, Schema, UnusableSchema
+from hushstream.formats.schemas.schema import MAX_TEXT, Pinned, Schema, UnusableSchema
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import decode_clock, decode_marker, decode_request
@@ -196,7 +197,8 @@ def _read_by(form: str, text: str) -> set[str]:
     fields = InputFields("t", "epoch_us", "UTC", ("user",), format=form)
     decoder = Decoder(fields, [PipelineFields(("page",))], [deployment().pipelines[0].mechanism])
     log = [RawRecord(0, 0, None, b"\0\0\0\0\1" + bytes(40))]
-    return set(decoder.decode(log, {1: Pinned(Schema(FORMATS[form], text), 0)}).bad.values())
+    known = {1: Pinned(Schema(FORMATS[form].registered, text), 0)}
+    return set(decoder.decode(log, known).bad.values())
 
 
 @pytest.mark.parametrize("number", [129, 328, 900, 5000])

@@ -35,7 +35,8 @@ from hushstream.client.survey import RANGE, VALUE
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import HOST, free_port
 from hushstream.errors import EngineError, LedgerError
-from hushstream.formats.values.form import KINDS, number_in
+from hushstream.formats.entries import FORMATS
+from hushstream.formats.values.form import WRITTEN, number_in
 from hushstream.offline.replay import replay
 from hushstream.reading.live.board import Watched
 from hushstream.reading.live.declared import declared
@@ -273,7 +274,7 @@ def check_deserialisers(run: Local, client: SchemaRegistryClient) -> None:
 
 @pytest.mark.parametrize(
     "encoding",
-    [pytest.param(kind, marks=[pytest.mark.thorough] * (kind == "avro")) for kind in KINDS],
+    [pytest.param(kind, marks=[pytest.mark.thorough] * (kind == "avro")) for kind in WRITTEN],
 )
 def test_deserialisers_read_every_record_of_every_recorded_pipeline(
     registry: SchemaRegistry, encoding: str
@@ -302,7 +303,7 @@ def registered(settings: RegistrySettings, case: str, encoding: str, more: str =
     return made.pipelines[0]
 
 
-@pytest.mark.parametrize("encoding", KINDS)
+@pytest.mark.parametrize("encoding", WRITTEN)
 def test_another_schema_under_the_subject_is_refused(
     registry: SchemaRegistry, encoding: str
 ) -> None:
@@ -321,7 +322,7 @@ def test_another_schema_under_the_subject_is_refused(
     }  # fmt: skip
     with SchemaRegistryClient({"url": registry.url, "timeout": 60}) as client:
         client.set_compatibility(one.name, "FULL")
-        client.register_schema(one.name, Schema(other[encoding], KINDS[encoding]))
+        client.register_schema(one.name, Schema(other[encoding], FORMATS[encoding].registered))
         with pytest.raises(EngineError, match="knows another schema under this subject"):
             registering.register(settings, made)
         assert len(client.get_versions(one.name)) == 1

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hushstream.formats.values.form import KINDS, Described, Form, schema_text
+from hushstream.formats.values.form import WRITTEN, Described, Form
 
 from ..formats.values.records import CHANGES, bodies, described
 from ..recorded.pipelines import cases
@@ -21,13 +21,13 @@ def written(case: str, change: str, encoding: Any) -> tuple[Form, Texts]:
     known = enumerate(described(case, change).items(), 300)
     form = {header: Described(encoding, n, shape) for n, (header, shape) in known}
     texts = {
-        one.number: (encoding, schema_text(encoding, one.shape, "hush.some"))
+        one.number: (encoding, WRITTEN[encoding].schema(one.shape, "hush.some"))
         for one in form.values()
     }
     return Form(form), texts
 
 
-@pytest.mark.parametrize("encoding", KINDS)
+@pytest.mark.parametrize("encoding", WRITTEN)
 @pytest.mark.parametrize(("case", "change"), PLACES)
 def test_every_record_of_every_mechanism_is_read(case: str, change: str, encoding: Any) -> None:
     form, texts = written(case, change, encoding)
@@ -37,7 +37,7 @@ def test_every_record_of_every_mechanism_is_read(case: str, change: str, encodin
     assert change in CHANGES
 
 
-@pytest.mark.parametrize("encoding", KINDS)
+@pytest.mark.parametrize("encoding", WRITTEN)
 def test_what_is_not_of_its_schema_is_refused(encoding: Any) -> None:
     form, texts = written("histogram-plain", "plain", encoding)
     header, body = bodies("histogram-plain")[0]

@@ -1,4 +1,7 @@
-"""Columns: partial sums merge like sums in a dictionary; pairs are hashed as published."""
+"""Columns: partial sums merge like sums in a dictionary; pairs are hashed as published.
+
+Covers: mechanisms/hash_scan.py
+"""
 
 from __future__ import annotations
 

@@ -113,10 +113,12 @@ def _path(header: str) -> str:
 
 def reference() -> str:
     """A Markdown section with the table of what holds each setting."""
-    rows = [f"| `{path}` | {change.held} | {change.why} |" for path, change in SETTINGS.items()]
+    held = {path: change for path, change in SETTINGS.items() if change.held != FREE}
+    rows = [f"| `{path}` | {change.held} | {change.why} |" for path, change in held.items()]
+    free = ", ".join(f"`{path}`" for path in SETTINGS if path not in held)
     head = (
         "## What holds a setting\n\nA change of a setting that the ledger holds is refused by "
         "`hush worker`, `hush check` and `hush topics`.\n\n"
         "| Setting | Held by | Why |\n|---|---|---|"
     )
-    return head + "\n" + "\n".join(rows) + "\n"
+    return "\n".join((head, *rows, "", f"Nothing holds {free}: restart the workers.", ""))

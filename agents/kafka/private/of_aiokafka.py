@@ -23,7 +23,6 @@ from aiokafka.structs import TopicPartition
 from faust.types import TP
 
 from ....errors import EngineError
-from ....formats.events.compiled import possible
 from ..intervals import Gone, Interval, Most, Positions, Taken, since
 from ..record_columns import Content, RecordColumns
 from . import Needed, check
@@ -156,13 +155,13 @@ async def fetch_columns(
         seconds: to wait.
 
     Returns:
-        Intervals; None where loops cannot be compiled, or the client is not the library's own.
+        Intervals; None where the client is not the library's own.
 
     Raises:
         EngineError: the position is gone.
         KafkaError: the broker reported another error.
     """
-    if not possible() or not isinstance(getattr(consumer, "_fetcher", None), Fetcher):
+    if not isinstance(getattr(consumer, "_fetcher", None), Fetcher):
         return None
     name, most = TP(tp.topic, tp.partition), Most(sys.maxsize, columns=(tp.topic,))
     return await fetch(consumer, {name}, lambda: {name: position}, Gone(), most, seconds)
@@ -334,7 +333,7 @@ class PackedBatch(BatchBuilder):
 
 
 def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
-    """Write records into a batch until it is full; where loops can be compiled, all at once.
+    """Write records into a batch until it is full, all at once.
 
     Args:
         batch: an empty one.
@@ -345,7 +344,7 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
     Returns:
         Index of the first record that did not fit; ``len(rows.gone)`` if all did.
     """
-    if type(batch) is not BatchBuilder or not possible():
+    if type(batch) is not BatchBuilder:
         return fill(batch, rows.contents, begun)
     from ..batch_pack import packed
 

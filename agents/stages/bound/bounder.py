@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.compiled import possible
 from ....mechanisms.columns import Batch, Part, merge
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
@@ -77,7 +75,6 @@ class Bounder:
             one.sign,
             self._status(one),
             self.pipeline.windows.ordinal(one.window),
-            _loops(),
         )
         units, part = self.pipeline.mechanism.absorb(units, batch)
         step.units.put(RowColumns(keys, self._codec.encode(units)))
@@ -147,12 +144,3 @@ class Bounder:
                 found += 1
         step.more = step.more or found == limit
         return found > 0
-
-
-def _loops() -> Callable[..., Any] | None:
-    """The compiled bound; None where there is none."""
-    if not possible():
-        return None
-    from .bound_scan import bounded
-
-    return bounded

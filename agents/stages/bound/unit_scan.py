@@ -1,14 +1,11 @@
-"""Compiled loops over rows of units: their distinct digests, and rows to numbers and back.
-
-Importing this module needs numba: see `formats.events.compiled.possible`.
-"""
+"""Compiled loops over rows of units: their distinct digests, and rows to numbers and back."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.compiled import compiled
+from ....compiled import compiled
 
 Bytes = NDArray[np.uint8]
 I64 = NDArray[np.int64]

@@ -1,65 +1,44 @@
-"""Privacy units at the first stage: their numbers, keyed digests and home partitions.
+"""Privacy units at the first stage: their keyed digests and home partitions.
 
 A unit's value stops here. Later stages know its digest, which nobody can recompute without the key.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.columns import UnitTexts
+from ....formats.events.views import UnitTexts
 from ....mechanisms.keys import Keys
 
-KNOWN = 150_000  # units whose digest is remembered by one shard
-KNOWN_BYTES = 16 << 20  # of the texts of these units
-_SLOTS = (
-    1 << 12,
-    1 << 16,
-)  # for units, of 64 bytes each, where loops are compiled: at first, at most
+_SLOTS = 1 << 12, 1 << 16  # for units, of 64 bytes each: at first, at most
 _PATIENCE = 8  # looks in which most units are new, until they are not looked up
 _PAUSE = 16  # looks, until it is tried again
+_FORMS: dict[type, int] = {int: 1, tuple: 2}  # as `digest_scan.digests` takes them
 
 
-class UnitDigests(dict[Any, int]):
-    """Numbers of the units that a shard met lately; a cache of bounded size, not state.
+class UnitDigests:
+    """Digests of units; those of units that a shard met lately are kept: a cache, not state.
 
     Args:
         key: 32 secret bytes for the digests.
-        partitioner: that the input declares; "none" lets a unit be anywhere.
+        partitioner: that the input declares, for units of one field; "none" lets a unit be
+            anywhere.
         partitions: of the input.
         partition: the one of this shard.
-        most: units above which the table begins again.
     """
 
-    def __init__(
-        self, key: bytes, partitioner: str, partitions: int, partition: int, most: int = KNOWN
-    ) -> None:
-        super().__init__()
+    def __init__(self, key: bytes, partitioner: str, partitions: int, partition: int) -> None:
         self._key = key
-        self._place = partitioner, partitions, partition
-        self._most = most
+        self._home = partitioner, partitions, partition
         self._state: NDArray[np.uint64] | None = None
         self._met, self._kept = np.zeros((_SLOTS[0], 8), np.uint64), 0
         self._patience = _PATIENCE
         self._seed = secrets.randbits(62)
-        self._fresh: list[Any] = []
-        self._size = 0  # bytes of the units, about
-        self._digests = np.empty((0, 16), np.uint8)
-        self._stray = np.empty(0, bool)
-
-    def __missing__(self, unit: Any) -> int:
-        """Number a unit that was not met lately."""
-        number = self[unit] = len(self)
-        self._fresh.append(unit)
-        self._size += _size(unit)
-        return number
 
     def look(self, units: Sequence[Any]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         """Digest units, and compare their home partition with this one.
@@ -70,49 +49,50 @@ class UnitDigests(dict[Any, int]):
         Returns:
             (n, 16) keyed digests, and (n,) whether a unit belongs to another partition.
         """
-        if isinstance(units, UnitTexts):
-            return self._scanned(units)
-        if len(self) > self._most or self._size > KNOWN_BYTES:
-            # Begun again as a whole: to evict single units would cost more than the few digests
-            # that are computed twice, and the answers are the same.
-            self.clear()
-            self._size = 0
-            self._fresh.clear()
-            self._digests, self._stray = self._digests[:0], self._stray[:0]
-        number = np.fromiter(map(self.__getitem__, units), np.intp, len(units))
-        if self._fresh:
-            self._learn()
-        return self._digests[number], self._stray[number]
+        if not isinstance(units, UnitTexts):
+            texts = Keys.of(map(_text, units))
+            form = np.fromiter((_FORMS.get(type(unit), 0) for unit in units), np.uint8, len(units))
+            places = texts.offsets[:-1], texts.offsets[1:]
+            return self._digested(texts.data, *places, form, np.ones(len(units), bool))
+        rest, wanted = list(units.rest), np.ones(len(units), bool)
+        wanted[rest] = False
+        form = units.integer.astype(np.uint8)
+        digests, stray = self._digested(units.data, units.low, units.high, form, wanted)
+        if rest:
+            digests[rest], stray[rest] = self.look(list(units.rest.values()))
+        return digests, stray
 
-    def _scanned(self, units: UnitTexts) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    def _digested(
+        self,
+        data: NDArray[np.uint8],
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        form: NDArray[np.uint8],
+        wanted: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         from . import digest_scan
 
-        wanted = np.ones(len(units), bool)
-        rest = list(units.rest)
-        wanted[rest] = False
-        words = np.zeros((len(units), 2), np.uint64)
-        stray, missed = np.zeros(len(units), bool), np.empty(len(units), bool)
-        where = units.data, units.low, units.high
-        given = *where, units.integer
-        known = self._seed, self._met, words, stray
-        count, missed[:] = len(units), wanted
+        data = data.view()
+        data.flags.writeable = False  # a loop is compiled anew for every type
+        where = data, np.ascontiguousarray(low), np.ascontiguousarray(high)
+        words, missed = np.zeros((len(low), 2), np.uint64), wanted.copy()
+        stray, count = np.zeros(len(low), bool), len(low)
         asked = self._patience > 0
         if asked:
-            count = digest_scan.recall(*given, wanted, *known, missed)
-        self._judge(count, len(units))
-        digest_scan.digests(*given, missed, self._begun(), words)
-        partitioner, partitions, partition = self._place
+            count = digest_scan.recall(
+                *where, form, wanted, self._seed, self._met, words, stray, missed
+            )
+        self._judge(count, len(low))
+        digest_scan.digests(*where, form, missed, self._begun(), words)
+        partitioner, partitions, partition = self._home
         if partitioner != "none":
-            homes = np.zeros(len(units), np.int64)
+            homes = np.zeros(len(low), np.int64)
             digest_scan.PARTITIONERS[partitioner](*where, missed, homes)
             stray |= missed & (homes % partitions != partition)
         if asked:
             self._widen(count)
-            digest_scan.remember(*given, missed, self._seed, self._met, words, stray)
-        digests = words.view(np.uint8)
-        if rest:
-            digests[rest], stray[rest] = self.look(list(units.rest.values()))
-        return digests, stray
+            digest_scan.remember(*where, form, missed, self._seed, self._met, words, stray)
+        return words.view(np.uint8), stray
 
     def _judge(self, missed: int, units: int) -> None:
         """Look no unit up for a while where many are new: to digest these anyway costs less."""
@@ -137,29 +117,11 @@ class UnitDigests(dict[Any, int]):
             self._state = keyed(np.frombuffer(self._key, np.uint8))
         return self._state
 
-    def _learn(self) -> None:
-        blob = b"".join(
-            hashlib.blake2b(encode_unit(unit), digest_size=16, key=self._key).digest()
-            for unit in self._fresh
-        )
-        fresh = np.frombuffer(blob, np.uint8).reshape(-1, 16)
-        self._digests = np.concatenate([self._digests, fresh])
-        self._stray = np.concatenate([self._stray, self._strays()])
-        self._fresh.clear()
 
-    def _strays(self) -> NDArray[np.bool_]:
-        partitioner, partitions, partition = self._place
-        if partitioner == "none":
-            return np.zeros(len(self._fresh), bool)
-        texts = Keys.of(map(partition_text, self._fresh))
-        return np.asarray(PARTITIONERS[partitioner](texts) % partitions != partition)
-
-
-def _size(unit: object) -> int:
-    """Length of a unit's texts, or of those of its parts."""
+def _text(unit: object) -> bytes:
     if isinstance(unit, tuple):
-        return sum(map(_size, unit))
-    return len(unit) if isinstance(unit, str) else 8
+        return encode_unit(unit)
+    return b"" if unit is None else partition_text(unit)
 
 
 def encode_unit(unit: object) -> bytes:
@@ -184,52 +146,21 @@ def partition_text(unit: object) -> bytes:
     return str(unit).encode()
 
 
-def murmur2(keys: Keys) -> NDArray[np.int64]:
-    """Hash keys with the positive murmur2 of Kafka's Java clients.
+def hashed(texts: Keys, partitioner: str) -> NDArray[np.int64]:
+    """Hash texts as Kafka's clients do.
 
     Args:
-        keys: k of them.
+        texts: k of them.
+        partitioner: "murmur2" of the Java clients, or "crc32" of librdkafka's consistent ones.
 
     Returns:
-        (k,) hashes in [0, 2³¹).
+        (k,) hashes; its remainder by the number of partitions is the home of a text.
     """
-    m = np.uint32(0x5BD1E995)
-    widths = np.diff(keys.offsets)
-    state = np.uint32(0x9747B28C) ^ widths.astype(np.uint32)
-    starts = keys.offsets[:-1]
-    data = np.concatenate([keys.data, np.zeros(4, np.uint8)])
-    for block in range(int(widths.max(initial=0)) // 4):
-        live = np.flatnonzero(widths >= 4 * (block + 1))
-        word = _little(data, starts[live] + 4 * block, 4) * m
-        word = (word ^ (word >> np.uint32(24))) * m
-        state[live] = (state[live] * m) ^ word
-    rest = widths % 4
-    for left in (1, 2, 3):
-        live = np.flatnonzero(rest == left)
-        tail = _little(data, starts[live] + widths[live] - left, left)
-        state[live] = (state[live] ^ tail) * m
-    state = (state ^ (state >> np.uint32(13))) * m
-    state ^= state >> np.uint32(15)
-    return (state & np.uint32(0x7FFFFFFF)).astype(np.int64)
+    from .digest_scan import PARTITIONERS
 
-
-def crc32(keys: Keys) -> NDArray[np.int64]:
-    """Hash keys with the CRC-32 of librdkafka's consistent partitioners.
-
-    Args:
-        keys: k of them.
-
-    Returns:
-        (k,) hashes in [0, 2³²).
-    """
-    return np.fromiter(map(zlib.crc32, keys.tolist()), np.int64, len(keys))
-
-
-def _little(data: NDArray[np.uint8], at: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
-    word = np.zeros(len(at), np.uint32)
-    for place in range(width):
-        word |= data[at + place].astype(np.uint32) << np.uint32(8 * place)
-    return word
-
-
-PARTITIONERS: dict[str, Callable[[Keys], NDArray[np.int64]]] = {"murmur2": murmur2, "crc32": crc32}
+    out = np.empty(len(texts), np.int64)
+    wanted = np.ones(len(texts), bool)
+    data = texts.data.view()
+    data.flags.writeable = False  # a loop is compiled anew for every type
+    PARTITIONERS[partitioner](data, texts.offsets[:-1], texts.offsets[1:], wanted, out)
+    return out

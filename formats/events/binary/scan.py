@@ -3,8 +3,6 @@
 What they say of a record is what the reader of single records says, or nothing: whatever is broken
 or out of the ordinary is left to it. All loops stand in one file, because numba's cache looks only
 at the file of a loop to tell whether it has changed.
-
-Importing this module needs numba: see `compiled.possible`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import compiled
+from ....compiled import compiled
 from ..json_scan import sequence
 from ..types import FALSE, INTEGER, REAL, TEXT, TRUE
 from . import avro_program as avro

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64
-from ...schemas.avro_types import parse_avro
-from ...schemas.proto_text import ParsedFiles
-from ...schemas.protobuf import message_indexes
 from ...schemas.schema import Known, Schema, UnusableSchema
-from ..fields import InputFields
+from ..fields import InputFields, PipelineFields
 from ..framed import Framing
 from ..raw import RawRecord, offsets_of
 from ..scanned import Flags, values_of
-from ..types import INTEGER, REAL, tree_of
-from .avro_program import avro_program
+from ..types import INTEGER, REAL, names_of, paths_of, tree_of
+from ..wires import Wire
 from .program import Maker, NoProgram, Program
-from .proto_program import proto_program
 
 _KEPT = 200  # programs
-_MESSAGES = 4  # message types of one schema that are told apart in one list of records
+_TYPES = 4  # of one schema that are told apart in one list of records
 _PLACE = 16  # bytes of a message's place in its file; nearly all have one
 
 
@@ -75,18 +71,21 @@ class BinaryScanner:
     """Reader of Avro or Protobuf.
 
     Args:
+        wire: of the format.
         fields: of the input.
-        kinds: every path that is read, with the kinds of values that it may hold.
+        pipelines: that read it.
     """
 
-    def __init__(self, fields: InputFields, kinds: Mapping[str, set[str]]) -> None:
-        self._avro = fields.format == "avro"
-        self._framing = Framing(fields.format, fields.max_record_bytes)
-        self._tree = _leaves(tree_of(kinds))
+    def __init__(
+        self, wire: Wire, fields: InputFields, pipelines: Sequence[PipelineFields]
+    ) -> None:
+        kinds = paths_of(fields, pipelines)
+        self._wire = wire
+        self._framing = Framing(wire.kind, fields.max_record_bytes)
+        self._tree = names_of(tree_of(kinds))
         self._places = {path: n for n, path in enumerate(sorted(kinds))}
         texts = [n for path, n in self._places.items() if "str" in kinds[path]]
         self._texts = np.array(texts, np.int64)  # fields whose integers are wanted as text
-        self._files = ParsedFiles()
         self._programs: dict[tuple[Schema, bytes], Program | None] = {}
         self._none = Maker(len(kinds)).made()
 
@@ -105,7 +104,7 @@ class BinaryScanner:
         seen.flags.writeable = False
         out = BinaryScanned(seen, len(begin), len(self._places))
         for (one, rows, skip), place in zip(parts, texts, strict=False):
-            scan(seen, begin + (skip - by), end - by, rows, self._avro, one.code, one.jumps,
+            scan(seen, begin + (skip - by), end - by, rows, self._wire.ordered, one.code, one.jumps,
                  one.symbols, one.begin, place,
                  out.kind, out.low, out.high, out.whole, out.known)  # fmt: skip
         out.widen(HALF)
@@ -120,53 +119,41 @@ class BinaryScanner:
             if number < 0:
                 continue
             schema, rows = known_ids[number].schema, np.flatnonzero(ids == number)
-            heads = [(b"", rows)] if self._avro else _messages(data, begin, end, rows)
-            for head, mine in heads:
-                program = self._program(schema, head)
+            for place, mine in self._places_of(data, begin, end, rows):
+                program = self._program(schema, place)
                 if program is not None:
-                    yield program, mine, len(head)
+                    yield program, mine, len(place)
 
-    def _program(self, schema: Schema, head: bytes) -> Program | None:
-        key = schema, head
+    def _places_of(
+        self, data: NDArray[np.uint8], begin: I64, end: I64, rows: I64
+    ) -> Iterator[tuple[bytes, I64]]:
+        """Rows by the type of their schema, as far as there are few of these."""
+        rows = rows[end[rows] > begin[rows]]
+        for _ in range(_TYPES):
+            if not len(rows):
+                return
+            at = int(begin[rows[0]])
+            place = self._wire.place(data[at : min(at + _PLACE, int(end[rows[0]]))].tobytes())
+            if place is None:
+                rows = rows[1:]
+                continue
+            same = begin[rows] + len(place) <= end[rows]
+            for n, byte in enumerate(place):
+                same &= data[np.minimum(begin[rows] + n, len(data) - 1)] == byte
+            yield place, rows[same]
+            rows = rows[~same]
+
+    def _program(self, schema: Schema, place: bytes) -> Program | None:
+        key = schema, place
         if key not in self._programs:
             if len(self._programs) >= _KEPT:
                 self._programs.clear()
             try:
-                self._programs[key] = self._compile(schema, head)
+                made = self._wire.program(schema, place, self._tree, self._places)
             except (NoProgram, UnusableSchema, ValueError):
-                self._programs[key] = None
+                made = None
+            self._programs[key] = made
         return self._programs[key]
-
-    def _compile(self, schema: Schema, head: bytes) -> Program:
-        if self._avro:
-            return avro_program(parse_avro(schema), self._tree, self._places)
-        place, size = message_indexes(head)
-        if size != len(head):
-            raise NoProgram
-        return proto_program(self._files.message(schema, place), self._places)
-
-
-def _messages(
-    data: NDArray[np.uint8], begin: I64, end: I64, rows: I64
-) -> Iterator[tuple[bytes, I64]]:
-    """Rows by the bytes that name their message type, as far as there are few of these."""
-    rows = rows[end[rows] > begin[rows]]
-    for _ in range(_MESSAGES):
-        if not len(rows):
-            return
-        at = int(begin[rows[0]])
-        whole = data[at : min(at + _PLACE, int(end[rows[0]]))].tobytes()
-        try:
-            _, size = message_indexes(whole)
-        except ValueError:
-            rows = rows[1:]
-            continue
-        head = whole[:size]
-        same = begin[rows] + size <= end[rows]
-        for n, byte in enumerate(head):
-            same &= data[np.minimum(begin[rows] + n, len(data) - 1)] == byte
-        yield head, rows[same]
-        rows = rows[~same]
 
 
 def _room(
@@ -185,7 +172,3 @@ def _room(
     places = (high - low + np.cumsum([0, *map(len, texts)])).tolist()
     room = np.concatenate([data[low:high], *texts, np.zeros(more, np.uint8)])
     return room, places, low
-
-
-def _leaves(tree: Mapping[str, object]) -> dict[str, object]:
-    return {n: _leaves(inner) if isinstance(inner, dict) else None for n, inner in tree.items()}

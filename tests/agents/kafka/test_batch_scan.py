@@ -15,13 +15,11 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from aiokafka.record.util import decode_varint
 from faust.types import TP
 from hushstream.agents.kafka.backlog import Backlog, Room
+from hushstream.agents.kafka.batch_scan import scan
 from hushstream.agents.kafka.inflated import Allowed
 from hushstream.agents.kafka.intervals import Interval, Taken, joined, since
 from hushstream.agents.kafka.tolerant_batches import TolerantBatches, patiently
 from hushstream.formats.events.raw import RawBatch, RawChunk, RawRecord
-
-pytest.importorskip("numba")
-from hushstream.agents.kafka.batch_scan import scan
 
 Content = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.bound.stage import BoundStage
-from hushstream.agents.stages.ingest.unit_digests import crc32, murmur2
+from hushstream.agents.stages.ingest.unit_digests import hashed
 from hushstream.errors import EngineError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
@@ -99,7 +99,7 @@ def test_any_sharding_releases_the_same_bytes(partitions, units, cells, mechanis
 def test_direct_and_repartitioned_streams_release_the_same_values():
     # The declared partitioner decides where a unit's records must lie.
     made = deployment(partitions=2, partitioner="murmur2")
-    homes = {u: int(murmur2(Keys.of([u.encode()]))[0] % 2) for u, _, _ in BASE}
+    homes = {u: int(hashed(Keys.of([u.encode()]), "murmur2")[0] % 2) for u, _, _ in BASE}
     logs: list[list[RawRecord]] = [[], []]
     for user, page, time in BASE:
         logs[homes[user]].append(event(len(logs[homes[user]]), user, page, time))
@@ -135,7 +135,6 @@ def test_dividing_steps_by_bytes_changes_nothing(monkeypatch, size):
     for name in ("bound.stage.LARGE", "bound.stage.TOGETHER", "aggregate.computation.CHUNK",
                  "aggregate.partial_sums.SPILL", "aggregate.stage.RELEASED"):  # fmt: skip
         monkeypatch.setattr(f"{STAGES}.{name}_BYTES", size)
-    monkeypatch.setattr(f"{STAGES}.ingest.unit_digests.KNOWN_BYTES", size)
     monkeypatch.setattr(f"{STAGES}.ingest.stage.EVENTS", 200)
     assert released(run(BASE)) == whole
 
@@ -301,7 +300,7 @@ def test_pipelines_and_charges_have_noise_of_their_own():
 def test_a_unit_on_the_wrong_partition_is_refused_as_the_declared_partitioner_says():
     made = deployment(partitions=2, partitioner="crc32")
     p = made.pipelines[0]
-    home = int(crc32(Keys.of([b"a"]))[0] % 2)
+    home = int(hashed(Keys.of([b"a"]), "crc32")[0] % 2)
     logs: list[list[RawRecord]] = [[], []]
     logs[home] = [event(0, "a", "x")]
     logs[1 - home] = [event(0, "a", "x"), event(1, "a", "x")]

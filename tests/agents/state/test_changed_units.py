@@ -5,12 +5,10 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hushstream.agents.state import changed_units
 from hushstream.agents.state.changed_units import ChangedUnits
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import UNIT_WIDTH
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.agents.state.row_table import DictTable
 from hushstream.mechanisms.keys import Keys
 
 
@@ -18,11 +16,8 @@ def key(n: int) -> bytes:
     return b"u" + n.to_bytes(UNIT_WIDTH - 1, "big")
 
 
-@pytest.mark.parametrize("loops", [True, False])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_step_reads_its_own_changes_and_committed_rows_elsewhere(monkeypatch, seed, loops):
-    if not loops:
-        monkeypatch.setattr(changed_units, "row_table", lambda width: DictTable())
+def test_a_step_reads_its_own_changes_and_committed_rows_elsewhere(seed):
     random = Random(seed)
     store, changed = MemoryStore(), ChangedUnits()
     committed = {key(n): b"old %d" % n for n in range(0, 40, 3)}

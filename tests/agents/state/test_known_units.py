@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from random import Random
 
 import pytest
-from hushstream.agents.state import known_units
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.known_units import KnownUnits, UnitRoom
-from hushstream.agents.state.row_table import DictTable
 from hushstream.mechanisms.keys import Keys
 
 UNITS = [b"u" + bytes(24) + n.to_bytes(2, "big") for n in range(900)]
@@ -19,14 +17,7 @@ def columns(rows: Mapping[bytes, bytes]) -> RowColumns:
     return RowColumns(Keys.of(rows), Keys.of(rows.values()))
 
 
-@pytest.fixture(params=[True, False])
-def kind(request, monkeypatch):
-    if not request.param:
-        monkeypatch.setattr(known_units, "row_table", lambda width: DictTable())
-
-
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.usefixtures("kind")
 def test_what_it_knows_is_what_was_written_last(seed):
     random = Random(seed)
     known, truth = KnownUnits(UnitRoom(random.choice((0, 50_000, 300_000)))), dict[bytes, bytes]()
@@ -42,7 +33,6 @@ def test_what_it_knows_is_what_was_written_last(seed):
         assert known.look(Keys.of(rows)).known.all(), "what came last is always known"
 
 
-@pytest.mark.usefixtures("kind")
 def test_all_is_known_while_there_is_room_and_no_more_than_there_is_room_for():
     wide, narrow = KnownUnits(UnitRoom(1 << 24)), KnownUnits(UnitRoom(400_000))
     for begun in range(0, 900, 50):

@@ -9,7 +9,6 @@ from hushstream.agents.state import memory_units
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.layout import after, sortable, units_of
 from hushstream.agents.state.memory_units import MemoryUnits
-from hushstream.agents.state.row_table import DictTable
 from hushstream.mechanisms.keys import Keys
 
 EPOCHS = [units_of(number) + sortable(epoch) for number in (1, 2) for epoch in (-1, 0, 7)]
@@ -21,10 +20,8 @@ def columns(rows: dict[bytes, bytes]) -> RowColumns:
     return RowColumns(Keys.of(rows), Keys.of(rows.values()))
 
 
-@pytest.fixture(params=[True, False])
-def kind(request, monkeypatch):
-    if not request.param:
-        monkeypatch.setattr(memory_units, "row_table", lambda width: DictTable())
+@pytest.fixture
+def kind(monkeypatch):
     monkeypatch.setattr(memory_units, "_SCANNED", 7)
 
 

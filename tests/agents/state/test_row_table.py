@@ -1,4 +1,4 @@
-"""Tables of rows in memory: both kinds answer as a dictionary does.
+"""Tables of rows in memory: they answer as a dictionary does.
 
 Covers: agents/state/row_scan.py
 """
@@ -10,13 +10,12 @@ from random import Random
 import numpy as np
 import pytest
 from hushstream.agents.state.columns import RowColumns
-from hushstream.agents.state.row_table import ArrayTable, DictTable, HeldTable, row_table
-from hushstream.formats.events.compiled import possible
+from hushstream.agents.state.row_table import HeldTable
 from hushstream.mechanisms.keys import Keys
 
 
 def tables(width: int) -> list[HeldTable]:
-    return [DictTable(), ArrayTable(width)] if possible() else [DictTable()]
+    return [HeldTable(width)]
 
 
 def some(random: Random, known: list[bytes], width: int, most: int) -> list[bytes]:
@@ -85,9 +84,8 @@ def test_keys_that_name_one_slot_are_told_apart():
 
 
 def test_a_key_of_another_width_is_refused():
-    if possible():
-        with pytest.raises(ValueError, match="another width"):
-            ArrayTable(3).look(Keys.of([b"ab"]))
+    with pytest.raises(ValueError, match="another width"):
+        HeldTable(3).look(Keys.of([b"ab"]))
 
 
 def test_the_size_grows_with_what_is_written_and_ends_with_a_clear():
@@ -99,20 +97,12 @@ def test_the_size_grows_with_what_is_written_and_ends_with_a_clear():
         assert table.size == len(table) == len(table.rows().keys) == 0
 
 
-def test_the_kind_follows_from_what_is_installed(monkeypatch):
-    assert isinstance(row_table(27), ArrayTable if possible() else DictTable)
-    monkeypatch.setattr("hushstream.agents.state.row_table.possible", lambda: False)
-    assert isinstance(row_table(27), DictTable)
-
-
 def test_keys_of_one_hash_are_told_apart():
     """A slot that seems to be a key's own, and holds a row of another: two units, not one."""
-    if not possible():
-        return
     from hushstream.agents.state import row_scan
 
     one, other = Keys.of([b"u" * 19 + b"same tail"]), Keys.of([b"v" * 19 + b"same tail"])
-    table = ArrayTable(28)
+    table = HeldTable(28)
     table.put(RowColumns(one, Keys.of([b"row of one"])))
     (taken,) = np.flatnonzero(table._slots)
     state = int(row_scan._hash(table._words(other), 0))

@@ -12,14 +12,12 @@ from os import urandom
 from pathlib import Path
 
 import pytest
-from hushstream.agents.state import known_units
 from hushstream.agents.state import rocks as rocks_module
 from hushstream.agents.state.columns import RowColumns
 from hushstream.agents.state.known_units import UnitRoom
 from hushstream.agents.state.layout import MARKER, after
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.agents.state.rocks import RocksStore, _error, discard, set_aside
-from hushstream.agents.state.row_table import DictTable
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import DamagedError, EngineError
 from hushstream.mechanisms.keys import Keys
@@ -107,7 +105,6 @@ SINGLE = st.dictionaries(
 )
 
 
-@pytest.mark.parametrize("loops", [True, False])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     operations=st.lists(st.tuples(ROWS, SINGLE, st.sampled_from("nnnsfo")), max_size=14),
@@ -115,11 +112,8 @@ SINGLE = st.dictionaries(
     room=st.sampled_from([0, 1 << 20]),
 )
 def test_rows_of_units_are_read_and_kept_whichever_way_they_are_written(
-    tmp_path_factory, monkeypatch, loops, operations, hold, room
+    tmp_path_factory, operations, hold, room
 ):
-    if not loops:
-        for module in (rocks_module, known_units):
-            monkeypatch.setattr(module, "row_table", lambda width: DictTable())
     folder, shared = tmp_path_factory.mktemp("units"), UnitRoom(room)
     rocks, memory = RocksStore(folder / "s", None, 1 << 20, hold, shared), MemoryStore()
     truth: dict[bytes, bytes] = {}

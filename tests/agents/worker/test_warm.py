@@ -1,11 +1,10 @@
-"""Loops are compiled before a worker joins, and a worker without a compiler says so and goes on.
+"""Loops are compiled before a worker joins.
 
 Covers: agents/worker/startup.py
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -25,25 +24,26 @@ from hushstream.agents.state.layout import sortable, units_of
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.transaction import _unit_records
-from hushstream.formats.events.columns import UnitTexts
 from hushstream.formats.events.raw import RawRecord
+from hushstream.formats.events.views import UnitTexts
 from hushstream.mechanisms.columns import Batch
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.config.load import loads
 from hushstream.topics.records import Marker
 
 from tests.judge.test_logs import TEXT
+from tests.tree import paths
 
 
-def test_without_numba_a_worker_says_so_and_starts(monkeypatch, caplog, tmp_path):
-    caplog.set_level(logging.INFO, "hushstream")
-    monkeypatch.setattr(startup.compiled, "possible", lambda: False)
-    startup.warm(compile_config(loads(TEXT, environ={}), {"events": 2}), tmp_path)
-    assert "numba is not installed" in caplog.text
+def test_the_folders_of_the_cache_hold_the_code_of_every_loop(tmp_path):
+    """What is not in them would stay after a start that broke off, and end the next one too."""
+    _, folders = startup.cache_folders(tmp_path)
+    loops = [path for path in paths() if "@compiled" in path.read_text("utf-8")]
+    assert len(loops) > 8
+    assert [p for p in loops if not any(p.is_relative_to(folder) for folder in folders)] == []
 
 
 def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
-    pytest.importorskip("numba")
     from hushstream.agents.kafka.batch_scan import _scan
     from hushstream.agents.stages.ingest import digest_scan
     from hushstream.formats.events import json_scan, key_scan
@@ -64,7 +64,6 @@ def test_nothing_is_compiled_once_a_worker_is_warm(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("form", ["avro", "protobuf"])
 def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_known(form, tmp_path):
-    pytest.importorskip("numba")
     from hushstream.formats.events.binary import scan
 
     from tests.formats.events.binary.test_scanner import LIST_OF
@@ -83,16 +82,17 @@ def test_loops_over_registered_values_are_compiled_before_the_first_schema_is_kn
 
 
 def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_path):
-    pytest.importorskip("numba")
     from hushstream.agents.kafka.batch_pack import _pack
-    from hushstream.agents.stages.bound import bound_scan, unit_scan
+    from hushstream.agents.stages.bound import unit_scan
     from hushstream.agents.state import row_scan
+    from hushstream.mechanisms import hash_scan
+    from hushstream.mechanisms.parts import bound_scan
 
     made = compile_config(loads(TEXT, environ={}), {"events": 2})
     startup.warm(made, tmp_path)
     loops = [_pack, unit_scan.distinct, unit_scan.counts, unit_scan.decode, unit_scan.encode,
              row_scan.put, row_scan.look, row_scan.gather, row_scan.listed, row_scan.rebuild,
-             row_scan.merge, bound_scan.hashes, bound_scan.in_order, bound_scan.decide,
+             row_scan.merge, hash_scan.hashes, bound_scan.in_order, bound_scan.decide,
              bound_scan.new_pairs, bound_scan.merge]  # fmt: skip
     before = [len(loop.signatures) for loop in loops]  # type: ignore[attr-defined]
     assert all(before)
@@ -107,7 +107,6 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
             units = codec.decode(step.units.read(store, keys))
             batch = Batch(Keys.of([b"a", b"b"]), who % 2, unit, np.zeros((900, 0), np.int64),
                           np.ones(900, np.int8), np.zeros(2, np.int32))  # fmt: skip
-            batch = batch._replace(loops=bound_scan.bounded)
             units, _ = made.pipelines[0].mechanism.absorb(units, batch)
             step.units.put(RowColumns(keys, codec.encode(units)))
         rows = _unit_records(step).then(RecordColumns.of({b"m": b"1"}))
@@ -118,7 +117,6 @@ def test_no_step_compiles_loops_over_rows_of_units_once_a_worker_is_warm(tmp_pat
 
 
 def test_a_package_that_cannot_be_written_has_its_cache_beside_the_state(monkeypatch, tmp_path):
-    pytest.importorskip("numba")
     monkeypatch.setattr(startup.os, "access", lambda *_: False)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     startup.warm(compile_config(loads(TEXT, environ={}), {"events": 2}), tmp_path)
@@ -146,7 +144,6 @@ print(len(found.unit), found.time[3], sorted(set(found.unit)))
 @pytest.mark.thorough
 def test_a_start_with_a_damaged_cache_compiles_anew_and_goes_on(tmp_path: Path):
     """A bit of each file is flipped: numba alone would run it, and end the process by a signal."""
-    pytest.importorskip("numba")
     environ = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
 
     def start() -> tuple[str, str]:

@@ -1,6 +1,6 @@
 """Decoding by columns: on whatever input, the answers are those of decoding each record.
 
-Covers: formats/events/columns.py, formats/events/compiled.py
+Covers: formats/events/columns.py
 Covers: formats/events/views.py, formats/events/json_scan.py, formats/events/key_scan.py
 """
 
@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
-from hushstream.formats.events import columns as columns_module
-from hushstream.formats.events.columns import LEAST, UnitTexts
+from hushstream.formats.events.columns import LEAST
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
+from hushstream.formats.events.json_scan import decimals
+from hushstream.formats.events.views import UnitTexts
 from hushstream.formats.schemas.schema import Pinned, Schema
 from hushstream.mechanisms.columns import I64
 
-pytest.importorskip("numba")
-from hushstream.formats.events.json_scan import decimals
+from tests.formats.events.ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 ROUNDS = int(os.environ.get("HUSH_RECORDS", "60000")) // 300
@@ -77,9 +77,7 @@ def told(found: Decoded) -> Any:
 
 def agree(decoder: Decoder, values: list[bytes | None]) -> None:
     records = raw(values)
-    by_column = decoder._columns
-    assert by_column is not None
-    fast, slow = by_column.decode(records), decoder.decode_each(records)
+    fast, slow = by_columns(decoder, records), one_by_one(decoder, records)
     assert told(fast) == told(slow), values
     good = [row for row in range(len(values)) if row not in slow.bad]
     for one, other in zip(placed(fast), placed(slow), strict=True):
@@ -260,7 +258,7 @@ def test_decimals_are_those_of_the_standard_library_or_left_to_it():
 def test_plain_events_never_take_the_slow_way(monkeypatch):
     """Else the agreement above would say nothing about the scanner."""
     decoder = made()
-    monkeypatch.setattr(decoder._columns, "_each", None)
+    monkeypatch.setattr(decoder, "_each", None)
     body = {
         "user": "u1",
         "page": "é",
@@ -284,11 +282,6 @@ def test_short_lists_and_inputs_that_it_does_not_know_go_the_other_way():
     assert made(unit=("user.id",))._columns is None
     assert made(sign="del")._columns is None
     assert made(how="iso")._columns is None
-
-
-def test_without_a_compiler_there_are_no_columns(monkeypatch):
-    monkeypatch.setattr(columns_module, "possible", lambda: False)
-    assert made()._columns is None
 
 
 def test_units_read_like_a_list():
@@ -333,16 +326,14 @@ def test_values_behind_the_id_of_a_schema_are_read_as_one_by_one(limit: int) -> 
         values[60] = HEADS[0] + b"x" * (limit - 5)
         values[61] = HEADS[0] + b" " * (limit - 4)
         records = raw(values)
-        fast, slow = decoder.decode(records, IDS), decoder.decode_each(records, IDS)
+        fast, slow = decoder.decode(records, IDS), one_by_one(decoder, records, IDS)
         assert told(fast) == told(slow)
-        assert told(decoder.decode(records)) == told(decoder.decode_each(records))
+        assert told(decoder.decode(records)) == told(one_by_one(decoder, records))
 
 
-def test_all_plain_values_behind_an_id_are_read_by_columns() -> None:
+def test_all_plain_values_behind_an_id_are_read_by_columns(monkeypatch) -> None:
     decoder = registered()
     body = b'{"user":"u","page":"a","kind":"x","t":1,"fare":2}'
     records = raw([HEADS[0] + body] * LEAST)
-    by_column = decoder._columns
-    assert by_column is not None
-    by_column._each = lambda records, known: pytest.fail("one by one")
+    monkeypatch.setattr(decoder, "_each", None)
     assert len(decoder.decode(records, IDS).views[0].rows) == LEAST

@@ -2,7 +2,7 @@
 
 Covers: formats/events/fields.py, formats/events/times.py, formats/events/types.py
 
-Covers: formats/events/reasons.py
+Covers: formats/events/reasons.py, formats/events/records.py
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from hushstream.errors import ConfigError
-from hushstream.formats.events.decode import (
-    MAX_UNIT,
-    Decoder,
-    RawRecord,
-    utc,
-)
+from hushstream.formats.events.decode import Decoder, RawRecord, utc
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.keys import MAX_KEY, decode_key, encode_key
 from hushstream.formats.events.reasons import REASONS
+from hushstream.formats.events.views import MAX_UNIT
 from hushstream.mechanisms.columns import Encoded
 from hushstream.mechanisms.key_form import ONE_ROW
 from hushstream.mechanisms.keys import Keys

@@ -1,6 +1,6 @@
 """Frames: every reason is reached, and what one pipeline counts depends on its own fields alone.
 
-Covers: formats/events/objects.py
+Covers: formats/events/objects.py, formats/events/wires.py
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 
 import fastavro
 import pytest
+from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 from hushstream.formats.events.framed import schema_id
 from hushstream.formats.events.keys import decode_key
 from hushstream.formats.events.reasons import Unread
-from hushstream.formats.schemas.schema import FORMATS, Pinned, Schema
+from hushstream.formats.schemas.schema import Pinned, Schema
 
 FARE = NumericField("fare", Fraction(0), Fraction(50), Fraction(1))
 AVRO = {"type": "record", "name": "E", "fields": [
@@ -42,7 +43,7 @@ def decoder(form: str, *pipelines: PipelineFields) -> Decoder:
 
 
 def pinned(form: str, text: str, since: int = 0) -> Pinned:
-    return Pinned(Schema(FORMATS[form], text), since)
+    return Pinned(Schema(FORMATS[form].registered, text), since)
 
 
 def framed(number: int, payload: bytes) -> bytes:

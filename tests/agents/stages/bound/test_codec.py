@@ -1,24 +1,22 @@
 """Unit rows as bytes: every width comes back, and the order of integers is that of their bytes.
 
-Compiled loops and NumPy give the same rows and the same units.
-
 Covers: agents/stages/bound/unit_scan.py
 """
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hushstream.agents.stages.bound import codec as codec_module
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.state.columns import column_of
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Units, empty_units
 from hushstream.mechanisms.keys import Keys
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -71,37 +69,34 @@ def test_units_come_back(state):
 
 
 @given(states(), st.data())
-def test_loops_and_numpy_agree(state, data):
-    """Damaged rows included: both refuse the same."""
+def test_rows_are_the_numbers_one_after_the_other(state, data):
     fake, units = state
-    ways = [UnitCodec(fake), UnitCodec(fake)]  # type: ignore[arg-type]
-    ways[1]._loops = None
-    one, other = (codec.encode(units) for codec in ways)
-    assert one.tolist() == other.tolist()
-    rows: list[bytes | None] = [*one.tolist(), None]
-    if data.draw(st.booleans()):
-        rows.append(data.draw(st.binary(min_size=1, max_size=20)))
-    found = []
-    for codec in ways:
-        try:
-            found.append(codec.decode(column_of(rows)))
-        except EngineError as error:
-            found.append(str(error))
-    if isinstance(found[0], str):
-        assert found[0] == found[1]
-    else:
-        assert same(*found)
+    small = fake.bound < 256 and fake.lanes == 1 and not fake.totals
+    head = "<H" if fake.bound < 1 << 16 else "<I" if fake.bound < 1 << 32 else "<q"
+    wanted = []
+    for unit, left in enumerate(units.left.tolist()):
+        row = struct.pack(head, left)
+        for place in range(units.start[unit], units.start[unit + 1]):
+            counts = units.used[place].tolist()
+            row += struct.pack("<I" + ("B" if small else "H") * fake.lanes,
+                               int(units.pair[place]), *counts)  # fmt: skip
+        wanted.append(row)
+    codec = UnitCodec(fake)  # type: ignore[arg-type]
+    assert codec.encode(units).tolist() == wanted
+    extra = data.draw(st.binary(min_size=1, max_size=20))
+    size, step = struct.calcsize(head), 4 + (1 if small else 2) * fake.lanes
+    if len(extra) < size or (len(extra) - size) % step:
+        with pytest.raises(EngineError, match="cut or lengthened"):
+            codec.decode(column_of([*wanted, extra]))
 
 
 def test_a_part_of_a_larger_column_is_read_where_it_stands():
-    for loops in (True, False):
-        codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
-        codec._loops = codec._loops if loops else None
-        units = Units(np.array([3, 4]), np.array([0, 1, 2]), np.arange(2, dtype=np.uint32),
-                      np.ones((2, 1), np.uint16))  # fmt: skip
-        rows = codec.encode(units)
-        found = codec.decode(Keys(rows.data, rows.offsets[1:]))
-        assert (found.left.tolist(), found.pair.tolist()) == ([4], [1])
+    codec = UnitCodec(Fake(10, 1))  # type: ignore[arg-type]
+    units = Units(np.array([3, 4]), np.array([0, 1, 2]), np.arange(2, dtype=np.uint32),
+                  np.ones((2, 1), np.uint16))  # fmt: skip
+    rows = codec.encode(units)
+    found = codec.decode(Keys(rows.data, rows.offsets[1:]))
+    assert (found.left.tolist(), found.pair.tolist()) == ([4], [1])
 
 
 @given(states(), st.data())
@@ -150,17 +145,13 @@ def test_sortable_bytes_are_ordered_as_the_integers(numbers):
 HALF = [b"a" * 8 + b"b" * 8, b"b" * 8 + b"a" * 8, b"b" * 16]  # half of a digest in common
 
 
-@pytest.mark.parametrize("loops", [True, False])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    digests=st.lists(
+    st.lists(
         st.sampled_from([bytes(16), b"\xff" * 16, b"a" * 16, b"a" * 15 + b"b", *HALF]),
         max_size=20,
     )
 )
-def test_distinct_units(monkeypatch, loops, digests):
-    if not loops:
-        monkeypatch.setattr(codec_module, "possible", lambda: False)
+def test_distinct_units(digests):
     matrix = np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
     keys, place = distinct(matrix, b"p:")
     ids = [key.removeprefix(b"p:") for key in keys]
@@ -169,13 +160,12 @@ def test_distinct_units(monkeypatch, loops, digests):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_loops_and_numpy_find_the_same_distinct_units(monkeypatch, seed):
+def test_distinct_units_of_many_whose_digests_half_agree(seed):
     rng = np.random.default_rng(seed)
     known = rng.integers(0, 256, (300, 16), np.uint8)
     known[:100, 8:], known[100:200, :8] = known[0, 8:], known[0, :8]
     digests = known[rng.integers(0, 300, 2_000)]
     one, place = distinct(digests, b"u")
-    monkeypatch.setattr(codec_module, "possible", lambda: False)
-    other, there = distinct(digests, b"u")
-    assert sorted(one) == sorted(other)
-    assert [one[i] for i in place.tolist()] == [other[i] for i in there.tolist()]
+    listed = [b"u" + row.tobytes() for row in digests]
+    assert sorted(one) == sorted(set(listed))
+    assert [one[i] for i in place.tolist()] == listed

@@ -15,10 +15,10 @@ from hushstream.formats.events.decode import Decoder
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.schemas.schema import Pinned, Schema
 
-pytest.importorskip("numba")
 from ..test_columns import Plain
+from ..ways import by_columns
 from .avro_lists import BODY, LOGICAL, avro_list, avro_of, in_avro
-from .values import HUGE, LISTS, LONGS, WHERE, agree, columns_of, framed, made, never, raw, varint
+from .values import HUGE, LISTS, LONGS, WHERE, agree, framed, made, never, raw, varint
 
 EVERY = {
     "type": "record", "name": "E", "fields": [
@@ -113,5 +113,5 @@ def test_every_integer_is_one_unit_and_one_key() -> None:
     two = [varint(n << 1 ^ n >> 63) * 2 for n in numbers]
     values: list[bytes | None] = [framed(1, one + BODY[4:]) for one in two]
     assert agree(made("avro"), values, known) == len(values)
-    found = columns_of(made("avro")).decode(raw(values), known)
+    found = by_columns(made("avro"), raw(values), known)
     assert list(found.unit) == numbers

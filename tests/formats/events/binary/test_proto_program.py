@@ -11,7 +11,6 @@ import pytest
 from hushstream.formats.events.columns import LEAST
 from hushstream.formats.schemas.schema import Pinned, Schema
 
-pytest.importorskip("numba")
 from .proto_lists import PROTO, WHOLE, proto_list, proto_of
 from .values import HUGE, LISTS, WHERE, agree, framed, made, never, raw, varint
 

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.agents.stages.ingest.unit_digests import UnitDigests
+from hushstream.formats.entries import FORMATS
 from hushstream.formats.events.columns import LEAST
 from hushstream.formats.events.decode import Decoded, Decoder
 from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.events.raw import RawBatch
-from hushstream.formats.schemas.schema import FORMATS, Pinned
+from hushstream.formats.schemas.schema import Pinned
 
-pytest.importorskip("numba")
 from ..test_columns import Plain, told
+from ..ways import by_columns
 from .avro_lists import BODY, avro_list, avro_of
 from .proto_lists import proto_list
 from .values import agree, columns_of, framed, made, raw, varint
@@ -49,13 +50,13 @@ def test_what_is_made_of_a_record_does_not_depend_on_its_neighbours(form: str) -
         values, known = LIST_OF[form](seed)
         known = {number: pinned._replace(since=0) for number, pinned in known.items()}
         decoder = made(form)
-        whole = by_record(columns_of(decoder).decode(raw(values), known))
+        whole = by_record(by_columns(decoder, raw(values), known))
         order = list(range(len(values)))
         Random(seed).shuffle(order)
-        moved = by_record(columns_of(decoder).decode(raw([values[n] for n in order]), known))
+        moved = by_record(by_columns(decoder, raw([values[n] for n in order]), known))
         assert [whole[n] for n in order] == moved
         for row in range(0, len(values), 25):
-            alone = by_record(columns_of(decoder).decode(raw([values[row]]), known))
+            alone = by_record(by_columns(decoder, raw([values[row]]), known))
             assert alone == [whole[row]]
 
 
@@ -71,8 +72,8 @@ def test_records_in_one_buffer_are_read_like_records_apart(form: str) -> None:
     data = np.frombuffer(b"\xff" * 11 + b"\0".join(whole) + bytes(5), np.uint8)
     batch = RawBatch(data, offsets, offsets + 1000, none, none, begins, ends, ends, ends + 1)
     decoder = made(form)
-    apart = told(columns_of(decoder).decode(raw(values), known))
-    assert told(columns_of(decoder).decode(batch, known)) == apart
+    apart = told(by_columns(decoder, raw(values), known))
+    assert told(by_columns(decoder, batch, known)) == apart
     part = [entry for n, entry in enumerate(by_record(decoder.decode(batch, known))) if n >= 100]
     assert by_record(decoder.decode(batch[100:], known)) == part
 
@@ -109,7 +110,7 @@ def test_programs_are_kept_for_some_schemas_and_made_again(
 def test_units_are_hashed_as_the_text_that_they_stand_for() -> None:
     known = {1: avro_of({"user": "long"})}
     values: list[bytes | None] = [framed(1, varint(n << 1) + BODY[2:]) for n in range(LEAST)]
-    found = columns_of(made("avro")).decode(raw(values), known)
+    found = by_columns(made("avro"), raw(values), known)
     here, other = (UnitDigests(bytes(32), "crc32", 3, 1) for _ in range(2))
     for one, two in zip(here.look(found.unit), other.look(list(range(LEAST))), strict=True):
         assert (one == two).all()

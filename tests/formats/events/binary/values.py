@@ -9,13 +9,15 @@ from random import Random
 from typing import Any
 
 import pytest
-from hushstream.formats.events.columns import ColumnDecoder, UnitTexts
+from hushstream.formats.events.columns import ColumnDecoder
 from hushstream.formats.events.decode import Decoder, RawRecord
 from hushstream.formats.events.expressions.conditions import Between, Some, TextIn
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
+from hushstream.formats.events.views import UnitTexts
 from hushstream.formats.schemas.schema import Pinned
 
 from ..test_columns import Plain, placed, told
+from ..ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 LISTS = int(os.environ.get("HUSH_RECORDS", "30000")) // 250
@@ -48,7 +50,7 @@ def raw(values: list[bytes | None]) -> list[RawRecord]:
 def agree(decoder: Decoder, values: list[bytes | None], known: Mapping[int, Pinned]) -> int:
     """Compare both ways; return how many records the loops read by themselves."""
     records = raw(values)
-    fast, slow = columns_of(decoder).decode(records, known), decoder.decode_each(records, known)
+    fast, slow = by_columns(decoder, records, known), one_by_one(decoder, records, known)
     assert told(fast) == told(slow), values
     good = [row for row in range(len(values)) if row not in slow.bad]
     for one, other in zip(placed(fast), placed(slow), strict=True):
@@ -58,7 +60,7 @@ def agree(decoder: Decoder, values: list[bytes | None], known: Mapping[int, Pinn
 
 
 def never(decoder: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns_of(decoder), "_each", lambda *_: pytest.fail("one by one"))
+    monkeypatch.setattr(decoder, "_each", None)
 
 
 def framed(number: int, payload: bytes) -> bytes:

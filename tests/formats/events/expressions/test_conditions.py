@@ -34,6 +34,8 @@ from hushstream.formats.events.expressions.derived import (
 )
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 
+from tests.formats.events.ways import by_columns, one_by_one
+
 from ....judge import records as judge
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 100))
@@ -154,7 +156,7 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
     decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
     values = [event(random) for _ in range(200)]
     records = [RawRecord(n, 0, None, value) for n, value in enumerate(values)]
-    slow = decoder.decode_each(records)
+    slow = one_by_one(decoder, records)
     wanted = {
         row: (found.key, found.values[0])
         for row, value in enumerate(values)
@@ -163,13 +165,13 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
     assert rows_of(slow) == wanted
     alone = {}
     for row, record in enumerate(records):
-        part = decoder.decode_each([record])
+        part = one_by_one(decoder, [record])
         if rows_of(part):
             alone[row] = rows_of(part)[0]
         assert set(part.views[0].bad.values()) <= set(slow.views[0].bad.values())
     assert alone == wanted  # no neighbour changes what is made of a record
     if decoder._columns is not None:
-        fast = decoder._columns.decode(records)
+        fast = by_columns(decoder, records)
         assert rows_of(fast) == wanted
         assert fast.views[0].bad == slow.views[0].bad
         assert fast.bad == slow.bad
@@ -178,8 +180,8 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
 def decode(fields: PipelineFields, *bodies: dict[str, Any]) -> Any:
     decoder = Decoder(InputFields("t", "epoch_ms", "UTC", ("user",), 5000), [fields], [Plain()])  # type: ignore[list-item]
     whole = [{"user": "u", "t": 0, "page": "p"} | body for body in bodies]
-    return decoder.decode_each(
-        [RawRecord(n, 0, None, json.dumps(body).encode()) for n, body in enumerate(whole)]
+    return one_by_one(
+        decoder, [RawRecord(n, 0, None, json.dumps(body).encode()) for n, body in enumerate(whole)]
     )
 
 

@@ -1,4 +1,4 @@
-"""Numba's cache of compiled code, with a seal on every file.
+"""Compiled loops, and numba's cache of them with a seal on every file.
 
 What the cache holds is run as it is: one flipped bit may end a process without a word, at every
 start. So each file ends with a seal, a SHA-256 of its content and of what it is for, and numba
@@ -24,15 +24,20 @@ import fcntl
 import logging
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 log = logging.getLogger("hushstream")
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "hush-warming-"
 _SEAL = 32
@@ -40,11 +45,32 @@ _marks: set[Path] = set()
 _told: set[str] = set()
 
 
-def seal(dispatcher: Any) -> bool:
-    """Let a compiled function read and write sealed files alone.
+def compiled(function: F) -> F:
+    """Compile a function at its first call; later processes find it in numba's cache, sealed.
 
     Args:
-        dispatcher: made by ``njit(cache=True)``.
+        function: of numbers and arrays; it raises nothing.
+    """
+    from numba import njit
+
+    options: dict[str, Any] = {"nogil": True, "boundscheck": False}
+    # Where no folder for a cache can be written, or none can be sealed, each process compiles.
+    with suppress(RuntimeError):
+        kept: F = njit(cache=True, **options)(function)
+        if _sealing(kept):
+            return kept
+    made: F = njit(**options)(function)
+    return made
+
+
+def writeable(column: NDArray[Any]) -> NDArray[Any]:
+    """Give the same numbers such that one compiled version of each loop serves all arrays."""
+    whole = np.ascontiguousarray(column)
+    return whole if whole.flags.writeable else whole.copy()
+
+
+def _sealing(dispatcher: Any) -> bool:
+    """Let a compiled function read and write sealed files alone.
 
     Returns:
         False where this numba keeps its cache in some other way: then use none.

@@ -1,4 +1,4 @@
-"""The compiled bound: decisions and rows of units are those of NumPy, at every step."""
+"""The compiled bound: decisions and rows of units are those of its definition, at every step."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from random import Random
 
 import numpy as np
 import pytest
+from hushstream.errors import ContractError
 from hushstream.mechanisms.columns import Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.bounding import Bound, hashes
+from hushstream.mechanisms.parts import bounding
+from hushstream.mechanisms.parts.bounding import Bound
 
-pytest.importorskip("numba")
-from hushstream.agents.stages.bound import bound_scan
+from tests.oracles.bounds import taken
 
 BOUNDS = [
     Bound("quadratic", 1, (1,)),
@@ -42,14 +43,14 @@ def same(one: object, other: object) -> None:
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=str)
-def test_every_step_gives_the_answers_of_numpy(bound: Bound) -> None:
+def test_every_step_gives_the_answers_of_the_definition(bound: Bound) -> None:
     random, lanes = Random(1), len(bound.weights)
     state, refused = empty_units(60, lanes, bound.left), 0
     for number in range(25):
         batch = slice_of(random, 60, 1 + 4 * number, random.choice((0, 1, 7, 300)))
         lane = np.array([random.randrange(lanes) for _ in batch.keys], np.intp)
-        wanted = bound.apply(state, batch, lane)
-        got = bound.apply(state, batch._replace(loops=bound_scan.bounded), lane)
+        wanted = taken(bound, state, batch, lane, bounding.hashes(batch))
+        got = bound.apply(state, batch, lane)
         for one, other in zip(got.units, wanted.units, strict=True):
             same(one, other)
         same(got.accepted, wanted.accepted)
@@ -60,40 +61,31 @@ def test_every_step_gives_the_answers_of_numpy(bound: Bound) -> None:
 
 
 def test_keys_that_share_a_hash_pay_for_one_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    def few(data: object, ends: object, window: int, reserved: int, out: np.ndarray) -> None:
-        out[:] = np.arange(len(out)) % 3
-
-    monkeypatch.setattr(bound_scan, "hashes", few)
     monkeypatch.setattr(
-        "hushstream.mechanisms.parts.bounding.hashes",
-        lambda batch: (np.arange(len(batch.keys)) % 3).astype(np.uint64),
+        bounding, "hashes", lambda batch: (np.arange(len(batch.keys)) % 3).astype(np.uint64)
     )
-    test_every_step_gives_the_answers_of_numpy(BOUNDS[2])
-    test_every_step_gives_the_answers_of_numpy(BOUNDS[5])
+    test_every_step_gives_the_answers_of_the_definition(BOUNDS[2])
+    test_every_step_gives_the_answers_of_the_definition(BOUNDS[5])
 
 
-def test_hashes_are_those_of_every_stored_row() -> None:
-    batch = slice_of(Random(2), 5, 500, 1)._replace(window=70_000)
-    out = np.empty(500, np.uint64)
-    bound_scan.hashes(batch.keys.data.copy(), batch.keys.offsets, 70_000, 0xFFFFFFFF, out)
-    same(out, hashes(batch))
+def test_no_key_has_the_reserved_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    highest = np.full(4, 0xFFFFFFFF, np.uint32)
+    monkeypatch.setattr(bounding, "pair_hash", lambda keys, window: highest)
+    assert (bounding.hashes(slice_of(Random(2), 5, 4, 1)) == 0xFFFFFFFE).all()
 
 
-def test_pairs_in_no_order_are_left_to_numpy() -> None:
+def test_pairs_in_no_order_are_refused() -> None:
     bound, batch = Bound("quadratic", 9, (1,)), slice_of(Random(3), 1, 4, 5)
     pair = np.array([9, 3], np.uint32)
     units = Units(np.array([7]), np.array([0, 2]), pair, np.ones((2, 1), np.uint16))
-    lane = np.zeros(4, np.intp)
-    assert bound_scan.bounded(bound, units, batch, lane) is None
-    got = bound.apply(units, batch._replace(loops=bound_scan.bounded), lane)
-    for one, other in zip(got.units, bound.apply(units, batch, lane).units, strict=True):
-        same(one, other)
+    with pytest.raises(ContractError, match="not in order"):
+        bound.apply(units, batch, np.zeros(4, np.intp))
 
 
 def test_a_pair_that_no_record_counts_in_is_dropped() -> None:
     bound, batch = Bound("quadratic", 9, (1,)), slice_of(Random(3), 1, 4, 0)
     used = np.array([[1], [0]], np.uint16)
     units = Units(np.array([8]), np.array([0, 2]), np.array([3, 9], np.uint32), used)
-    done = bound_scan.bounded(bound, units, batch, np.zeros(4, np.intp))
-    assert done is not None and done.units.pair.tolist() == [3]
+    done = bound.apply(units, batch, np.zeros(4, np.intp))
+    assert done.units.pair.tolist() == [3]
     assert done.units.start.tolist() == [0, 1] and used.tolist() == [[1], [0]]

@@ -10,14 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from hushstream.formats import code_cache
-from hushstream.formats.code_cache import MARK, marked, unmark
-
-pytest.importorskip("numba")
+from hushstream import compiled
+from hushstream.compiled import MARK, marked, unmark
 
 MODULE = """
 import numpy as np
-from hushstream.formats.events.compiled import compiled
+from hushstream.compiled import compiled
 
 @compiled
 def added(values, factor):
@@ -38,7 +36,7 @@ print(sum(loops.added.stats.cache_hits.values()))
 
 def environment(folder: Path) -> dict[str, str]:
     """With the loops, a cache of their own, and the very product that this process tests."""
-    tested = Path(code_cache.__file__).parents[2]
+    tested = Path(compiled.__file__).parents[1]
     path = os.pathsep.join([str(folder), str(tested)])
     return {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": path}
 
@@ -126,7 +124,7 @@ def test_processes_may_share_a_folder(run, tmp_path: Path):
 WARM = """
 import sys, time
 from pathlib import Path
-from hushstream.formats.code_cache import marked
+from hushstream.compiled import marked
 with marked(Path(sys.argv[1]), [Path(sys.argv[1])]):
     print("loading", flush=True)
     time.sleep(600)

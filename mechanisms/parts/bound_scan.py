@@ -1,51 +1,22 @@
-"""Compiled loops over a contribution bound, with the answers of `mechanisms.parts.bounding`.
+"""Compiled loops over a contribution bound: records are taken in log order.
 
-Records are taken one by one in log order, as the definition reads. NumPy writes all prices down
-beforehand and sorts; here each (unit, key) pair is looked up in a table, and a unit whose bound is
-spent costs one comparison.
-
-Importing this module needs numba: see `formats.events.compiled.possible`.
+Each (unit, key) pair is looked up in a table, and a unit whose bound is spent costs one comparison.
 """
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 from numpy.typing import NDArray
 
-from ....formats.events.compiled import compiled
-from ....mechanisms.columns import I64, Batch, Units
-from ....mechanisms.parts.bounding import RESERVED, Accepted, Bound
+from ...compiled import compiled
+from ..columns import I64
 
-Bytes = NDArray[np.uint8]
 U64 = NDArray[np.uint64]
 Used = NDArray[np.uint16]
 Flags = NDArray[np.bool_]
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_SEED = secrets.randbits(62)  # so that nobody can make keys that meet in one place of the table
-
-
-@compiled
-def hashes(data: Bytes, ends: I64, window: int, reserved: int, out: U64) -> None:
-    """Hash keys as `mechanisms.parts.bounding.hashes` does.
-
-    Args:
-        data, ends: of the keys.
-        window: of all of them.
-        reserved: a hash that no key has.
-        out: (k,), taken.
-    """
-    prime, begun = np.uint64(0x100000001B3), np.uint64(0xCBF29CE484222325)
-    for shift in (24, 16, 8, 0):
-        begun = (begun ^ np.uint64((window >> shift) & 0xFF)) * prime
-    for n in range(len(out)):
-        state = begun
-        for at in range(ends[n], ends[n + 1]):
-            state = (state ^ np.uint64(data[at])) * prime
-        out[n] = min((state >> _HALF) ^ (state & _LOW), np.uint64(reserved - 1))
 
 
 @compiled
@@ -201,48 +172,3 @@ def merge(
             else:
                 break
         begins[unit + 1] = out
-
-
-def bounded(bound: Bound, units: Units, batch: Batch, lane: NDArray[np.intp]) -> Accepted | None:
-    """Take the slice's records in order, as `Bound.apply` does.
-
-    Args:
-        bound: the bound.
-        units: as they are stored.
-        batch: n records.
-        lane: (k,) lane of each key.
-
-    Returns:
-        None where stored pairs are in no order: NumPy sorts them.
-    """
-    start, pair, n = units.start, np.ascontiguousarray(units.pair), len(batch.unit)
-    if not in_order(start, pair):
-        return None
-    used, left = np.array(units.used, np.uint16), np.array(units.left, np.int64)
-    hashed = np.empty(len(batch.keys), np.uint64)
-    data = batch.keys.data
-    hashes(
-        data if data.flags.writeable else data.copy(), batch.keys.offsets, batch.window,
-        int(RESERVED), hashed,
-    )  # fmt: skip
-    table = np.zeros(1 << max(2 * n - 1, 1).bit_length(), np.int64)
-    code, row, met = np.empty(n, np.uint64), np.empty(n, np.int64), np.empty(n, np.uint8)
-    fresh = np.zeros((n, used.shape[1]), np.uint16)
-    accepted, first = np.empty(n, np.bool_), np.empty(n, np.bool_)
-    weights = np.asarray(bound.weights, np.int64)
-    count = decide(
-        start, pair, used, left, _whole(batch.unit), _whole(batch.key), hashed, _whole(lane),
-        bound.kind == "quadratic", weights, bound.most_per_lane(), bound.per_key, _SEED,
-        table, code, row, fresh, met, accepted, first,
-    )  # fmt: skip
-    added = np.empty(count, np.uint64)
-    added = np.sort(added[: new_pairs(code[:count], row[:count], met[:count], added)])
-    begins, most = np.empty(len(start), np.int64), len(pair) + len(added)
-    pairs, counts = np.empty(most, np.uint32), np.empty((most, used.shape[1]), np.uint16)
-    merge(start, pair, used, added, table, code, fresh, _SEED, begins, pairs, counts)
-    end = int(begins[-1])
-    return Accepted(Units(left, begins, pairs[:end], counts[:end]), accepted, first)
-
-
-def _whole(column: NDArray[np.intp]) -> I64:
-    return np.ascontiguousarray(column, np.int64)

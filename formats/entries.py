@@ -1,0 +1,67 @@
+"""The formats of records, each with all that it brings: one entry each, and no branch elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from .events.binary.scanner import BinaryScanner
+from .events.fields import InputFields, PipelineFields
+from .events.framed import FramedReader, Framing
+from .events.objects import ObjectReader
+from .events.scanned import JsonScanner, Scanner
+from .events.wires import AvroWire, ProtoWire, Wire
+from .values.form import WRITTEN, Written
+
+Fields = Sequence[PipelineFields]
+
+
+class Format(NamedTuple):
+    """One format of records.
+
+    Attributes:
+        registered: type of its schemas in a registry; empty: values carry no id.
+        scanner: makes what scans many records at once.
+        reader: makes what reads records one by one.
+        parts: whether scans find parts of a value, and not only the record's own fields.
+        written: how releases are written; None: as plain JSON.
+    """
+
+    registered: str
+    scanner: Callable[[InputFields, Fields], Scanner]
+    reader: Callable[[InputFields, Fields], ObjectReader | FramedReader]
+    parts: bool
+    written: Written | None
+
+
+def _json(registered: str, written: Written | None) -> Format:
+    def framing(fields: InputFields) -> Framing | None:
+        return Framing(registered, fields.max_record_bytes) if registered else None
+
+    return Format(
+        registered,
+        lambda fields, pipelines: JsonScanner(fields, pipelines, framing(fields)),
+        lambda fields, pipelines: ObjectReader(fields, pipelines, framing(fields)),
+        False,
+        written,
+    )
+
+
+def _binary(wire: Callable[[], Wire], registered: str, parts: bool, written: Written) -> Format:
+    return Format(
+        registered,
+        lambda fields, pipelines: BinaryScanner(wire(), fields, pipelines),
+        lambda fields, pipelines: FramedReader(wire(), fields, pipelines),
+        parts,
+        written,
+    )
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "json": _json("", None),
+    "json_schema": _json("JSON", WRITTEN["json_schema"]),
+    # Parts of a value are found in Avro alone, where they stand in order.
+    "avro": _binary(AvroWire, "AVRO", True, WRITTEN["avro"]),
+    "protobuf": _binary(ProtoWire, "PROTOBUF", False, WRITTEN["protobuf"]),
+}
+"""Format of an input or a release, as the configuration names it -> what it brings."""

@@ -1,0 +1,28 @@
+"""The two ways of a decoder, each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from hushstream.formats.events.decode import Decoded, Decoder, RawRecord
+from hushstream.formats.events.views import merged
+from hushstream.formats.schemas.schema import Pinned
+
+NONE: Mapping[int, Pinned] = MappingProxyType({})
+
+
+def one_by_one(
+    decoder: Decoder, records: Sequence[RawRecord], known: Mapping[int, Pinned] = NONE
+) -> Decoded:
+    """What the readers of single records make of all records."""
+    return decoder._each.decode(records, known)
+
+
+def by_columns(
+    decoder: Decoder, records: Sequence[RawRecord], known: Mapping[int, Pinned] = NONE
+) -> Decoded:
+    """What compiled loops make of records, however few there are, and of the rest the readers."""
+    assert decoder._columns is not None
+    found, left = decoder._columns.decode(records, known)
+    return merged(found, one_by_one(decoder, [records[n] for n in left.tolist()], known), left)
