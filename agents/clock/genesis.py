@@ -154,12 +154,12 @@ def verify_begin(
         verify_declared(cluster, deployment, ledger, growing)
     else:
         refuse_lost(cluster, deployment.name)
-    _foresee(deployment, ledger, now)
+    _declare_on_copy(deployment, ledger, now)
     verify_unclaimed(cluster, deployment, ledger.pipelines)
     return ledger
 
 
-def _foresee(deployment: Deployment, ledger: Ledger, now: int) -> None:
+def _declare_on_copy(deployment: Deployment, ledger: Ledger, now: int) -> None:
     """Declare on a copy of the ledger, which refuses what the ledger itself would refuse."""
     copy = Ledger.read(record.encode() for record in ledger.records)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.parts.bound_advisor import BoundAdvisor, law_of
-from hushstream.mechanisms.parts.map_bounds import advised
-from hushstream.mechanisms.registry import build, find
+from hushstream.mechanisms.parts.bound_planner import law_of
+from hushstream.mechanisms.parts.map_bounds import proposed
+from hushstream.mechanisms.planner import Question
+from hushstream.mechanisms.registry import build, find, planner_of
 from hushstream.mechanisms.workload import Sample, Workload
 
 KINDS = {"phdstream": "all", "privhp": "binary"}
@@ -44,11 +44,11 @@ def test_the_law_counts_inserted_records_of_a_unit_in_all_windows_of_an_epoch() 
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_advice_is_the_arithmetic_of_map_bounds(kind: str) -> None:
+def test_a_proposal_is_the_arithmetic_of_map_bounds(kind: str) -> None:
     sent = [1] * 900 + [60] * 100
     question = asked(kind, ((work(sent),),))
-    body = find(kind).advisor.advise(question, lambda: None)  # type: ignore[union-attr]
-    best = advised(np.bincount(sent), 1000, Fraction(1), 4)
+    body = planner_of(kind).propose(question, lambda: None)  # type: ignore[union-attr]
+    best = proposed(np.bincount(sent), 1000, Fraction(1), 4)
     assert body["kind"] == kind and body["records"] == sum(sent)
     assert body["settings"]["bound"] == best.bound
     assert body["settings"]["debias"] == best.debias
@@ -59,7 +59,7 @@ def test_advice_is_the_arithmetic_of_map_bounds(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_what_suits_already_is_left_alone(kind: str) -> None:
-    body = BoundAdvisor(kind).advise(asked(kind, ((work([1] * 5000),),)), lambda: None)
+    body = planner_of(kind).propose(asked(kind, ((work([1] * 5000),),)), lambda: None)
     assert not body["changed"] and body["settings"] == {"bound": 1, "debias": False}
     assert any("cuts nothing" in note for note in body["notes"])
 
@@ -67,7 +67,7 @@ def test_what_suits_already_is_left_alone(kind: str) -> None:
 @pytest.mark.parametrize("given", [{"deletions": True, "bound": 2}, {"lifetime": 2, "bound": 2}])
 def test_where_records_are_deleted_again_nothing_is_proposed(given: dict[str, Any]) -> None:
     question = asked("phdstream", ((work([1] * 900 + [60] * 100),),), **given)
-    body = BoundAdvisor("phdstream").advise(question, lambda: None)
+    body = planner_of("phdstream").propose(question, lambda: None)
     assert not body["changed"] and body["settings"]["bound"] == 2
     assert any("none is proposed" in note for note in body["notes"])
 
@@ -77,20 +77,20 @@ def test_windows_of_an_epoch_share_the_bound() -> None:
     one = asked("phdstream", ((work([6] * 500),),))
     six = asked("phdstream", (tuple(work([1] * 500, n) for n in range(6)),))
     errors = [
-        BoundAdvisor("phdstream").advise(q, lambda: None)["expected_error"]["configured"]
+        planner_of("phdstream").propose(q, lambda: None)["expected_error"]["configured"]
         for q in (one, six)
     ]
     assert errors[1] > errors[0]
 
 
-def test_without_a_sample_there_is_no_advice() -> None:
+def test_without_a_sample_there_is_no_proposal() -> None:
     with pytest.raises(ParameterError, match="a sample or a shape"):
-        BoundAdvisor("phdstream").advise(asked("phdstream", ()), lambda: None)
+        planner_of("phdstream").propose(asked("phdstream", ()), lambda: None)
 
 
 def test_a_table_says_both() -> None:
     question = asked("privhp", ((work([1] * 900 + [60] * 100),),))
-    advisor = BoundAdvisor("privhp")
-    table = advisor.table("map", advisor.advise(question, lambda: None))
+    planner = planner_of("privhp")
+    table = planner.table("map", planner.propose(question, lambda: None))
     assert [row[0] for row in table.rows] == ["units of an epoch", "configured", "proposed"]
-    assert "leaks it" in table.intro and advisor.ticks(question) == 0
+    assert "leaks it" in table.intro and planner.ticks(question) == 0

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import ParameterError
-from ..advice import Goal
 from ..columns import F64
 from ..contract import Noise, Setting
 from ..factorization import LONGEST
 from ..factorization.prefix_noise import chosen
+from ..planner import Goal
 from ..workload import Workload
 from .mechanism import Histogram
 from .play import Errors, Run, numbered, play

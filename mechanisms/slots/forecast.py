@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..advice import Question
 from ..columns import F64
-from ..forecast import Forecast, bound_cut, percent, rounded, sample_of
+from ..forecast import bound_cut, percent, rounded, sample_of
 from ..in_memory import releases
 from ..noise.trial import noise_of
+from ..planner import Forecast, Question
 from ..workload import Workload
 from .aim import sample_values
 from .slots import Slots, split

@@ -1,4 +1,4 @@
-"""Forecast of PHDStream: a map that goes on."""
+"""The planner of PHDStream: a map that goes on."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from ..advice import Question
 from ..columns import Releases
 from ..contract import Mechanism, Noise
-from ..forecast import USUAL, Forecast, distinct
+from ..forecast import distinct
 from ..in_memory import releases
-from ..parts.bound_advisor import bounded
-from ..spatial import foretell
+from ..parts.bound_planner import BoundPlanner, bounded
+from ..planner import USUAL, Forecast, Question
+from ..spatial import forecast
 from ..workload import Workload
 from .settings import PHDStreamParameters, build
 
 RESOLUTIONS = (3, 1, 6)
 
 
-class PHDStreamForecaster:
-    """See `forecast.Forecaster`."""
+class PHDStreamPlanner(BoundPlanner):
+    """See `planner.Planner`."""
 
-    score = foretell.SCORE
-    squared = False
-    stepwise = True
+    kind = "phdstream"
+    score = forecast.SCORE
     effort = USUAL
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Counters and resolutions, with the number of records that the first trigger counts."""
         given: PHDStreamParameters = question.parameters
-        known = replace(given, expected=foretell.first_records(question))
+        known = replace(given, expected=forecast.first_records(question))
         counters: list[Literal["simple", "block", "tree", "matrix"]] = ["simple"]
         counters += ["block", "tree"] if question.setting.horizon > 1 else []
         counters += ["matrix"] if question.setting.delta else []
@@ -44,12 +43,12 @@ class PHDStreamForecaster:
 
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
         """The same for this number of records."""
-        return [replace(tuned, expected=foretell.first_records(question))]
+        return [replace(tuned, expected=forecast.first_records(question))]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by running it."""
         made = build(parameters, question.setting)
-        return foretell.forecast(question, parameters, made, plays, _last)
+        return forecast.forecast(question, parameters, made, plays, _last)
 
 
 def _last(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases:

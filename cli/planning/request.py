@@ -1,9 +1,9 @@
-"""Advice in ``hush plan``: its options, the request that they form, progress."""
+"""Proposals and forecasts in ``hush plan``: options, the request that they form, progress."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ from ...agents.deployment.compile import parameters_of, setting_of, value_column
 from ...agents.deployment.model import Deployment, Input, Pipeline
 from ...agents.worker.lines.screen import Screen
 from ...errors import ParameterError
-from ...mechanisms.advice import Advisor, Goal, Option, Question
+from ...mechanisms.planner import Goal, Option, Planner, Question
 from ...mechanisms.registry import entries, find
 from ...mechanisms.stated_shape import Shape
 from ...mechanisms.workload import Sample
@@ -31,7 +31,7 @@ _NUMBERS: dict[str, type[int] | type[float]] = {
 
 
 class Request(NamedTuple):
-    """The advice that the command line asks for."""
+    """Options of the command line."""
 
     sample: Path | None
     shape: Shape | None
@@ -71,8 +71,8 @@ class _ShapeType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-def advice_options(command: F) -> F:
-    """Add ``--sample``, ``--shape`` and the other options of advice to a command."""
+def plan_options(command: F) -> F:
+    """Add ``--sample``, ``--shape`` and the other options of a plan to a command."""
     for option in (
         click.option(
             "--tune",
@@ -102,7 +102,7 @@ def advice_options(command: F) -> F:
             help="Error to minimise: at a window's last trigger, or the mean over its triggers.",
         ),
         click.option(
-            "--pipeline", "only", help="Advise on this pipeline; default: all of the first input."
+            "--pipeline", "only", help="Plan this pipeline; default: all of the first input."
         ),
         click.option(
             "--shape",
@@ -115,7 +115,7 @@ def advice_options(command: F) -> F:
             "--sample",
             type=click.Path(path_type=Path),
             metavar="FILE",
-            help="Foretell from all of FILE (CSV, JSON lines, Arrow) what would be released, and "
+            help="Forecast from all of FILE (CSV, JSON lines, Arrow) what would be released, and "
             "three ways to go: best settings, less detail, another ε. PUBLIC OR SYNTHETIC data "
             "only: settings tuned on the protected stream leak it, and no charge covers that.",
         ),
@@ -161,14 +161,14 @@ def request(
     return Request(sample, shape, only, goal, records, scale, tune)
 
 
-def advice(
+def proposals(
     config: Config,
     deployment: Deployment,
     asked: Request,
     quiet: bool,
     without: Container[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Ask for advice on every pipeline whose mechanism needs no sample, or was given one.
+    """Propose settings for every pipeline whose mechanism needs no sample, or was given one.
 
     Args:
         config: as it was read.
@@ -178,31 +178,35 @@ def advice(
         without: pipelines that need none.
 
     Returns:
-        Advice by pipeline, as a JSON object.
+        A proposal by pipeline, as a JSON object.
 
     Raises:
         ConfigError: the sample cannot be used.
     """
     found = {}
-    for source in deployment.inputs:
-        for pipeline in source.pipelines:
-            advisor = find(pipeline.kind).advisor
-            mine = _asked(config, pipeline, asked)
-            if advisor is None or pipeline.name in without:
-                continue
-            if not (mine or asked.pipeline is None):
-                continue
-            question = _question(
-                config, source, pipeline, _of_use(asked, advisor) if mine else NOTHING
-            )
-            if question.sample is not None or not advisor.needs_sample:
-                found[pipeline.name] = _advised(advisor, question, quiet)
+    for source, pipeline, mine in _pipelines(config, deployment, asked):
+        planner = find(pipeline.kind).planner
+        if planner is None or pipeline.name in without or not (mine or asked.pipeline is None):
+            continue
+        using = _of_use(asked, planner) if mine else NOTHING
+        question = _question(config, source, pipeline, using)
+        if question.sample is not None or "sample" not in planner.options:
+            found[pipeline.name] = _proposed(planner, question, quiet)
     return found
 
 
-def _of_use(asked: Request, advisor: Advisor) -> Request:
-    """Return the request without options that the mechanism does not use."""
-    if "sample" not in advisor.options:
+def _pipelines(
+    config: Config, deployment: Deployment, asked: Request
+) -> Iterator[tuple[Input, Pipeline, bool]]:
+    """Each pipeline with its input, and whether the command line asks for it."""
+    for source in deployment.inputs:
+        for pipeline in source.pipelines:
+            yield source, pipeline, _asked(config, pipeline, asked)
+
+
+def _of_use(asked: Request, planner: Planner) -> Request:
+    """Return the request without options that the mechanism's proposals do not use."""
+    if "sample" not in planner.options:
         return asked._replace(sample=None, shape=None)
     return asked if asked.tune else asked._replace(sample=None)
 
@@ -230,24 +234,24 @@ def _sample(source: Input, p: Pipeline, asked: Request) -> Sample | None:
     return None if asked.sample is None else sample_of(p, source, asked.sample)
 
 
-def _advised(advisor: Advisor, question: Question, quiet: bool) -> dict[str, Any]:
-    """The advice, with a bar where it takes a while."""
-    most = advisor.ticks(question)
+def _proposed(planner: Planner, question: Question, quiet: bool) -> dict[str, Any]:
+    """The proposal, with a bar where it takes a while."""
+    most = planner.ticks(question)
     columns = (
         TextColumn("trying settings of {task.description}"), BarColumn(), MofNCompleteColumn(),
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Screen(stderr=True), disable=quiet or not most) as bar:
         task = bar.add_task(question.name, total=most)
-        body = advisor.advise(question, lambda: bar.advance(task))
+        body = planner.propose(question, lambda: bar.advance(task))
         bar.update(task, completed=most)  # some candidates occur twice
     return body
 
 
-def ways(
+def forecasts(
     config: Config, deployment: Deployment, asked: Request, quiet: bool
 ) -> dict[str, tuple[str, Answer]]:
-    """Three ways to go for every pipeline that a sample was given for.
+    """Forecast three ways to go for every pipeline that a sample was given for.
 
     Args:
         config: as it was read.
@@ -261,17 +265,15 @@ def ways(
     Raises:
         ConfigError: the sample cannot be used.
     """
-    found: dict[str, tuple[str, Answer]] = {}
     if asked.sample is None or asked.tune:
-        return found
-    for source in deployment.inputs:
-        for pipeline in source.pipelines:
-            if _asked(config, pipeline, asked) and find(pipeline.kind).forecaster:
-                found[pipeline.name] = (
-                    pipeline.kind,
-                    _searched(config, source, pipeline, asked.sample, quiet),
-                )
-    return found
+        return {}
+    return {
+        pipeline.name: (
+            pipeline.kind, _searched(config, source, pipeline, asked.sample, quiet)
+        )
+        for source, pipeline, mine in _pipelines(config, deployment, asked)
+        if mine and find(pipeline.kind).planner is not None
+    }  # fmt: skip
 
 
 def _searched(config: Config, source: Input, p: Pipeline, path: Path, quiet: bool) -> Answer:
@@ -283,7 +285,7 @@ def _searched(config: Config, source: Input, p: Pipeline, path: Path, quiet: boo
             p, source, tuple(value_columns(given)), path, lambda n: bar.advance(reading, n)
         )
         bar.update(reading, total=records.read, completed=records.read)
-        trying = bar.add_task(f"foretelling {p.name}", total=None)
+        trying = bar.add_task(f"forecasting {p.name}", total=None)
         search = Search(p, given, records, lambda: bar.advance(trying))
         bar.update(trying, total=(most := search.ticks()))
         answer = search.answer(path)
@@ -317,10 +319,10 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
     )
     for option, given in options:
         wanted = {
-            name for name, e in entries().items() if e.advisor and option in e.advisor.options
-        }
-        if option == "sample" and not asked.tune:
-            wanted |= {name for name, entry in entries().items() if entry.forecaster}
+            name for name, entry in entries().items()
+            if entry.planner is not None
+            and (option in entry.planner.options or (option == "sample" and not asked.tune))
+        }  # fmt: skip
         if given is not None and not kinds & wanted:
             which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
             raise click.UsageError(

@@ -1,8 +1,8 @@
-"""Forecast of a histogram: which keys appear, how far their counts are off, what is cut off."""
+"""The planner of histograms: which keys appear, how far their counts are off, what is cut off."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
@@ -10,28 +10,41 @@ from typing import Any
 import numpy as np
 
 from ...errors import ParameterError
-from ..advice import Question
 from ..columns import F64
 from ..contract import Setting
-from ..forecast import USUAL, Forecast, counted, distinct, percent, sample_of
+from ..forecast import counted, distinct, percent, sample_of
 from ..noise.trial import noise_of
-from .advise import BUDGETS, resolved
-from .foresee import Foreseen, foresee
+from ..planner import USUAL, Forecast, Option, PlanTable, Question
+from . import formulas, proposal
+from .formulas import WindowForecast
 from .play import Run, numbered
 from .settings import HistogramParameters, build
+from .tune import BUDGETS, plays, resolved
 
 WEIGHTS = (0.3, 0.0)
 SHARES = (0.1, 0.5, 0.9)
 RUN = 4  # candidates that are run: the formulas are near enough to leave out the others
 
 
-class HistogramForecaster:
-    """See `forecast.Forecaster`."""
+class HistogramPlanner:
+    """See `planner.Planner`."""
 
+    options: frozenset[Option] = frozenset({"sample", "shape"})
     score = "error of all counts together, hidden ones included, as a share of their total"
-    squared = False
-    stepwise = True
     effort = USUAL
+
+    def ticks(self, question: Question) -> int:
+        """Candidates to play."""
+        repeats = proposal.repeats_of(proposal.sample_of(question))
+        return plays(question.parameters, question.setting, repeats)
+
+    def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
+        """Settings of least error on the sample, and the outcome of every candidate."""
+        return proposal.proposed(question, tick)
+
+    def table(self, name: str, body: dict[str, Any]) -> PlanTable:
+        """The configured settings, then the best candidate of every budget."""
+        return proposal.table(name, body)
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Bounds, weights, factorisations and splits of δ; first what is given.
@@ -61,10 +74,10 @@ class HistogramForecaster:
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by formulas, or by running it."""
         if not plays and parameters.selection == "threshold":
-            made = foresee(parameters, question.setting, sample_of(question).epochs)
+            made = formulas.forecast(parameters, question.setting, sample_of(question).epochs)
             return told(question, parameters, made, "formula")
         mechanism = _built(parameters, _numbered(question.setting))
-        looks: list[Foreseen] = []
+        looks: list[WindowForecast] = []
         for play in plays or range(1):
             for epoch in sample_of(question).epochs:
                 units = None
@@ -118,14 +131,14 @@ def _ranked(question: Question, made: Sequence[HistogramParameters]) -> list[His
     scores = []
     for place, one in enumerate(distinct(made)):
         try:
-            looks = foresee(one, question.setting, sample_of(question).epochs)
+            looks = formulas.forecast(one, question.setting, sample_of(question).epochs)
         except ParameterError:
             continue
         scores.append((told(question, one, looks, "formula").score, place, one))
     return [one for _, _, one in sorted(scores, key=lambda found: found[:2])]
 
 
-def _look(run: Run) -> Foreseen:
+def _look(run: Run) -> WindowForecast:
     """Run a window to its end."""
     truth: F64 = np.zeros(())
     for rows in run.work.micro_batches(run.mechanism.horizon):
@@ -135,10 +148,10 @@ def _look(run: Run) -> Foreseen:
     values = run.values if run.values.shape[1] else truth * shown[:, None]
     error = np.where(shown[:, None], np.abs(values - truth), np.abs(truth))
     records = len(run.work.unit)
-    return Foreseen(truth, error, shown.astype(np.float64), records - run.accepted, records)
+    return WindowForecast(truth, error, shown.astype(np.float64), records - run.accepted, records)
 
 
-def told(question: Question, parameters: Any, looks: Sequence[Foreseen], by: Any) -> Forecast:
+def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], by: Any) -> Forecast:
     """The figures of all windows in numbers and words."""
     figures = _figures(looks)
     unknown = question.setting.keys is None
@@ -160,12 +173,12 @@ def plainest(
     return plain if resolved(plain, setting) == whole else whole
 
 
-def _figures(looks: Sequence[Foreseen]) -> dict[str, float]:
+def _figures(looks: Sequence[WindowForecast]) -> dict[str, float]:
     each = [_of_one(look) for look in looks]
     return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
 
 
-def _of_one(look: Foreseen) -> dict[str, float]:
+def _of_one(look: WindowForecast) -> dict[str, float]:
     first = np.abs(look.truth[:, 0])
     real = first > 0
     weight = look.chance * real

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.advise import resolved
-from hushstream.mechanisms.histogram.forecaster import HistogramForecaster, plainest
-from hushstream.mechanisms.histogram.foresee import foresee, reference
+from hushstream.mechanisms.histogram.formulas import forecast, reference
+from hushstream.mechanisms.histogram.planner import HistogramPlanner, plainest
 from hushstream.mechanisms.histogram.settings import HistogramParameters, bound_of, build
+from hushstream.mechanisms.histogram.tune import resolved
 from hushstream.mechanisms.stated_shape import Shape
 
 from ..test_forecast import question
@@ -34,13 +34,13 @@ GIVEN = HistogramParameters(delay=0)
 )
 def test_they_agree_with_the_mechanism(changes: dict[str, object]) -> None:
     given = replace(GIVEN, **changes)  # type: ignore[arg-type]
-    asked, forecaster = question(SHAPE, given, SETTING), HistogramForecaster()
-    foreseen = forecaster.forecast(asked, given, range(0))
-    run = forecaster.forecast(asked, given, range(3))
-    assert (foreseen.by, run.by) == ("formula", "simulation")
-    assert foreseen.score == pytest.approx(run.score, rel=0.06)
-    assert foreseen.cut == pytest.approx(run.cut, abs=0.02)
-    assert foreseen.figures["shown"] == pytest.approx(run.figures["shown"], abs=3)
+    asked, planner = question(SHAPE, given, SETTING), HistogramPlanner()
+    expected = planner.forecast(asked, given, range(0))
+    run = planner.forecast(asked, given, range(3))
+    assert (expected.by, run.by) == ("formula", "simulation")
+    assert expected.score == pytest.approx(run.score, rel=0.06)
+    assert expected.cut == pytest.approx(run.cut, abs=0.02)
+    assert expected.figures["shown"] == pytest.approx(run.figures["shown"], abs=3)
 
 
 def test_a_public_list_and_values_agree_too() -> None:
@@ -51,10 +51,10 @@ def test_a_public_list_and_values_agree_too() -> None:
     ((work,),) = asked.sample.epochs
     value = (np.arange(len(work.unit)) % 90)[:, None].astype(np.int64)
     asked = asked._replace(sample=asked.sample._replace(epochs=((work._replace(value=value),),)))
-    forecaster = HistogramForecaster()
-    foreseen = forecaster.forecast(asked, GIVEN, range(0))
-    run = forecaster.forecast(asked, GIVEN, range(4))
-    assert foreseen.score == pytest.approx(run.score, rel=0.1) and foreseen.hidden is None
+    planner = HistogramPlanner()
+    expected = planner.forecast(asked, GIVEN, range(0))
+    run = planner.forecast(asked, GIVEN, range(4))
+    assert expected.score == pytest.approx(run.score, rel=0.1) and expected.hidden is None
 
 
 def test_thresholds_follow_from_one_calibration() -> None:
@@ -69,7 +69,7 @@ def test_thresholds_follow_from_one_calibration() -> None:
 
 def test_a_contradiction_is_refused() -> None:
     with pytest.raises(ParameterError):
-        foresee(replace(GIVEN, adaptive_weight=7.0), SETTING, [[SHAPE.workload()]])
+        forecast(replace(GIVEN, adaptive_weight=7.0), SETTING, [[SHAPE.workload()]])
 
 
 def test_what_means_the_same_stays_as_it_was_given() -> None:

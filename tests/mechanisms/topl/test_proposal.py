@@ -1,6 +1,6 @@
 """Advice on a survey: what is proposed is better, and what is close stays as configured.
 
-Covers: mechanisms/topl/advisor.py
+Covers: mechanisms/topl/trial.py
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from fractions import Fraction
 
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.topl.advise import choices, propose
-from hushstream.mechanisms.topl.advisor import ToPLAdvisor
+from hushstream.mechanisms.planner import Question
+from hushstream.mechanisms.topl.planner import ToPLPlanner
+from hushstream.mechanisms.topl.proposal import choices, propose
 from hushstream.mechanisms.topl.settings import ToPLParameters, build
 
 SETTING = Setting(
@@ -50,16 +50,16 @@ def question(parameters: ToPLParameters, records: int, scale: float) -> Question
 
 
 def test_the_body_is_whole_and_the_table_shows_it() -> None:
-    advisor, asked = ToPLAdvisor(), question(SMALL, 3_000, 600.0)
+    planner, asked = ToPLPlanner(), question(SMALL, 3_000, 600.0)
     ticks = list[None]()
-    body = advisor.advise(asked, lambda: ticks.append(None))
-    assert len(ticks) == advisor.ticks(asked)
+    body = planner.propose(asked, lambda: ticks.append(None))
+    assert len(ticks) == planner.ticks(asked)
     assert body["kind"] == "topl" and body["toml"].startswith('mechanism = { kind = "topl"')
     errors = body["expected_error"]
     assert body["changed"] == (errors["proposed"] < errors["configured"])
     assert any("mostly chance" in note for note in body["notes"])
     assert any("before trigger" in note for note in body["notes"])
-    table = advisor.table("trips", body)
+    table = planner.table("trips", body)
     assert "3,000 records" in table.intro and len(table.rows) == 6
 
 

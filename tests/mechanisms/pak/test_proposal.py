@@ -1,6 +1,6 @@
 """Advice on PAK: predictions against streams with the assumed tail, and when B is better.
 
-Covers: mechanisms/pak/advisor.py
+Covers: mechanisms/pak/planner.py
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
-from hushstream.mechanisms.pak import advise as pak_advise
+from hushstream.mechanisms.pak import proposal as pak_proposal
 from hushstream.mechanisms.pak.settings import PakParameters, build
 from hushstream.mechanisms.testing import Memory, Trace, run
 
 TOP, SCALE, EACH = 3000, 100, 600
-propose = cache(pak_advise.propose)
+propose = cache(pak_proposal.propose)
 SETTING = Setting(Fraction(1), Fraction(1, 10**6), 18, columns=(("x", 0, TOP),))
 GIVEN = PakParameters(expected=EACH, warmup=4, excess=SCALE)
 

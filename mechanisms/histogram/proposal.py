@@ -1,4 +1,4 @@
-"""Advice of `hush plan` on a histogram: settings of least error on a sample, and all others."""
+"""Proposals for a histogram: settings of least error on a sample, and the table of all others."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...errors import ParameterError
-from ..advice import AdviceTable, Head, Option, Question, toml, unlike_default
-from ..contract import Noise
-from ..noise import STEADY, KeyedNoise
+from ..noise.trial import noise_of
+from ..planner import Head, PlanTable, Question, toml, unlike_default
 from ..workload import Sample
-from .advise import Outcome, Proposal, plays, propose
 from .settings import HistogramParameters
+from .tune import Outcome, Proposal, propose
 
 _FEW = 50_000  # with fewer records each candidate is played with more than one noise key
 _REPEATS = 3
-_SECRET = b"public noise of the advice alone"
 _AT = {"last": "at a window's last trigger", "mean": "on average over a window's triggers"}
 _OF_THE_PIPELINE = ("delay", "aggregate")  # settings that it gives itself
 
@@ -29,42 +27,28 @@ _HEADS = {
 }
 
 
-class HistogramAdvisor:
-    """See `advice.Advisor`."""
+def proposed(question: Question, tick: Callable[[], None]) -> dict[str, Any]:
+    """Settings of least error on the sample, and the outcome of every candidate."""
+    sample = sample_of(question)
+    found = propose(
+        question.parameters, question.setting, sample.epochs,
+        lambda number: noise_of(question.name, number), question.goal, repeats_of(sample), tick,
+    )  # fmt: skip
+    return {"source": question.source, **_body(question, sample, found)}
 
-    options: frozenset[Option] = frozenset({"sample", "shape"})
-    needs_sample = True
 
-    def ticks(self, question: Question) -> int:
-        """Candidates to play."""
-        return plays(question.parameters, question.setting, repeats_of(sample_of(question)))
-
-    def advise(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
-        """Settings of least error on the sample, and the outcome of every candidate."""
-        sample = sample_of(question)
-        found = propose(
-            question.parameters, question.setting, sample.epochs, _noises(question.name),
-            question.goal, repeats_of(sample), tick,
-        )  # fmt: skip
-        return {"source": question.source, **_body(question, sample, found)}
-
-    def table(self, name: str, body: dict[str, Any]) -> AdviceTable:
-        """The configured settings, then the best candidate of every budget."""
-        goal, rows = body["goal"], list(_rows(body))
-        first = rows[0][1]["settings"]
-        varied = [n for n in first if any(r["settings"][n] != first[n] for _, r in rows)]
-        at = (
-            "at a window's last trigger"
-            if goal == "last"
-            else "on average over a window's triggers"
-        )
-        heads = (
-            Head(""), *(Head(_HEADS.get(one, one)) for one in varied), Head("keys"),
-            *(Head(f"l1 {one}", wraps=True) for one in _errors(body["proposed"], goal)),
-            Head("of all"),
-        )  # fmt: skip
-        cells = tuple((mark, *_cells(candidate, goal, varied)) for mark, candidate in rows)
-        return AdviceTable(_intro(name, body), f"{name}: expected error {at}", heads, cells)
+def table(name: str, body: dict[str, Any]) -> PlanTable:
+    """The configured settings, then the best candidate of every budget."""
+    goal, rows = body["goal"], list(_rows(body))
+    first = rows[0][1]["settings"]
+    varied = [n for n in first if any(r["settings"][n] != first[n] for _, r in rows)]
+    heads = (
+        Head(""), *(Head(_HEADS.get(one, one)) for one in varied), Head("keys"),
+        *(Head(f"l1 {one}", wraps=True) for one in _errors(body["proposed"], goal)),
+        Head("of all"),
+    )  # fmt: skip
+    cells = tuple((mark, *_cells(candidate, goal, varied)) for mark, candidate in rows)
+    return PlanTable(_intro(name, body), f"{name}: expected error {_AT[goal]}", heads, cells)
 
 
 def sample_of(question: Question) -> Sample:
@@ -88,16 +72,6 @@ def _intro(name: str, body: dict[str, Any]) -> str:
 def repeats_of(sample: Sample) -> int:
     """Noise keys with which each candidate is played."""
     return 1 if sample.records >= _FEW else _REPEATS
-
-
-def _noises(name: str) -> Callable[[int], Noise]:
-    def noise(number: int) -> Noise:
-        return KeyedNoise(
-            _SECRET, charge=bytes(32), mechanism="advice", config=b"", pipeline=name,
-            window=str(number), nonces=STEADY, test=True,
-        )  # fmt: skip
-
-    return noise
 
 
 def _body(question: Question, sample: Sample, found: Proposal) -> dict[str, Any]:

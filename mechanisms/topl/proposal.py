@@ -15,19 +15,16 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...client.survey import NARROW, OCTAVES, RANGE, VALUE, Survey
+from ...client.survey import OCTAVES, VALUE, Survey
 from ...errors import ParameterError
 from ..columns import F64
 from ..contract import Setting
-from ..keys import Keys
 from ..noise.trial import noise_of
 from ..validate import positive
-from .estimate import Buckets, density, threshold, variances
-from .fit import simulate
-from .rounds import edges, found_range, found_threshold
+from .estimate import Buckets, variances
 from .settings import ToPLParameters, rounds_of, survey_of
+from .trial import learnt, reports, uniform, words_of
 
 SHARES = ("1/20", "1/10", "1/5", "3/10")
 TAIL = 24
@@ -47,7 +44,7 @@ class SurveyForecast(NamedTuple):
     range_reports: int  # of one round
 
 
-class SurveyAdvice(NamedTuple):
+class SurveyProposal(NamedTuple):
     """The proposal beside the configuration and its limits; errors in the value's own unit."""
 
     records: int
@@ -83,7 +80,7 @@ def propose(
     records: int | None = None,
     scale: float | None = None,
     tick: Callable[[], None] = lambda: None,
-) -> SurveyAdvice:
+) -> SurveyProposal:
     """The choice of least expected error of a window's mean; the configuration if it is close.
 
     Args:
@@ -110,7 +107,7 @@ def propose(
     best = found[0] if found[0].error <= _CLOSE * best.error else best
     theta = top * np.exp2(-np.arange(0, OCTAVES, 1 / 16))
     errors = _errors(survey, theta, many, tail)
-    return SurveyAdvice(
+    return SurveyProposal(
         many, tail, best, found[0], float(errors.min()), float(errors[0]), top
     )  # fmt: skip
 
@@ -137,32 +134,11 @@ def _forecast(
 
 
 def _learnt(survey: Survey, users: int, tail: float, run: int) -> float:
-    """The threshold that simulated reports choose."""
-    smooth = True
-    wide = _reports(survey, RANGE, survey.buckets, users, tail, run)
-    if survey.rounds == 1:
-        step = threshold(survey, wide, density(survey, wide, smooth))
-        return float(survey.threshold(step))
-    within = found_range(survey, wide, smooth)
-    near = _reports(survey, NARROW, within, users, tail, run)
-    exact = density(survey, near, smooth, NARROW)
-    step = found_threshold(survey, near, exact, within)
-    return float(edges(survey)[step - 1]) * float(survey.bound)
+    """The threshold that reports about values with an exponential tail choose."""
 
+    def answer(group: int, told: int) -> Buckets:
+        words = words_of(noise_of("advice on a survey", run, group), users)
+        value = np.minimum(-tail * np.log1p(-uniform(words)), float(survey.bound))
+        return reports(survey, value, group, told, words)
 
-def _reports(survey: Survey, group: int, told: int, users: int, tail: float, run: int) -> Buckets:
-    """Reports of so many users of a group, whose values have an exponential tail."""
-    words = _words(run, group, users)
-    part = (words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    value = np.minimum(-tail * np.log1p(-part), float(survey.bound))
-    who = np.full(users, group)
-    codes = simulate(survey, value, who, told, words[:, 1:])
-    return Buckets(who, np.full(users, told if group == NARROW else 0), codes, np.ones_like(codes))
-
-
-def _words(run: int, group: int, users: int) -> NDArray[np.uint64]:
-    """(n, 4) uniform words."""
-    keys = Keys.of_codes(np.arange(users, dtype=np.uint64))
-    twice = np.arange(2, dtype=np.int64)
-    bits = noise_of("advice on a survey", run, group).bits("report", keys, twice, twice * 0 + 1)
-    return bits.reshape(users, 4)
+    return learnt(survey, True, answer)

@@ -1,9 +1,9 @@
 """Forecasts of streams and maps: exact without noise, worse with less ε, and honest about loss.
 
-Covers: mechanisms/in_memory.py, mechanisms/slots/foretell.py, mechanisms/spatial/foretell.py
-Covers: mechanisms/slots/forecaster.py, mechanisms/topl/forecaster.py
+Covers: mechanisms/in_memory.py, mechanisms/slots/forecast.py, mechanisms/spatial/forecast.py
+Covers: mechanisms/slots/planner.py, mechanisms/topl/planner.py
 Covers: mechanisms/slots/aim.py, mechanisms/pak/aims.py
-Covers: mechanisms/phdstream/forecaster.py, mechanisms/privhp/forecaster.py
+Covers: mechanisms/phdstream/planner.py, mechanisms/privhp/planner.py
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.errors import ContractError
-from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
 from hushstream.mechanisms.in_memory import last_release, releases
 from hushstream.mechanisms.noise.trial import noise_of
 from hushstream.mechanisms.pak.aims import aimed
-from hushstream.mechanisms.registry import build, find
+from hushstream.mechanisms.planner import Question
+from hushstream.mechanisms.registry import build, find, planner_of
 from hushstream.mechanisms.slots.aim import aim
-from hushstream.mechanisms.spatial.foretell import seen
+from hushstream.mechanisms.spatial.forecast import seen
 from hushstream.mechanisms.workload import Sample, Workload
 
 N, TOP, TRIGGERS = 4_000, 500, 8
@@ -65,24 +65,24 @@ def asked(kind: str, epsilon: float = 1.0, **given: Any) -> Question:
 
 @pytest.mark.parametrize("kind", sorted({*VALUES, *SPACES}))
 def test_more_epsilon_is_more_exact_and_the_choice_no_worse_than_what_was_given(kind: str) -> None:
-    forecaster = find(kind).forecaster
+    planner = planner_of(kind)
     scores = []
     for epsilon in (0.3, 12.0):
         question = asked(kind, epsilon, **QUICK.get(kind, {}))
-        found = choose(forecaster, question, 1).found
+        found = choose(planner, question, 1).found
         # With so little work every candidate is run once, with the first noise key.
-        given = forecaster.forecast(question, question.parameters, range(1)).score
+        given = planner.forecast(question, question.parameters, range(1)).score
         assert found[0].score <= given * 1.001
         scores.append(found[0].score)
-        near = forecaster.near(question, found[0].parameters)
-        assert near and all(forecaster.forecast(question, one, range(0)).score >= 0 for one in near)
+        near = planner.near(question, found[0].parameters)
+        assert near and all(planner.forecast(question, one, range(0)).score >= 0 for one in near)
     assert scores[1] < 0.5 * scores[0]
 
 
 @pytest.mark.parametrize("kind", sorted({*VALUES, *SPACES}))
 def test_figures_come_in_words(kind: str) -> None:
     question = asked(kind, 2.0)
-    found = find(kind).forecaster.forecast(question, question.parameters, range(1))
+    found = planner_of(kind).forecast(question, question.parameters, range(1))
     assert found.by == "simulation" and found.cut == 0 and found.hidden is None
     assert "is off by" in found.off and found.seen and found.lost
     assert found.figures["score"] == found.score
@@ -95,13 +95,13 @@ def test_what_a_bound_cuts_off_is_said(kind: str) -> None:
     ((work,),) = question.sample.epochs
     two = work._replace(unit=(work.unit // 2).astype(np.int32), users=N // 2)
     question = question._replace(sample=question.sample._replace(epochs=((two,),)))
-    found = find(kind).forecaster.forecast(question, question.parameters, range(1))
+    found = planner_of(kind).forecast(question, question.parameters, range(1))
     assert found.cut == 0.5 and "cuts off 50.0%" in found.lost
 
 
 def test_running_totals_are_those_of_the_sample() -> None:
     question = asked("pak", 15.0, threshold="top", counter="tree")
-    found = find("pak").forecaster.forecast(question, question.parameters, range(1))
+    found = planner_of("pak").forecast(question, question.parameters, range(1))
     ((work,),) = question.sample.epochs if question.sample else ()
     assert work.value is not None
     assert found.figures["total"] == float(work.value.sum()) and found.score < 0.05
@@ -127,7 +127,7 @@ def test_a_workload_without_columns_is_refused() -> None:
 def test_a_threshold_that_cuts_values_is_told(kind: str = "tops") -> None:
     question = asked(kind, 1.0)
     small = replace(question.parameters, warmup=2)
-    found = find(kind).forecaster.forecast(question, small, range(1))
+    found = planner_of(kind).forecast(question, small, range(1))
     assert 0 < found.figures["clipped"] < 1 and "count as that much" in found.lost
     assert "the first 2 of 8 triggers" in found.lost
 
@@ -159,7 +159,7 @@ def test_an_error_of_sums_of_nothing_has_no_share_of_many_digits() -> None:
     assert work.columns is not None
     early = work._replace(columns={**work.columns, "time": np.zeros(N, np.int64)})
     question = question._replace(sample=question.sample._replace(epochs=((early,),)))
-    found = find("pak").forecaster.forecast(question, question.parameters, range(1))
+    found = planner_of("pak").forecast(question, question.parameters, range(1))
     assert found.hopeless and "%" not in found.off.split(";")[0]
     assert "where there is nothing to add up: all records come early in their window" in found.off
 
@@ -179,7 +179,7 @@ def test_ranks_of_pak_are_raised_to_the_threshold_that_the_sample_asks_for() -> 
     for rank, one in zip((4, 8, 16, 32), made, strict=True):
         quantile = values[rank * TRIGGERS - 1]
         assert one.factor * quantile == pytest.approx(best.threshold, rel=0.05)
-    offered = {(one.tail, one.factor) for one in find("pak").forecaster.candidates(question)}
+    offered = {(one.tail, one.factor) for one in planner_of("pak").candidates(question)}
     assert {(one.tail, one.factor) for one in made} <= offered
     assert not list(aimed(question, replace(known, threshold="top")))
 
@@ -192,7 +192,7 @@ def test_no_rank_is_aimed_at_that_the_warm_up_is_too_short_for() -> None:
 
 
 def test_thresholds_of_tops_are_tried_in_steps_around_the_excess_of_the_sample() -> None:
-    made = find("tops").forecaster.candidates(asked("tops"))
+    made = planner_of("tops").candidates(asked("tops"))
     first = [one.excess for one in made if one.warmup == 1 and one.excess]
     ratios = sorted(one / first[0] for one in first)
     assert ratios == pytest.approx([1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 16], rel=0.01)
@@ -200,7 +200,7 @@ def test_thresholds_of_tops_are_tried_in_steps_around_the_excess_of_the_sample()
 
 @pytest.mark.parametrize("kind", ["pak", "tops"])
 def test_where_work_is_short_all_kinds_of_settings_come_with_the_first_warm_ups(kind: str) -> None:
-    warmups = [one.warmup for one in find(kind).forecaster.candidates(asked(kind, 2.0))]
+    warmups = [one.warmup for one in planner_of(kind).candidates(asked(kind, 2.0))]
     assert len(set(warmups)) > 1
     assert [one for one, _ in groupby(warmups)] == list(dict.fromkeys(warmups))
 
@@ -208,7 +208,7 @@ def test_where_work_is_short_all_kinds_of_settings_come_with_the_first_warm_ups(
 @pytest.mark.parametrize("kind", sorted(SPACES))
 def test_a_map_of_one_cell_says_that_it_shows_no_places(kind: str) -> None:
     question = asked(kind, 0.001)
-    few = find(kind).forecaster.forecast(question, question.parameters, range(1))
+    few = planner_of(kind).forecast(question, question.parameters, range(1))
     words = "the number of all records, and not where they are"
     assert (words in few.seen) == (round(few.figures["cells"]) <= 1)
     assert words in seen(1.2) and "about 2 cells" in seen(1.6)

@@ -28,7 +28,7 @@ _FINE = 64.0
 _ENDS = 9  # ranges between every two of so many places of a chunk
 
 
-class TopsAdvice(NamedTuple):
+class TopsProposal(NamedTuple):
     """Values in grid steps.
 
     Attributes:
@@ -69,7 +69,7 @@ def propose(
     setting: Setting,
     records: int | None = None,
     scale: float | None = None,
-) -> TopsAdvice:
+) -> TopsProposal:
     """The public choices for the stated stream, and the errors to expect with them.
 
     Args:
@@ -99,7 +99,7 @@ def propose(
     levels = made.tree.levels if isinstance(made.tree, Chunks) else 0
     height = levels + skip
     late = slots.slots - slots.warmup_slots
-    return TopsAdvice(
+    return TopsProposal(
         parameters.expected * slots.slots, excess, parameters, skip, made.width,
         fanout**height if levels else 0,
         _skips(made, late, parameters) if levels else (),

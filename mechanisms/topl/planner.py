@@ -1,4 +1,4 @@
-"""Forecast of ToPL: the mean of values that devices perturb themselves.
+"""The planner of surveys under local privacy: the mean of values that devices perturb themselves.
 
 The search for a threshold is run with simulated devices; the noise of the mean that follows from
 it is a formula.
@@ -6,24 +6,25 @@ it is a formula.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...client.survey import NARROW, RANGE, VALUE, Survey
-from ..advice import Question
-from ..columns import F64, I64
-from ..forecast import USUAL, Forecast, bound_cut, distinct, percent, rounded, sample_of
-from ..keys import Keys
+from ...client.survey import RANGE, VALUE, Survey
+from ..columns import I64
+from ..forecast import bound_cut, distinct, percent, rounded, sample_of
 from ..noise.trial import noise_of
+from ..planner import USUAL, Forecast, Option, PlanTable, Question, toml, unlike_default
+from ..slots.proposal import value_table
 from ..workload import Workload
-from .estimate import Buckets, density, threshold, variances
-from .fit import simulate
-from .rounds import found_range, found_threshold
+from .estimate import Buckets, variances
+from .proposal import SurveyForecast, SurveyProposal, choices, propose
 from .settings import ToPLParameters, build
+from .trial import learnt, reports, uniform, words_of
 
+FEW = 2000  # reports of a round below which a threshold is mostly chance
 LONGEST = 8  # a window is at least so many times as long as its warm-up
 SHARES = ("0.05", "0.1", "0.2", "0.3", "0.4")
 _REPEATS = 8  # a threshold varies much, and to search for it costs little
@@ -39,13 +40,50 @@ class MeanLook(NamedTuple):
     reports: int
 
 
-class ToPLForecaster:
-    """See `forecast.Forecaster`."""
+class ToPLPlanner:
+    """See `planner.Planner`."""
 
+    options: frozenset[Option] = frozenset({"records", "tail-scale"})
     score = "root mean squared error of a window's mean, as a share of it"
-    squared = True
-    stepwise = False
-    effort = USUAL
+    effort = USUAL._replace(step=0, squared=True)
+
+    def ticks(self, question: Question) -> int:
+        """One for each choice that is tried."""
+        return len(choices(question.parameters, question.setting.horizon))
+
+    def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
+        """Rounds, share and warm-up of least expected error, beside what is configured."""
+        found = propose(
+            question.parameters, question.setting, question.records, question.scale, tick
+        )
+        settings = unlike_default(found.proposed.parameters)
+        return {
+            "kind": "topl",
+            "records": found.records,
+            "scale": found.scale,
+            "settings": settings,
+            "toml": toml("topl", settings),
+            "changed": found.proposed.parameters != question.parameters,
+            "expected_error": {
+                "proposed": found.proposed.error,
+                "configured": found.configured.error,
+                "ideal": found.ideal,
+                "top": found.top,
+            },
+            "threshold": found.proposed.threshold,
+            "threshold_at": found.proposed.chosen_at,
+            "range_reports": found.proposed.range_reports,
+            "largest_value": found.largest,
+            "notes": _notes(found, question.setting.horizon),
+        }
+
+    def table(self, name: str, body: dict[str, Any]) -> PlanTable:
+        """Errors of a window's mean, and what the threshold rests on."""
+        details = [
+            ("threshold to expect", f"{body['threshold']:.4g}"),
+            ("reports of a round that finds it", f"{body['range_reports']:,}"),
+        ]
+        return value_table(name, body, "window's mean", details)
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Numbers of rounds, and shares of users who find the threshold; longer warm-ups too."""
@@ -104,52 +142,29 @@ def _look(
     value = np.asarray((work.value if work.value is not None else np.zeros((0, 1)))[:, 0], float)
     value = value * float(question.setting.grids[0])
     batches = list(work.micro_batches(question.setting.horizon))
-    words = _words(question, place, len(value))
+    words = words_of(noise_of(question.name, *place), len(value))
     share, rounds = float(survey.share), survey.rounds
-    draw = (words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    finding = np.minimum((draw / share * rounds).astype(int), rounds)  # rounds: reports a value
-    first, then = (
-        _rows(batches, 0, parameters.warmup),
-        _rows(batches, parameters.warmup, parameters.warmup * rounds),
-    )
-    told = _reports(survey, value, first[finding[first] == 0], RANGE, survey.buckets, words)
-    if rounds == 1:
-        theta = threshold(survey, told, density(survey, told, parameters.smooth))
-    else:
-        within = found_range(survey, told, parameters.smooth)
-        near = _reports(survey, value, then[finding[then] == 1], NARROW, within, words)
-        theta = found_threshold(
-            survey, near, density(survey, near, parameters.smooth, NARROW), within
-        )
-    end = float(survey.threshold(theta))
+    finding = np.minimum((uniform(words) / share * rounds).astype(int), rounds)  # rounds: a value
+
+    def answer(group: int, told: int) -> Buckets:
+        turn = 0 if group == RANGE else 1
+        rows = _rows(batches, turn * parameters.warmup, (turn + 1) * parameters.warmup)
+        mine = rows[finding[rows] == turn]
+        return reports(survey, value[mine], group, told, words[mine])
+
+    end = learnt(survey, parameters.smooth, answer)
     late = _rows(batches, parameters.warmup * rounds, len(batches))
-    reports = int((finding[late] == rounds).sum())
+    many = int((finding[late] == rounds).sum())
     truth = float(value.mean()) if len(value) else 0.0
-    noise = end**2 * float(variances(survey)[VALUE]) / (4 * max(reports, 1))
+    noise = end**2 * float(variances(survey)[VALUE]) / (4 * max(many, 1))
     bias = float(np.maximum(value - end, 0).mean()) if len(value) else 0.0
-    return MeanLook(truth, bias, noise**0.5, end, reports)
+    return MeanLook(truth, bias, noise**0.5, end, many)
 
 
 def _rows(batches: Sequence[slice], first: int, end: int) -> I64:
     """Records of some triggers."""
     parts = [np.arange(one.start, one.stop) for one in batches[first:end]]
     return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
-def _reports(survey: Survey, value: F64, rows: I64, group: int, told: int, words: Any) -> Buckets:
-    """Reports of the devices of a group."""
-    who = np.full(len(rows), group)
-    codes = simulate(survey, value[rows], who, told, words[rows, 1:])
-    theta = np.full(len(rows), told if group == NARROW else 0)
-    return Buckets(who, theta, codes, np.ones_like(codes))
-
-
-def _words(question: Question, place: tuple[int, int], records: int) -> Any:
-    """(n, 4) uniform words."""
-    noise = noise_of(question.name, *place)
-    keys = Keys.of_codes(np.arange(records, dtype=np.uint64))
-    bits = noise.bits("report", keys, np.arange(2, dtype=np.int64), np.ones(2, np.int64))
-    return bits.reshape(records, 4)
 
 
 def _figures(looks: Sequence[MeanLook], cut: float) -> dict[str, float]:
@@ -165,3 +180,23 @@ def _figures(looks: Sequence[MeanLook], cut: float) -> dict[str, float]:
         "cut": cut,
         "score": off / max(abs(float(truth.mean())), 1e-9),
     }
+
+
+def _notes(found: SurveyProposal, horizon: int) -> list[str]:
+    best = found.proposed
+    notes = [f"no value is reported about a window before trigger {best.chosen_at} of {horizon}"]
+    if best.range_reports < FEW:
+        notes.append(
+            f"a round has {best.range_reports:,} reports: below {FEW:,} a threshold is mostly "
+            "chance; lengthen the window or ask more users"
+        )
+    if _worse_than_top(best, found):
+        notes.append(
+            f"a threshold gains nothing over B = {found.largest:g} here; lower `high` if a smaller "
+            "bound is public"
+        )
+    return notes
+
+
+def _worse_than_top(best: SurveyForecast, found: SurveyProposal) -> bool:
+    return best.error >= found.top

@@ -32,7 +32,7 @@ _EPSILON, _DELTA = Fraction(1), Fraction(1, 10**6)
 _LOOKS = 10  # triggers at which a key is looked at
 
 
-class Foreseen(NamedTuple):
+class WindowForecast(NamedTuple):
     """Expected figures of one window."""
 
     truth: F64  # (keys, outputs) exact figures, in grid steps
@@ -108,7 +108,7 @@ def reference(parameters: HistogramParameters, setting: Setting) -> Reference:
 @lru_cache(maxsize=64)
 def _calibrated(parameters: HistogramParameters, setting: Setting) -> Histogram:
     made = build(parameters, setting)
-    assert isinstance(made, Histogram)  # rounds are not foreseen
+    assert isinstance(made, Histogram)  # rounds have no formulas
     return made
 
 
@@ -131,9 +131,9 @@ def _mu(epsilon: float, delta: float) -> float:
     return low
 
 
-def foresee(
+def forecast(
     parameters: HistogramParameters, setting: Setting, epochs: Sequence[Sequence[Workload]]
-) -> list[Foreseen]:
+) -> list[WindowForecast]:
     """The expected figures of every window.
 
     Args:
@@ -166,7 +166,7 @@ class _Case(NamedTuple):
         return self.known.made
 
 
-def _window(case: _Case, left: I64) -> Foreseen:
+def _window(case: _Case, left: I64) -> WindowForecast:
     """One window; ``left`` (units,) is what remains of the bound and is lowered."""
     work, made = case.work, case.made
     edges = np.array([0, *(batch.stop for batch in work.micro_batches(made.horizon))])
@@ -186,10 +186,10 @@ def _window(case: _Case, left: I64) -> Foreseen:
     kept = work._replace(sign=signed.astype(np.int8)).exact(made, slice(None))
     hidden = np.abs(truth) * (1 - chance)[:, None]
     if not made.outputs:
-        return Foreseen(truth, hidden, chance, _lost(accepted), len(accepted))
+        return WindowForecast(truth, hidden, chance, _lost(accepted), len(accepted))
     spread = np.sqrt(_variances(case, since))
     error = _folded(kept - truth, spread) * chance[:, None] + hidden
-    return Foreseen(truth, error, chance, _lost(accepted), len(accepted))
+    return WindowForecast(truth, error, chance, _lost(accepted), len(accepted))
 
 
 def _lost(accepted: NDArray[np.bool_]) -> float:

@@ -1,52 +1,55 @@
-"""Forecast of streams of values: running totals (PAK) and sums of ranges (ToPS)."""
+"""The planner of streams of values: running totals (PAK) and sums of ranges (ToPS)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import ParameterError
-from ..advice import Question
 from ..contract import Setting
-from ..forecast import LIGHT, Forecast, distinct
-from . import foretell
+from ..forecast import distinct
+from ..planner import LIGHT, Forecast, Option, Question
+from . import forecast
 from .settings import slots_of
 
 
 @dataclass(frozen=True)
-class SlotForecaster:
-    """See `forecast.Forecaster`.
+class SlotPlanner:
+    """Candidates and forecasts; see `planner.Planner`.
 
     Attributes:
-        build: of the mechanism; what it builds has ``slots``.
+        build: the mechanism; it has ``slots``.
+        aimed: more settings, for what the sample asks for.
         rates: which multiples of the sample's own rate to try. The rate decides how high a
             threshold is taken, by a law of tails; another one is a more or less careful threshold.
         excesses: which multiples of the sample's own excess to try, likewise.
-        further: settings that it has beside those of `SlotParameters`, worth a try.
-        aimed: more settings, for what the sample asks for.
+        further: settings beside those of `SlotParameters`, worth a try.
     """
 
     build: Callable[[Any, Setting], Any]
-    rates: tuple[Fraction, ...] = (Fraction(1),)
-    excesses: tuple[Fraction, ...] = ()
-    further: tuple[Mapping[str, Any], ...] = ()
     aimed: Callable[[Question, Any], Iterable[Any]] = lambda question, known: ()
+    rates: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
+    excesses: ClassVar[tuple[Fraction, ...]] = ()
+    further: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
-    score = foretell.SCORE
-    squared = True
-    stepwise = True
+    options: ClassVar[frozenset[Option]] = frozenset({"records", "tail-scale"})
+    score = forecast.SCORE
     effort = LIGHT
+
+    def ticks(self, question: Question) -> int:
+        """None: errors follow from formulas."""
+        return 0
 
     def candidates(self, question: Question) -> Sequence[Any]:
         """Warm-ups, each with the rates, with the tail or without, and with all else."""
         given: Any = question.parameters  # of `SlotParameters`, with ``excess``
-        records, excess = foretell.rates(question, slots_of(given, question.setting))
+        records, excess = forecast.rates(question, slots_of(given, question.setting))
         known = replace(given, expected=records, excess=round(excess, 3))
         warmed = [
             replace(known, warmup=warmup)
-            for warmup in foretell.warmups(given.warmup, question.setting.horizon)
+            for warmup in forecast.warmups(given.warmup, question.setting.horizon)
         ]
         made: list[Any] = [given]
         for one in warmed:  # where work is short, all kinds of settings with the first warm-ups
@@ -68,11 +71,11 @@ class SlotForecaster:
     def near(self, question: Question, tuned: Any) -> Sequence[Any]:
         """The same for this rate and these slots, with a warm-up of the same share and of one."""
         given, horizon = question.parameters, question.setting.horizon
-        records, _ = foretell.rates(question, slots_of(given, question.setting))
+        records, _ = forecast.rates(question, slots_of(given, question.setting))
         same = replace(tuned, expected=records, slot=given.slot, origin=given.origin)
         return [replace(same, warmup=one) for one in dict.fromkeys((1, max(1, horizon // 8)))]
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
         """The figures of one candidate, by running it."""
         made: Any = self.build(parameters, question.setting)
-        return foretell.forecast(question, parameters, made, made.slots, plays)
+        return forecast.forecast(question, parameters, made, made.slots, plays)

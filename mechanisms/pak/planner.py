@@ -1,29 +1,27 @@
-"""Advice of `hush plan` on a stream of values with prefix sums."""
+"""The planner of streams of values with prefix sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from fractions import Fraction
 from typing import Any
 
-from ..advice import AdviceTable, Option, Question, toml, unlike_default
-from ..slots.advice import OPTIONS, grid_of, steps_of, value_table
-from .advise import PakAdvice, propose
+from ..planner import PlanTable, Question, toml, unlike_default
+from ..slots.planner import SlotPlanner
+from ..slots.proposal import grid_of, steps_of, value_table
+from .proposal import PakProposal, propose
 
 _OF_THRESHOLD = ("warmup", "tail", "safety", "factor", "split")
 
 
-class PakAdvisor:
-    """See `advice.Advisor`."""
+class PakPlanner(SlotPlanner):
+    """See `planner.Planner`."""
 
-    options: frozenset[Option] = OPTIONS
-    needs_sample = False
+    rates = (Fraction(1), Fraction(1, 2), Fraction(2))
+    further = ({"threshold": "top"},)
 
-    def ticks(self, question: Question) -> int:
-        """None: errors follow from formulas."""
-        return 0
-
-    def advise(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
+    def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
         """The optimiser's choice, and its error beside what is configured and B itself."""
         grid = grid_of(question)
         found = propose(question.parameters, question.setting, question.records, steps_of(question))
@@ -49,7 +47,7 @@ class PakAdvisor:
             "notes": [_sentence(found, grid, top), *_warmup(question, found)],
         }
 
-    def table(self, name: str, body: dict[str, Any]) -> AdviceTable:
+    def table(self, name: str, body: dict[str, Any]) -> PlanTable:
         """Errors of running totals, and the rank of the threshold."""
         rank = body["rank"]
         place = "largest value" if rank == 1 else f"{rank}-th largest value"
@@ -57,7 +55,7 @@ class PakAdvisor:
         return value_table(name, body, "running total", details)
 
 
-def _settings(found: PakAdvice) -> dict[str, Any]:
+def _settings(found: PakProposal) -> dict[str, Any]:
     """Settings other than the defaults; of a learnt threshold, all that the optimiser chose."""
     chosen = unlike_default(found.parameters)
     if not found.clip:
@@ -66,7 +64,7 @@ def _settings(found: PakAdvice) -> dict[str, Any]:
     return {n: v for n, v in given.items() if n in chosen or (n in _OF_THRESHOLD and v)}
 
 
-def _sentence(found: PakAdvice, grid: float, top: float) -> str:
+def _sentence(found: PakProposal, grid: float, top: float) -> str:
     if not found.clip:
         return (
             f"the largest value B = {top:g} is better than any learnt threshold here: take "
@@ -81,7 +79,7 @@ def _sentence(found: PakAdvice, grid: float, top: float) -> str:
     )
 
 
-def _warmup(question: Question, found: PakAdvice) -> list[str]:
+def _warmup(question: Question, found: PakProposal) -> list[str]:
     longer = found.parameters.warmup
     if longer <= question.parameters.warmup:
         return []

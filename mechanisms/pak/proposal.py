@@ -13,12 +13,12 @@ from ..contract import Setting
 from ..slots.settings import slots_of
 from ..slots.slots import Slots
 from .optimise import Choice, ThresholdProblem, fixed, optimise, predicted
-from .settings import PakParameters, advise, counter_of, problem_of, sampling_of
+from .settings import PakParameters, choice_of, counter_of, problem_of, sampling_of
 
 _LONGEST = 3  # a warm-up takes at most this part of a window: nothing is released before its end
 
 
-class PakAdvice(NamedTuple):
+class PakProposal(NamedTuple):
     """Errors are mean absolute errors to expect of the last prefix sum, in grid steps.
 
     Attributes:
@@ -61,7 +61,7 @@ def propose(
     setting: Setting,
     records: int | None = None,
     scale: float | None = None,
-) -> PakAdvice:
+) -> PakProposal:
     """Warm-up, p, λ, r, split, and whether to choose a threshold at all; nothing looks at data.
 
     Without the warm-up's sum its length is unchanged, because the model has no error for what it
@@ -89,7 +89,7 @@ def propose(
     top = fixed(_problem(one, setting))
     if error >= top:
         best = replace(one, threshold="top", tail=0.0, safety=0.0, factor=0.0, split=0.0)
-    return PakAdvice(
+    return PakProposal(
         given.records, given.scale, best, choice, min(error, top),
         _configured(parameters, setting, slots, given), top, slots.top,
     )  # fmt: skip
@@ -144,7 +144,7 @@ def _configured(
     if parameters.threshold == "top":
         return fixed(problem)
     share = setting.delta - sampling_of(parameters, setting, slots)
-    own = advise(parameters, setting, slots, counter_of(parameters, setting, slots, share))
+    own = choice_of(parameters, setting, slots, counter_of(parameters, setting, slots, share))
     numbers = [
         Fraction(mine).limit_denominator(1 << 20) or chosen
         for mine, chosen in (

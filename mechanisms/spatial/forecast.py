@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..advice import Question
 from ..columns import F64, Releases
 from ..contract import Mechanism, Noise
-from ..forecast import Forecast, bound_cut, counted, percent, sample_of
+from ..forecast import bound_cut, counted, percent, sample_of
 from ..noise.trial import noise_of
+from ..planner import Forecast, Question
 from ..workload import Workload
 from .domain import Domain
 from .synthetic import range_counts

@@ -1,6 +1,6 @@
 """Proposed parameters are near the best on data of the same shape, for three shapes.
 
-Covers: mechanisms/histogram/advisor.py
+Covers: mechanisms/histogram/proposal.py
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram import advise as histogram_propose
-from hushstream.mechanisms.histogram.advise import plays, propose, resolved
+from hushstream.mechanisms.histogram import tune as histogram_propose
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Run, Workload, play
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.histogram.tune import plays, propose, resolved
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 
 SETTING = Setting(Fraction(4), Fraction(1, 10**7), 4)

@@ -1,6 +1,6 @@
 """Advice on ToPS: the predicted threshold and errors are those of streams with the assumed tail.
 
-Covers: mechanisms/slots/advice.py, mechanisms/tops/advisor.py
+Covers: mechanisms/slots/proposal.py, mechanisms/tops/planner.py
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.parts.hierarchy import Chunks
 from hushstream.mechanisms.testing import Memory, Trace, run
-from hushstream.mechanisms.tops import advise as tops_advise
-from hushstream.mechanisms.tops.advise import propose
+from hushstream.mechanisms.tops import proposal as tops_proposal
+from hushstream.mechanisms.tops.proposal import propose
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 
 TOP, SCALE, EACH, SLOTS, WARM = 2000, 60, 8, 160, 40
@@ -78,7 +78,7 @@ def test_the_winner_of_the_noisy_maximum_is_predicted(epsilon: Fraction) -> None
     setting = replace(SETTING, epsilon=epsilon)
     made = build(GIVEN, setting)
     load = EACH * (30 if epsilon < 1 else 1)
-    predicted = tops_advise._thresholds(made, load, Fraction(SCALE))
+    predicted = tops_proposal._thresholds(made, load, Fraction(SCALE))
     theta = np.array(made.slots.thresholds)
     above = load * WARM * np.exp(-theta / SCALE)
     above[-1] = 0

@@ -1,6 +1,6 @@
 """Advice of ``hush plan``: it can be pasted, it is better, and it names its basis.
 
-Covers: planning/table.py, mechanisms/advice.py, mechanisms/workload.py
+Covers: planning/table.py, mechanisms/planner.py, mechanisms/workload.py
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.histogram import advise as histogram_propose
+from hushstream.mechanisms.histogram import tune as histogram_propose
 from hushstream.mechanisms.registry import entries
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.planning import search
@@ -81,14 +81,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def advised(*words: str) -> dict[str, Any]:
+def proposed(*words: str) -> dict[str, Any]:
     code, out, err = typed("plan", "--json", *words)
     assert code == 0, err
     return {one["pipeline"]: one["advice"] for one in json.loads(out)["pipelines"]}
 
 
 def pages(*words: str) -> Any:
-    return advised("--pipeline", "pages", *words)["pages"]
+    return proposed("--pipeline", "pages", *words)["pages"]
 
 
 def with_line(folder: Path, kind: str, line: str) -> None:
@@ -150,7 +150,7 @@ def test_a_sample_of_no_use_is_named(folder: Path) -> None:
 
 
 def test_streams_of_values_come_with_advice(folder: Path) -> None:
-    found = advised()
+    found = proposed()
     assert found["pages"] is None
     fares, ranges = found["fares"], found["ranges"]
     error = fares["expected_error"]
@@ -163,7 +163,7 @@ def test_streams_of_values_come_with_advice(folder: Path) -> None:
     )
     assert any("nothing is released before trigger" in note for note in fares["notes"])
     with_line(folder, "pak", fares["toml"])
-    again = advised()["fares"]
+    again = proposed()["fares"]
     assert again["expected_error"]["configured"] == pytest.approx(error["proposed"])
     assert not again["changed"]
     code, out, _ = typed("plan")
@@ -183,7 +183,7 @@ def test_a_forecast_from_a_sample_is_the_only_proposal(
     plain = " ".join(out.split())
     assert code == 0, err
     assert "1. as it is asked for" in plain and "no records were read" not in plain
-    assert advised("--pipeline", "fares", "--sample", "fares.csv")["fares"] is not None
+    assert proposed("--pipeline", "fares", "--sample", "fares.csv")["fares"] is not None
 
 
 def test_without_records_it_is_told_that_none_were_read_and_what_is_assumed(folder: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_sample_that_is_not_there_is_refused_before_anything_is_printed(folder
 
 
 def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
-    found = advised("--pipeline", "fares", "--records", "48", "--tail-scale", "400")
+    found = proposed("--pipeline", "fares", "--records", "48", "--tail-scale", "400")
     assert found["ranges"] is None and not found["fares"]["clip"]
     line = tomllib.loads(found["fares"]["toml"])["mechanism"]
     assert line["threshold"] == "top" and found["fares"]["scale"] == 400
@@ -210,8 +210,8 @@ def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
 
 
 def test_numbers_are_for_the_pipelines_that_they_describe(folder: Path) -> None:
-    plain = advised()
-    found = advised("--pipeline", "ranges", "--records", "240_000".replace("_", ""))
+    plain = proposed()
+    found = proposed("--pipeline", "ranges", "--records", "240_000".replace("_", ""))
     assert found["fares"] is None and found["ranges"]["records"] == 240_000
     assert plain["ranges"]["records"] == 12_000
 
@@ -291,11 +291,11 @@ noise_key_file = "hush.key"
 
 def test_a_survey_comes_with_advice_that_can_be_pasted(folder: Path) -> None:
     (folder / "hush.toml").write_text(SURVEY)
-    found = advised("--records", "20000", "--tail-scale", "800")["walked"]
+    found = proposed("--records", "20000", "--tail-scale", "800")["walked"]
     errors = found["expected_error"]
     assert errors["ideal"] <= errors["proposed"] <= errors["configured"]
     with_line(folder, "topl", found["toml"])
-    again = advised("--records", "20000", "--tail-scale", "800")["walked"]
+    again = proposed("--records", "20000", "--tail-scale", "800")["walked"]
     assert again["expected_error"]["configured"] == errors["proposed"]
 
 
@@ -330,13 +330,13 @@ def test_a_map_gets_a_bound_for_a_shape_that_can_be_pasted(
     text = MAP.replace("KIND", kind).replace("SPLIT", split).replace("AXES", AXES)
     (folder / "hush.toml").write_text(text)
     shape = ("--shape", "users=3000,records=60000,keys=9")
-    assert advised()["map"] is None  # without a law of records there is nothing to say
-    first = advised(*shape)["map"]
+    assert proposed()["map"] is None  # without a law of records there is nothing to say
+    first = proposed(*shape)["map"]
     assert first["changed"] and first["units"] == 3000
     errors = first["expected_error"]
     assert errors["proposed"] < errors["configured"]
     (folder / "hush.toml").write_text(text.replace("# bound", first["toml"]))
-    again = advised(*shape)["map"]
+    again = proposed(*shape)["map"]
     assert not again["changed"] and again["settings"] == first["settings"]
     assert again["expected_error"]["configured"] == errors["proposed"]
     code, out, err = typed("plan", *shape)
@@ -349,5 +349,5 @@ def test_a_map_gets_a_bound_for_a_shape_that_can_be_pasted(
 def test_the_help_warns_of_the_protected_stream() -> None:
     plain = " ".join(typed("plan", "--help")[1].split())
     assert "PUBLIC OR SYNTHETIC data only" in plain and "--shape" in plain
-    wanted = {name for name, entry in entries().items() if entry.advisor}
+    wanted = {name for name, entry in entries().items() if entry.planner}
     assert wanted == {"histogram", "pak", "phdstream", "privhp", "topl", "tops"}

@@ -1,13 +1,11 @@
-"""Common parts of advice on streams of values: options, units and table."""
+"""Common parts of proposals for streams of values: units and table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from ..advice import AdviceTable, Option, Question
-
-OPTIONS: frozenset[Option] = frozenset({"records", "tail-scale"})
+from ..planner import PlanTable, Question
 
 
 def grid_of(question: Question) -> float:
@@ -22,7 +20,7 @@ def steps_of(question: Question) -> float | None:
 
 def value_table(
     name: str, body: dict[str, Any], what: str, details: Sequence[tuple[str, str]]
-) -> AdviceTable:
+) -> PlanTable:
     """Errors of ``what`` with each choice, then more."""
     intro = (
         f"{name}: no records were read. Assumed are {body['records']:,} records per window, and "
@@ -40,7 +38,7 @@ def value_table(
         (f"error of a {what}, {names[one]}", _error(error))
         for one, error in body["expected_error"].items()
     ]
-    return AdviceTable(intro, title, (), (*rows, *details))
+    return PlanTable(intro, title, (), (*rows, *details))
 
 
 def _error(error: float | None) -> str:

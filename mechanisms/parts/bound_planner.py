@@ -1,4 +1,4 @@
-"""Advice of `hush plan` on the contribution bound of a map: how many records of a unit it counts.
+"""The planner of the contribution bound of a map: how many records of a unit it counts.
 
 The law of records per unit comes from a stated shape or from a public or synthetic sample, never
 from the protected stream; `parts.map_bounds` does the arithmetic.
@@ -7,16 +7,16 @@ from the protected stream; `parts.map_bounds` does the arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ...errors import ParameterError
-from ..advice import AdviceTable, Option, Question
 from ..columns import I64
+from ..planner import Option, PlanTable, Question
 from ..workload import Sample
-from .map_bounds import BoundAdvice, advised, predicted
+from .map_bounds import BoundForecast, predicted, proposed
 
 
 class UnitLaw(NamedTuple):
@@ -31,24 +31,21 @@ class UnitLaw(NamedTuple):
     units: int
 
 
-@dataclass(frozen=True)
-class BoundAdvisor:
-    """See `advice.Advisor`.
+class BoundPlanner:
+    """Proposals for a bound; see `planner.Planner`.
 
     Attributes:
         kind: of the mechanism; its settings have ``bound``, ``debias`` and ``debias_cap``.
     """
 
-    options: ClassVar[frozenset[Option]] = frozenset({"sample", "shape"})
-    needs_sample: ClassVar[bool] = True
-
-    kind: str
+    kind: ClassVar[str]
+    options: frozenset[Option] = frozenset({"sample", "shape"})
 
     def ticks(self, question: Question) -> int:
         """None: errors follow from formulas."""
         return 0
 
-    def advise(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
+    def propose(self, question: Question, tick: Callable[[], None]) -> dict[str, Any]:
         """The bound of least predicted error, beside what is configured."""
         found, given = law_of(question), question.parameters
         best, now = proposal(question, found), configured(question, found)
@@ -70,7 +67,7 @@ class BoundAdvisor:
             "notes": list(_notes(found, shown, best is None, given)),
         }
 
-    def table(self, name: str, body: dict[str, Any]) -> AdviceTable:
+    def table(self, name: str, body: dict[str, Any]) -> PlanTable:
         """Shares that are cut and errors of a large region, as configured and as proposed."""
         error, cut = body["expected_error"], body["share_cut"]
         rows = [("units of an epoch", f"{body['units']:,}")]
@@ -81,7 +78,7 @@ class BoundAdvisor:
             f"{name}: records that one unit sends, after {body['source']}. This must be a guess, "
             "or public or synthetic data: a bound chosen by the protected stream leaks it."
         )
-        return AdviceTable(intro, f"{name}: contribution bound", (), tuple(rows))
+        return PlanTable(intro, f"{name}: contribution bound", (), tuple(rows))
 
 
 def law_of(question: Question) -> UnitLaw:
@@ -104,7 +101,7 @@ def law_of(question: Question) -> UnitLaw:
     return UnitLaw(law, max(1, round(float(law[1:].sum()) / max(len(every), 1))))
 
 
-def proposal(question: Question, found: UnitLaw) -> BoundAdvice | None:
+def proposal(question: Question, found: UnitLaw) -> BoundForecast | None:
     """The bound and cap of least predicted error; None where records are deleted again.
 
     Args:
@@ -114,10 +111,10 @@ def proposal(question: Question, found: UnitLaw) -> BoundAdvice | None:
     given = question.parameters
     if given.deletions or getattr(given, "lifetime", 0):
         return None
-    return advised(found.law, found.units, question.setting.epsilon, _triggers(question))
+    return proposed(found.law, found.units, question.setting.epsilon, _triggers(question))
 
 
-def configured(question: Question, found: UnitLaw) -> BoundAdvice:
+def configured(question: Question, found: UnitLaw) -> BoundForecast:
     """Prediction for the given settings, by the same arithmetic."""
     given = question.parameters
     cap = max(given.debias_cap, given.bound) if given.debias else None
@@ -125,10 +122,10 @@ def configured(question: Question, found: UnitLaw) -> BoundAdvice:
     return predicted(*asked, given.bound, cap)
 
 
-def settings_of(advice: BoundAdvice) -> dict[str, Any]:
+def settings_of(one: BoundForecast) -> dict[str, Any]:
     """The settings of a mechanism that make it so."""
-    settings: dict[str, Any] = {"bound": advice.bound, "debias": advice.debias}
-    return settings | ({"debias_cap": advice.cap} if advice.debias else {})
+    settings: dict[str, Any] = {"bound": one.bound, "debias": one.debias}
+    return settings | ({"debias_cap": one.cap} if one.debias else {})
 
 
 def bounded(question: Question, given: Any) -> list[Any]:
@@ -142,7 +139,7 @@ def _triggers(question: Question) -> int:
     return question.setting.horizon * question.setting.windows
 
 
-def _notes(found: UnitLaw, shown: BoundAdvice, none: bool, given: Any) -> list[str]:
+def _notes(found: UnitLaw, shown: BoundForecast, none: bool, given: Any) -> list[str]:
     sent = np.repeat(np.arange(len(found.law)), found.law)
     spread = (
         f"half of the units send {int(np.median(sent))} records or fewer, the busiest "

@@ -1,4 +1,4 @@
-"""The outlook of a request: triggers that it would fire, and their cost, before it is sent."""
+"""The forecast of a request: triggers that it would fire, and their cost, before it is sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST = 10_000  # triggers that are counted; what is beyond is "at least"
 
 
 @dataclass(frozen=True)
-class Outlook:
+class TriggerForecast:
     """Triggers of one pipeline that are due up to some time.
 
     Attributes:
@@ -134,7 +134,7 @@ class InForce:
             take_request(self._requested, request, self._pipelines)
 
 
-def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> Outlook:
+def forecast(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> TriggerForecast:
     """Count what is scheduled up to a time and has not fired yet.
 
     Args:
@@ -156,7 +156,7 @@ def outlook(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> 
         if limit is not None and each:
             room = max(min(room, int(limit / each) - ledger.epochs(name)), 0)
     fires = len(dues) - sum(epochs[e] for e in (*over, *fresh[room:]))
-    return Outlook(
+    return TriggerForecast(
         name,
         due=len(dues),
         triggers=fires,
