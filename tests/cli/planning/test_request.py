@@ -172,6 +172,7 @@ def test_streams_of_values_come_with_advice(folder: Path) -> None:
     assert "error of a running total, as configured" in plain and "no change needed:" in plain
 
 
+@pytest.mark.thorough
 def test_a_forecast_from_a_sample_is_the_only_proposal(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +261,7 @@ def test_a_shape_says_nothing_of_values_or_other_keys(folder: Path) -> None:
     assert "sums values" in typed("plan", "--shape", "users=5,records=5,keys=3")[2]
 
 
+@pytest.mark.thorough
 def test_epochs_of_several_windows_are_played_or_told(folder: Path) -> None:
     (folder / "hush.toml").write_text(CONFIG.replace("feedback_delay = 0", 'epoch = "3d"'))
     advice = pages("--shape", "users=50,records=200,keys=4")
