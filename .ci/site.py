@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / ".build" / "site"  # mkdocs.yml names its parts
 DOCUMENTS = ("*.md", "docs/**/*.md", "mechanisms/**/*.md", "docs/**/*.js")
 LINK = re.compile(r"\]\(([^)#:\s]+)[)#]")
+ITEM = re.compile(r"^( {3,}\S.*\n)(?=\d+\. )", re.MULTILINE)
+IN_A_LIST = re.compile(r"(^```.*?^```$)|^(?= {3})", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^>>> (?:.+\n?)+", re.MULTILINE)
 
 PACKAGES = {  # page: its title, and the package whose exported names it describes
@@ -67,10 +69,14 @@ def _lay(path: Path) -> None:
     if target.exists() or not path.is_file():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, target)
-    if path.suffix == ".md":
-        for link in LINK.findall(path.read_text("utf-8")):
-            _lay(path.parent / link)
+    if path.suffix != ".md":
+        shutil.copyfile(path, target)
+        return
+    text = path.read_text("utf-8")
+    listed = IN_A_LIST.sub(lambda found: found[1] or " ", ITEM.sub(r"\1\n", text))
+    target.write_text(listed, "utf-8")  # Python's Markdown indents by four and wants blank lines
+    for link in LINK.findall(text):
+        _lay(path.parent / link)
 
 
 def reference() -> dict[str, str]:
