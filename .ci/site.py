@@ -21,6 +21,7 @@ ITEM = re.compile(r"^( {3,}\S.*\n)(?=\d+\. )", re.MULTILINE)
 IN_A_LIST = re.compile(r"(^```.*?^```$)|^(?= {3})", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^>>> (?:.+\n?)+", re.MULTILINE)
 
+CONTRACT = ("contract", "key_form", "columns", "keys", "entry", "planner")
 PACKAGES = {  # page: its title, and the package whose exported names it describes
     "index": ("The package", "hushstream"),
     "client": ("The client", "hushstream.client"),
@@ -32,7 +33,7 @@ MODULES = {  # page: its title, and modules that it describes whole
     "errors": ("Errors", ["hushstream.errors"]),
     "mechanisms": (
         "The contract of mechanisms",
-        [f"hushstream.mechanisms.{name}" for name in ("contract", "columns", "keys", "entry")],
+        [f"hushstream.mechanisms.{name}" for name in CONTRACT],
     ),
 }
 
