@@ -10,6 +10,8 @@ from ..mechanisms.registry import entries, find
 from ..topics.config.describe import settings_of
 from .options import emit, json_option, readable
 
+HEADS = ("setting", "type", "default", "meaning")
+
 
 @click.command()
 @click.argument("kind", required=False)
@@ -19,12 +21,10 @@ def mechanisms(kind: str | None, as_json: bool) -> None:
 
     KIND is what a pipeline names: mechanism = { kind = "KIND" }.
     """
-    if kind is None:
-        listed = {name: entry.summary for name, entry in sorted(entries().items())}
-        rows, heads = [*listed.items()], ("kind", "purpose")
-    else:
-        entry = find(kind)
-        rows, heads = settings_of(entry.parameters), ("setting", "type", "default", "meaning")
+    heads: tuple[str, ...] = ("kind", "purpose")
+    rows: list[tuple[str, ...]] = [(name, one.summary) for name, one in sorted(entries().items())]
+    if kind is not None:
+        heads, rows = HEADS, settings_of(find(kind).parameters)
     if as_json:
         emit([dict(zip(heads, row, strict=True)) for row in rows])
         return

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from ..errors import ParameterError
 from ..mechanisms.columns import F64, I64
-from ..mechanisms.privhp.sample import sample
 from ..mechanisms.spatial.domain import U64, Domain
 from ..mechanisms.spatial.earlier import LeafCounts, divided
+from ..mechanisms.spatial.sample import sample
 from ..mechanisms.spatial.smooth import smoothed, spread_points
 from ..mechanisms.spatial.synthetic import scatter
 from ..topics.releases import Row

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.privhp.sample import left_to_right, pick, sample
 from hushstream.mechanisms.spatial.domain import Axis, Domain
+from hushstream.mechanisms.spatial.sample import left_to_right, pick, sample
 
 from ...oracles.keys import ancestor
 

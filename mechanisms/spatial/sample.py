@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from ...errors import ContractError
 from ..columns import F64, I64
 from ..parts.sketch import U64
-from ..spatial.domain import Domain, bit_level
-from ..spatial.pieces import pieces
-from ..spatial.synthetic import Bits, columns, spread
 from ..validate import at_least
+from .domain import Domain, bit_level
+from .pieces import pieces
+from .synthetic import Bits, columns, spread
 
 
 def left_to_right(codes: U64) -> NDArray[np.intp]:
