@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64
-from ..parts.sketch import U64
 from ..validate import at_least
-from .domain import Domain, bit_level
+from .domain import U64, Domain, bit_level
 from .pieces import pieces
 from .synthetic import Bits, columns, spread
 
