@@ -124,7 +124,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _stopped(*_: object) -> None:
-    """End a service as asked. Other commands end by the signal: nobody is to take that for done."""
+    """End a service as asked. Other commands end by the signal, so that callers see it."""
     raise SystemExit(0)
 
 

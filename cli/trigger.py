@@ -146,7 +146,7 @@ class Asked:
         self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
     def in_force(self) -> set[str]:
-        """Pipelines for which nobody has ended the request since it was sent.
+        """Pipelines whose request has not been ended since it was sent.
 
         Raises:
             EngineError: the requests cannot be read.

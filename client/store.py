@@ -99,7 +99,7 @@ class ReportStore:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One transaction; nobody else can write at the same time."""
+        """One transaction; no other process can write at the same time."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -251,7 +251,7 @@ def _first(
 
     def lines() -> list[Line]:
         if _read(cluster, names.ledger).records:
-            return []  # somebody else was first
+            return []  # another process was first
         created.extend(cluster.create(internal_topics(deployment, names), replication))
         return _declarations(cluster, deployment, Ledger(), names, now, secret)
 
@@ -364,7 +364,7 @@ def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -
     ``compose`` is called after that: the ledger that it reads is what the records are chained to.
 
     Raises:
-        Overtaken: somebody else has taken the id meanwhile; nothing was written.
+        Overtaken: another process has taken the id meanwhile; nothing was written.
         RightError: this user may not use the id, or not write a topic.
     """
     refused: list[tuple[KafkaError, str]] = []

@@ -313,7 +313,7 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
             continue
         if out is not None:
             file = out / f"{p.name}.parquet"
-            private_file(file)  # whoever knows the seed can subtract the noise
+            private_file(file)  # who knows the seed can subtract the noise
             parquet.write_table(table_of(found), file)
         if pictures is not None:
             file = pictures / f"{p.name}.png"

@@ -166,7 +166,7 @@ def told(question: Question, parameters: Any, looks: Sequence[WindowForecast], b
 def plainest(
     given: HistogramParameters, parameters: HistogramParameters, setting: Setting
 ) -> HistogramParameters:
-    """The same settings, with everything left as it was given that means the same."""
+    """The same settings, with the user's value kept wherever it is equivalent."""
     start, whole = resolved(given, setting), resolved(parameters, setting)
     same = [f.name for f in fields(start) if getattr(start, f.name) == getattr(whole, f.name)]
     plain = replace(whole, **{name: getattr(given, name) for name in same})

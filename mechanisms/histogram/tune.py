@@ -37,7 +37,7 @@ AROUND = (0.7, 0.85, 1.2, 1.4)
 PER_KEY = (1, 2, 3, 5, 8, 16)
 FINALISTS = 5
 MORE = 3  # times as many noise keys for them
-_GAIN = 0.99  # what gains less than one per cent is left as it was given
+_GAIN = 0.99  # a setting that gains less than one per cent keeps the user's value
 _DENSE = 1024  # longer horizons: factors that are dense matrices take too long to try
 
 Epochs = Sequence[Sequence[Workload]]
