@@ -78,11 +78,11 @@ class Forecast(NamedTuple):
     """The forecast figures of one candidate.
 
     Attributes:
-        parameters: of the mechanism.
+        parameters: settings of the mechanism.
         score: the error that decides, as a share of the exact figures: 0 is exact, 1 is no better
             than releasing nothing.
         by: how the figures were found.
-        seen, off, lost: for people: what will be seen, how far off, and what is lost.
+        seen, off, lost: text for people: what will be seen, how far off, and what is lost.
         cut: share of the records that the contribution bound cuts off; None where it is unknown.
         hidden: share of the keys that stay hidden; None where there are none to hide.
         figures: the numbers behind the words.
@@ -150,7 +150,7 @@ class Planner(Protocol):
         """The figures of one candidate, by formulas where these are exact, else by running it.
 
         Args:
-            question: what is asked, with a sample.
+            question: pipeline, goal and sample.
             parameters: the candidate.
             plays: numbers of the noise keys (`noise.trial`) with which the mechanism is run;
                 empty where formulas are to do, if there are any.

@@ -150,8 +150,8 @@ def points_as_geojson(domain: Domain, points: Any) -> dict[str, Any]:
     """Make a GeoJSON collection of points; further axes are properties.
 
     Args:
-        domain: of the release.
-        points: by `points_of`.
+        domain: domain of the release.
+        points: points that `points_of` has drawn.
 
     Raises:
         ParameterError: the domain has one axis.
