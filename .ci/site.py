@@ -17,8 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / ".build" / "site"  # mkdocs.yml names its parts
 DOCUMENTS = ("*.md", "docs/**/*.md", "mechanisms/**/*.md", "docs/**/*.js")
 LINK = re.compile(r"\]\(([^)#:\s]+)[)#]")
+ITEM = re.compile(r"^( {3,}\S.*\n)(?=\d+\. )", re.MULTILINE)
+IN_A_LIST = re.compile(r"(^```.*?^```$)|^(?= {3})", re.MULTILINE | re.DOTALL)
 EXAMPLE = re.compile(r"^>>> (?:.+\n?)+", re.MULTILINE)
 
+CONTRACT = ("contract", "key_form", "columns", "keys", "entry", "planner")
 PACKAGES = {  # page: its title, and the package whose exported names it describes
     "index": ("The package", "hushstream"),
     "client": ("The client", "hushstream.client"),
@@ -30,7 +33,7 @@ MODULES = {  # page: its title, and modules that it describes whole
     "errors": ("Errors", ["hushstream.errors"]),
     "mechanisms": (
         "The contract of mechanisms",
-        [f"hushstream.mechanisms.{name}" for name in ("contract", "columns", "keys", "entry")],
+        [f"hushstream.mechanisms.{name}" for name in CONTRACT],
     ),
 }
 
@@ -67,10 +70,14 @@ def _lay(path: Path) -> None:
     if target.exists() or not path.is_file():
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, target)
-    if path.suffix == ".md":
-        for link in LINK.findall(path.read_text("utf-8")):
-            _lay(path.parent / link)
+    if path.suffix != ".md":
+        shutil.copyfile(path, target)
+        return
+    text = path.read_text("utf-8")
+    listed = IN_A_LIST.sub(lambda found: found[1] or " ", ITEM.sub(r"\1\n", text))
+    target.write_text(listed, "utf-8")  # Python's Markdown indents by four and wants blank lines
+    for link in LINK.findall(text):
+        _lay(path.parent / link)
 
 
 def reference() -> dict[str, str]:

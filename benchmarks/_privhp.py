@@ -15,9 +15,9 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.privhp.mechanism import PrivHP
-from hushstream.mechanisms.privhp.sample import left_to_right
 from hushstream.mechanisms.privhp.settings import PrivHPParameters, build
 from hushstream.mechanisms.spatial.domain import Domain, bit_level
+from hushstream.mechanisms.spatial.sample import left_to_right
 
 DEPTH = 20
 FULL = (2 << DEPTH) - 1

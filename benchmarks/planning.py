@@ -36,10 +36,10 @@ import numpy as np
 from _plan_paired import SQUARED, apart, overall, verdict
 from _plan_sets import GROUPED, MAPS, VALUES, Set, halves
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose
-from hushstream.mechanisms.registry import build, find
+from hushstream.mechanisms.planner import Question
+from hushstream.mechanisms.registry import build, find, planner_of
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.planning.search import WORK
 from rich.console import Console
@@ -158,12 +158,12 @@ Measure = Callable[[Any], np.ndarray]
 
 def measure(kind: str, data: Set, epsilon: float, first: int, plays: int) -> Measure:
     """The errors of settings on a set, under each of so many noise keys from ``first`` on."""
-    forecaster, asked = find(kind).forecaster, question(kind, data, epsilon)
+    planner, asked = planner_of(kind), question(kind, data, epsilon)
 
     def errors(parameters: Any) -> np.ndarray:
         try:
             return np.array([
-                forecaster.forecast(asked, parameters, range(play, play + 1)).score
+                planner.forecast(asked, parameters, range(play, play + 1)).score
                 for play in range(first, first + plays)
             ])  # fmt: skip
         except ParameterError:
@@ -177,10 +177,10 @@ def judged(
     plays: int | None = None,
 ) -> Row:  # fmt: skip
     """The plan's choice on ``seen`` and every setting of the grid, really run on ``data``."""
-    forecaster, asked = find(kind).forecaster, question(kind, seen, epsilon)
+    planner, asked = planner_of(kind), question(kind, seen, epsilon)
     plays = plays or PLAYS
     errors, squared = measure(kind, data, epsilon, UNSEEN, plays), kind in SQUARED
-    choice = choose(forecaster, asked, WORK).found[0].parameters
+    choice = choose(planner, asked, WORK).found[0].parameters
     grid = list(KINDS[kind].grid(asked.parameters, quick))
     each = np.array([errors(one) for one in (choice, asked.parameters, *grid)])
     chosen, given, *_ = all_ = overall(each, squared).tolist()
@@ -192,7 +192,7 @@ def judged(
         return float(overall(found, squared))
 
     measured = measure(kind, seen, epsilon, MEASURED, plays)
-    own, own_error = _least(lambda one: error(measured(one)), forecaster.candidates(asked))
+    own, own_error = _least(lambda one: error(measured(one)), planner.candidates(asked))
     best, best_error = _least(lambda one: error(measured(one)), grid)
     floor = error(errors(best if best_error < own_error else own))
     mine = error(errors(own))

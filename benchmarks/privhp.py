@@ -43,7 +43,7 @@ from _privhp import (
 )
 from hushstream.mechanisms.columns import Closed, merge
 from hushstream.mechanisms.privhp.mechanism import PrivHP
-from hushstream.mechanisms.privhp.sample import sample
+from hushstream.mechanisms.spatial.sample import sample
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

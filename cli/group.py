@@ -21,6 +21,7 @@ from ..errors import ConfigError, ExtraError, HushError, LedgerError, ParameterE
 COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "init": ("init", "Write a commented hush.toml and a fresh noise key."),
     "check": ("init", "Check configuration, key, topics, ledger and clock log."),
+    "mechanisms": ("mechanisms", "List mechanisms, or the settings of one."),
     "plan": ("planning.plan", "Print bounds, noise, thresholds and cost."),
     "sql": ("planning.sql", "Show the pipeline that a query becomes, and its cost."),
     "simulate": ("planning.plan", "Run the pipelines on a file and compare with the truth."),
@@ -123,7 +124,7 @@ def main(args: list[str] | None = None) -> None:
 
 
 def _stopped(*_: object) -> None:
-    """End a service as asked. Other commands end by the signal: nobody is to take that for done."""
+    """End a service as asked. Other commands end by the signal, so that callers see it."""
     raise SystemExit(0)
 
 

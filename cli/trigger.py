@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ..agents.clock.clock import too_early
+from ..agents.clock.forecast import InForce, Standing, TriggerForecast, forecast
 from ..agents.clock.genesis import read_ledger
-from ..agents.clock.outlook import InForce, Outlook, Standing, outlook
 from ..agents.clock.timeline import Timeline
 from ..agents.deployment.compile import compile_config
 from ..agents.kafka.cluster import Cluster
@@ -67,7 +67,7 @@ def trigger(
         identity or secrets.token_hex(8), moment(at), sorted(only) or None, cancel
     )
     asked = Asked(read_config(path, bootstrap, settings), request)
-    found = [] if cancel else asked.outlooks()
+    found = [] if cancel else asked.forecasts()
     if not as_json:
         for one in found:
             say(_line(one))
@@ -125,7 +125,7 @@ class Asked:
         self._standing = Standing(config.kafka, self._names, horizons)
         self._in_force = InForce(self._cluster, requests, horizons)
 
-    def outlooks(self) -> list[Outlook]:
+    def forecasts(self) -> list[TriggerForecast]:
         """Look ahead: triggers of each pipeline that would fire, and their cost.
 
         Raises:
@@ -135,7 +135,7 @@ class Asked:
         ledger = read_ledger(self._cluster, self._config.deployment.name)
         lines = self._standing.look()
         at = self._request.at
-        return [outlook(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
+        return [forecast(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
 
     def send(self) -> None:
         """Write the request.
@@ -146,7 +146,7 @@ class Asked:
         self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
     def in_force(self) -> set[str]:
-        """Pipelines for which nobody has ended the request since it was sent.
+        """Pipelines whose request has not been ended since it was sent.
 
         Raises:
             EngineError: the requests cannot be read.
@@ -156,9 +156,9 @@ class Asked:
 
     def _left(self) -> dict[str, int]:
         """Triggers of each pipeline that are still to fire."""
-        return {one.pipeline: one.due for one in self.outlooks() if one.due}
+        return {one.pipeline: one.due for one in self.forecasts() if one.due}
 
-    def wait(self, found: Sequence[Outlook]) -> None:
+    def wait(self, found: Sequence[TriggerForecast]) -> None:
         """Return when nothing that was asked for is left to fire; progress goes to stderr.
 
         Args:
@@ -206,7 +206,7 @@ def _begun(line: Timeline) -> Timeline:
     return line
 
 
-def _refuse_costly(found: Sequence[Outlook]) -> None:
+def _refuse_costly(found: Sequence[TriggerForecast]) -> None:
     charges, refused = sum(one.charges for one in found), sum(one.refused for one in found)
     if charges > MOST_CHARGES or any(one.more for one in found):
         raise ConfigError(
@@ -225,7 +225,7 @@ def _refused(epochs: int) -> str:
     return f"{epochs} {are} refused for good, since the budget's limit is reached"
 
 
-def _line(one: Outlook) -> str:
+def _line(one: TriggerForecast) -> str:
     least = "at least " if one.more else ""
     more = f"; {_refused(one.refused)}" if one.refused else ""
     return (
@@ -235,7 +235,7 @@ def _line(one: Outlook) -> str:
     )
 
 
-def _body(one: Outlook) -> dict[str, object]:
+def _body(one: TriggerForecast) -> dict[str, object]:
     return {
         "pipeline": one.pipeline,
         "triggers": one.triggers,

@@ -20,7 +20,7 @@ class Report(NamedTuple):
 
     Attributes:
         user: identifies the privacy unit.
-        slot: what the report is about (a day, an hour), unique per user and survey.
+        slot: number of the slot (a day, an hour), unique per user and survey.
         group: 1 range (Square Wave), 2 value (Hybrid), 3 narrow (Square Wave within a range).
         theta: step of the threshold of a value report, of the range of a narrow one; else 0.
         code: output of the channel.
@@ -104,11 +104,11 @@ def published_threshold(
     a report counts only in the window that its threshold was published for.
 
     Args:
-        record: as it was read, or decoded already.
-        survey: what the device was given.
+        record: record as it was read, or decoded already.
+        survey: survey that the device was given.
         slot: what is to be reported about, in seconds since 1970: the manifest of a window that
             it does not lie in tells nothing either. None: any window's will do.
-        group: of the user: ``survey.group(user)``.
+        group: group of the user, ``survey.group(user)``.
 
     Returns:
         A step from 1 to ``survey.buckets``, or None.

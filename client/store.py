@@ -73,7 +73,7 @@ class ReportStore:
 
     Args:
         path: the file, created if need be; ``":memory:"`` is for tests alone.
-        budget: of the device. A new file needs one and keeps it; later it may be left out.
+        budget: budget of the device. A new file needs one and keeps it; later it may be left out.
         clock: the device's time in seconds; what has been stored never lets it go back.
 
     Raises:
@@ -99,7 +99,7 @@ class ReportStore:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One transaction; nobody else can write at the same time."""
+        """One transaction; no other process can write at the same time."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -1,4 +1,4 @@
-"""``python -m hushstream.deploy.many_brokers``: whoever will start many brokers does this once."""
+"""``python -m hushstream.deploy.many_brokers``: run once before starting many brokers."""
 
 from __future__ import annotations
 

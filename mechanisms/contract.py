@@ -57,7 +57,7 @@ class Output(NamedTuple):
     """One released column.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         grid: size of one step of its public grid.
         least: when the exact number cannot be below 0: `SIGNED`, `INSERTING` or `ALWAYS`.
         most: the exact number lies between 0 and this, and an estimate beyond is released as the

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from .advice import Advisor
 from .contract import Setting
-from .forecast import Forecaster
+from .planner import Planner
 
 
 class Frame(NamedTuple):
@@ -68,8 +67,7 @@ class Entry(NamedTuple):
         build: the mechanism; raises `ParameterError` if parameters and setting clash.
         framed: completes the parameters from the pipeline; raises `ParameterError`.
         objections: settings that were given and would not be used.
-        advisor: finds better settings for `hush plan`; None where there is none.
-        forecaster: foretells the figures of a pipeline from a sample; None where there is none.
+        planner: proposes settings for `hush plan`, and forecasts; None where there is none.
         sibling: name of another mechanism that answers the same question, to be compared with.
         adopted: settings for this mechanism, from those of its sibling.
         picture: how its releases are shown.
@@ -83,8 +81,7 @@ class Entry(NamedTuple):
     build: Callable[[Any, Setting], Any]
     framed: Callable[[Any, Frame], Any] = as_given
     objections: Callable[[Any, Frame], Iterable[Objection]] = no_objection
-    advisor: Advisor | None = None
-    forecaster: Forecaster | None = None
+    planner: Planner | None = None
     sibling: str | None = None
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()

@@ -1,128 +1,23 @@
-"""Forecasts of what a pipeline would release, from a sample that is public or synthetic.
+"""The choice among a planner's candidates, by forecasts on a sample.
 
-Each family of mechanisms has a forecaster: it names the settings that are worth trying on a sample,
-best guess first, and foretells the figures of one of them, by formulas where these are exact and by
-running the mechanism itself where not. `choose` tries as many as the work allows.
-
-Nothing here may see the protected stream: settings that are tuned on it leak it.
+`choose` tries as many candidates as the work allows; the rest are helpers of planners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import isclose
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ParameterError
-from .advice import Question
+from .planner import Forecast, Planner, Question
 from .workload import Sample
 
 STEPS = 8  # triggers of a window that the cost of its run holds already
-HOPELESS = 0.5  # of the exact figures: who sees no more than that is better off with other settings
 SAME = 0.005  # by which figures of one mechanism differ at most
 _LEAST = 6  # candidates that are tried however large the sample is
-
-
-class Effort(NamedTuple):
-    """Division of a search's work on a family of mechanisms.
-
-    Attributes:
-        run: records, as long as a window's own work: a run costs that whatever is in it.
-        step: likewise of a trigger, where a run goes from one to the next.
-        first: most noise keys for each candidate.
-        finalists: candidates of each round; each round may run as much as the one before.
-        most: most noise keys for each of the last round, and windows times noise keys for any.
-    """
-
-    run: int
-    step: int
-    first: int
-    finalists: tuple[int, ...]
-    most: int
-
-
-USUAL = Effort(20_000, 2_000, 3, (8, 4, 2), 64)
-# Of what runs in a tenth of the time: more keys, where one key's squared error tells little.
-LIGHT = Effort(2_000, 1_000, 6, (12, 6, 3), 256)
-
-
-class Forecast(NamedTuple):
-    """The foretold figures of one candidate.
-
-    Attributes:
-        parameters: of the mechanism.
-        score: the error that decides, as a share of the exact figures: 0 is exact, 1 is no better
-            than releasing nothing.
-        by: how the figures were found.
-        seen, off, lost: for people: what will be seen, how far off, and what is lost.
-        cut: share of the records that the contribution bound cuts off; None where it is unknown.
-        hidden: share of the keys that stay hidden; None where there are none to hide.
-        figures: the numbers behind the words.
-    """
-
-    parameters: Any
-    score: float
-    by: Literal["formula", "simulation"]
-    seen: str
-    off: str
-    lost: str
-    cut: float | None
-    hidden: float | None
-    figures: dict[str, float]
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether the release would tell hardly anything."""
-        return not self.score < HOPELESS
-
-
-@runtime_checkable
-class Forecaster(Protocol):
-    """The forecaster of a family; every question has a sample."""
-
-    @property
-    def score(self) -> str:
-        """Meaning of the score, for people."""
-        ...
-
-    @property
-    def squared(self) -> bool:
-        """Whether the score is the root of a mean of squares, and else a mean."""
-        ...
-
-    @property
-    def stepwise(self) -> bool:
-        """Whether a run goes from trigger to trigger, and so takes longer the more there are."""
-        ...
-
-    @property
-    def effort(self) -> Effort:
-        """Division of a search's work."""
-        ...
-
-    def candidates(self, question: Question) -> Sequence[Any]:
-        """Parameters worth trying, best guess first; raises `ParameterError` if there are none."""
-        ...
-
-    def near(self, question: Question, tuned: Any) -> Sequence[Any]:
-        """A few candidates for a question that is like the one for which ``tuned`` is best."""
-        ...
-
-    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
-        """The figures of one candidate.
-
-        Args:
-            question: what is asked, with a sample.
-            parameters: the candidate.
-            plays: numbers of the noise keys (`noise.trial`) with which the mechanism is run;
-                empty where formulas are to do, if there are any.
-
-        Raises:
-            ParameterError: the parameters contradict each other or the setting.
-        """
-        ...
 
 
 class Contest(NamedTuple):
@@ -138,7 +33,7 @@ class Contest(NamedTuple):
 
 
 def choose(
-    forecaster: Forecaster,
+    planner: Planner,
     question: Question,
     work: int,
     tick: Callable[[], None] = lambda: None,
@@ -154,7 +49,7 @@ def choose(
     The first candidate, as it is given, must be possible.
 
     Args:
-        forecaster: of the mechanism.
+        planner: of the mechanism.
         question: what is asked, with a sample.
         work: records that may be run through the mechanism, all candidates together; windows and
             triggers of a run count besides, see `cost_of`.
@@ -163,15 +58,15 @@ def choose(
     Raises:
         ParameterError: the first candidate contradicts itself or the setting.
     """
-    made, cost = forecaster.candidates(question), cost_of(forecaster, question)
-    effort = forecaster.effort
+    made, cost = planner.candidates(question), cost_of(planner, question)
+    effort = planner.effort
     enough = max(1, effort.most // max(sample_of(question).windows, 1))
     keys = max(1, min(effort.first, enough, work // (2 * cost * len(made))))
     tried, most = [], _most(work, cost)
     for place, parameters in enumerate(made[:most]):
         try:
-            found = forecaster.forecast(question, parameters, range(keys))
-            tried.append(_Tried(found, ((keys, found.score),), forecaster.squared))
+            found = planner.forecast(question, parameters, range(keys))
+            tried.append(_Tried(found, ((keys, found.score),), planner.effort.squared))
         except ParameterError:
             if not place:  # what is given must be possible
                 raise
@@ -188,7 +83,7 @@ def choose(
         keys, again = plays.stop, []
         left -= len(plays) * cost * len(finalists)
         for group in finalists:
-            found = forecaster.forecast(question, group[0].forecast.parameters, plays)
+            found = planner.forecast(question, group[0].forecast.parameters, plays)
             again += [one.further(found, len(plays)) for one in group]
             tick()
         rest = [one for group in groups[count:] for one in group]
@@ -252,21 +147,21 @@ def _close(mine: Mapping[str, float], other: Mapping[str, float]) -> bool:
     return all(isclose(mine[name], other[name], rel_tol=SAME) for name in mine)
 
 
-def runs(forecaster: Forecaster, question: Question, work: int) -> int:
+def runs(planner: Planner, question: Question, work: int) -> int:
     """Most calls of ``tick`` by `choose`, whatever the candidates."""
-    return _most(work, cost_of(forecaster, question)) + sum(forecaster.effort.finalists)
+    return _most(work, cost_of(planner, question)) + sum(planner.effort.finalists)
 
 
-def cost_of(forecaster: Forecaster, question: Question) -> int:
+def cost_of(planner: Planner, question: Question) -> int:
     """Cost of one run of a sample, in records."""
-    each = window_cost(forecaster, question)
+    each = window_cost(planner, question)
     return max(1, records_of(question) + each * sample_of(question).windows)
 
 
-def window_cost(forecaster: Forecaster, question: Question) -> int:
+def window_cost(planner: Planner, question: Question) -> int:
     """Cost of running a window, in records, beside its own."""
-    more = max(0, question.setting.horizon - STEPS) if forecaster.stepwise else 0
-    return forecaster.effort.run + forecaster.effort.step * more
+    more = max(0, question.setting.horizon - STEPS)
+    return planner.effort.run + planner.effort.step * more
 
 
 def records_of(question: Question) -> int:

@@ -16,10 +16,9 @@ from typing import Any
 
 from ..errors import ContractError, ParameterError
 from . import histogram, pak, phdstream, privhp, ranges, topl, tops
-from .advice import Advisor
 from .contract import REQUIRED, Mechanism, Setting
 from .entry import Entry
-from .forecast import Forecaster
+from .planner import Planner
 
 GROUP = "hushstream.mechanisms"
 BUILT_IN = tuple(one.ENTRY for one in (histogram, pak, phdstream, privhp, topl, tops))
@@ -55,6 +54,14 @@ def find(name: str) -> Entry:
     return entries()[name]
 
 
+def planner_of(name: str) -> Planner:
+    """The planner of the mechanism called ``name``; raises `ParameterError` if it has none."""
+    planner = find(name).planner
+    if planner is None:
+        raise ParameterError("mechanism.kind", name, "has no planner: nothing can be forecast")
+    return planner
+
+
 def build(name: str, parameters: Any, setting: Setting) -> Mechanism:
     """The mechanism of a configuration.
 
@@ -86,10 +93,8 @@ def check(entry: Any) -> None:
     for role in ("build", "framed", "objections", "adopted"):
         if not callable(getattr(entry, role)):
             raise ContractError(f"mechanism {entry.name!r}: {role} must be a function")
-    if entry.advisor is not None and not isinstance(entry.advisor, Advisor):
-        raise ContractError(f"mechanism {entry.name!r}: advisor lacks members of Advisor")
-    if entry.forecaster is not None and not isinstance(entry.forecaster, Forecaster):
-        raise ContractError(f"mechanism {entry.name!r}: forecaster lacks members of Forecaster")
+    if entry.planner is not None and not isinstance(entry.planner, Planner):
+        raise ContractError(f"mechanism {entry.name!r}: planner lacks members of Planner")
     if not entry.mechanisms:
         raise ContractError(f"mechanism {entry.name!r}: mechanisms must name a class")
     for kind in entry.mechanisms:

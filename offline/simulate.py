@@ -56,7 +56,7 @@ def simulate(
     have made of them; rows that are reports are used as they are.
 
     Args:
-        config: as for a worker; its cluster is not used.
+        config: configuration of a worker; its cluster is not used.
         rows: decoded records.
         source_name: an input of the configuration.
         secret: the root key, for noise and digests.

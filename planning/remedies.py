@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..mechanisms.forecast import HOPELESS
+from ..mechanisms.planner import HOPELESS
 from ..mechanisms.workload import Sample, Workload
 from ..topics.config.values import Duration, format_duration
 from .records import Records

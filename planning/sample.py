@@ -1,37 +1,20 @@
-"""A public or synthetic file as the workload of one pipeline, for choosing its parameters."""
+"""A public or synthetic file, or a stated shape, as the workload of one pipeline's proposal."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..agents.deployment.model import Input, Pipeline
 from ..errors import ConfigError
-from ..formats.events.decode import Decoded, Decoder, RawRecord, View
-from ..formats.events.types import paths_of
-from ..formats.events.unusable import in_words, unusable
-from ..mechanisms.columns import I64
 from ..mechanisms.stated_shape import Shape
-from ..mechanisms.workload import Sample, Workload
-from ..offline.simulate import check_columns, read_file
-from ..topics.config.schedule import Schedule
+from ..mechanisms.workload import Sample
 from ..topics.config.values import format_duration
+from .cut import Cut, SampleRoom, cut, sample
+from .records import Records, read_records
+from .variants import numbering
 
 WINDOWS = 8  # a longer sample is cut: every candidate is played over all of it
-_WHOLE = 0.8
-
-
-class _Window(NamedTuple):
-    number: int
-    rows: NDArray[np.intp]  # of the view, in event-time order
-    ends: tuple[int, ...] | None
 
 
 def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
@@ -47,27 +30,33 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     Raises:
         ConfigError: the file cannot be read, or holds nothing that the pipeline can use.
     """
-    rows = read_file(path)
-    if not rows:
-        raise ConfigError(f"{path}: the file holds no record")
-    decoder = Decoder(source.in_json().fields, [pipeline.fields], [pipeline.mechanism])
-    decoded = decoder.decode(
-        [RawRecord(i, 0, None, json.dumps(row, default=str).encode()) for i, row in enumerate(rows)]
-    )
-    (view,) = decoded.views
-    if not len(view.rows):
-        check_columns(replace(source, pipelines=(pipeline,)), rows)
-        kinds = paths_of(source.fields, [pipeline.fields])
-        most = in_words(unusable(view.bad | decoded.bad, rows, kinds), 4) or "no listed key"
-        raise ConfigError(f"{path}: no record that pipeline {pipeline.name!r} can use: {most}")
-    timed = source.fields.time_format != "record"
-    windows, notes = _windows(pipeline.windows, decoded.time[view.rows], timed)
-    if len(view.rows) < len(rows):
-        notes.append(f"{len(rows) - len(view.rows):,} of {len(rows):,} records cannot be used")
-    epochs = tuple(_epochs(pipeline, windows, decoded, view))
-    used = np.concatenate([one.rows for one in windows])
-    units = len({decoded.unit[i] for i in view.rows[used].tolist()})
-    return Sample(epochs, units, len(np.unique(view.key[used])), len(used), tuple(notes))
+    records = read_records(pipeline, source, pipeline.fields.columns, path)
+    found = cut(records, pipeline.windows)
+    first = found._replace(numbers=found.numbers[:WINDOWS], rows=found.rows[:WINDOWS])
+    keys = pipeline.public_keys or sorted(records.keys)
+    room = SampleRoom(first.records)
+    made = sample(records, pipeline.windows, first, room, *numbering(records, keys))
+    return made._replace(notes=tuple(_notes(pipeline, records, found)))
+
+
+def _notes(pipeline: Pipeline, records: Records, found: Cut) -> Iterator[str]:
+    """Notes on what was left out or falls short."""
+    if not records.timed:
+        yield "without times of their own, records are spread evenly"
+    elif not found.whole:
+        span = max(int(records.time[b - 1] - records.time[a]) for a, b in found.rows)
+        yield (
+            f"it spans at most {format_duration(span // 1_000_000 * 1_000_000)} of a window of "
+            f"{format_duration(pipeline.windows.length)}. Thresholds and noise do not shrink "
+            "with a sample: a whole window releases more keys than this, and other settings suit it"
+        )
+    elif found.left_out:
+        yield f"windows that are not covered in full are left out: {found.left_out}"
+    if len(found.rows) > WINDOWS:
+        yield f"the first {WINDOWS} of {len(found.rows)} windows are played"
+    if len(records.time) < records.read:
+        unused = records.read - len(records.time)
+        yield f"{unused:,} of {records.read:,} records cannot be used"
 
 
 def shape_sample(p: Pipeline, shape: Shape) -> Sample:
@@ -88,82 +77,3 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
     windows = range(min(p.windows.per_epoch, WINDOWS))
     epoch = tuple(work._replace(window=i) for i in windows)
     return Sample((epoch,), shape.users, len(set(work.key.tolist())), shape.records * len(epoch))
-
-
-def _windows(schedule: Schedule, time: I64, timed: bool) -> tuple[list[_Window], list[str]]:
-    """The windows to play, and what was left out or falls short."""
-    order = np.argsort(time, kind="stable")
-    if not timed:
-        return [_Window(0, order, None)], ["without times of their own, records are spread evenly"]
-    number = schedule.windows(time[order])
-    cuts = np.flatnonzero(np.diff(number)) + 1
-    found = [_window(schedule, time, rows) for rows in np.split(order, cuts)]
-    spans = [int(np.ptp(time[one.rows])) if len(one.rows) else 0 for one in found]
-    whole = [one for one, n in zip(found, spans, strict=True) if n >= _WHOLE * schedule.length]
-    notes = []
-    if not whole:
-        whole, least = found, format_duration(max(spans) // 1_000_000 * 1_000_000)
-        length = format_duration(schedule.length)
-        notes.append(
-            f"it spans at most {least} of a window of {length}. Thresholds and noise do not shrink "
-            "with a sample: a whole window releases more keys than this, and other settings suit it"
-        )
-    elif len(whole) < len(found):
-        notes.append(
-            f"windows that are not covered in full are left out: {len(found) - len(whole)}"
-        )
-    if len(whole) > WINDOWS:
-        notes.append(f"the first {WINDOWS} of {len(whole)} windows are played")
-    return whole[:WINDOWS], notes
-
-
-def _window(schedule: Schedule, time: I64, rows: NDArray[np.intp]) -> _Window:
-    number = schedule.window(int(time[rows[0]]))
-    ends = np.searchsorted(time[rows], np.array(schedule.times(number)), side="right")
-    return _Window(number, rows, tuple(ends.tolist()))  # the last trigger is the window's end
-
-
-def _epochs(
-    pipeline: Pipeline, windows: list[_Window], decoded: Decoded, view: View
-) -> Iterator[tuple[Workload, ...]]:
-    place = _numbers(pipeline, view)
-    for _, group in groupby(windows, key=lambda one: pipeline.windows.epoch(one.number)):
-        mine = list(group)
-        units: dict[Any, int] = {}
-        numbered = []
-        for one in mine:
-            rows = view.rows[one.rows].tolist()
-            numbered.append([units.setdefault(decoded.unit[i], len(units)) for i in rows])
-        yield tuple(
-            _workload(pipeline, one, unit, len(units), view, place)
-            for one, unit in zip(mine, numbered, strict=True)
-        )
-
-
-def _numbers(pipeline: Pipeline, view: View) -> NDArray[np.int32]:
-    """(k,) number of each key; its place in the public list, if there is one."""
-    if pipeline.public_keys is None:
-        return np.arange(len(view.keys), dtype=np.int32)
-    places = {key: i for i, key in enumerate(pipeline.public_keys)}
-    return np.array([places[key] for key in view.keys], np.int32)
-
-
-def _workload(
-    pipeline: Pipeline,
-    one: _Window,
-    unit: list[int],
-    users: int,
-    view: View,
-    place: NDArray[np.int32],
-) -> Workload:
-    public = pipeline.public_keys
-    return Workload(
-        np.array(unit, np.int32),
-        place[view.key[one.rows]],
-        users,
-        len(view.keys) if public is None else len(public),
-        view.value[one.rows] if pipeline.fields.columns else None,
-        view.sign[one.rows],
-        one.ends,
-        pipeline.windows.ordinal(one.number),
-    )

@@ -1,7 +1,7 @@
-"""Three ways to go for a pipeline, foretold from a whole public or synthetic file.
+"""Three ways to go for a pipeline, forecast from a whole public or synthetic file.
 
 The settings of the mechanism are searched for the pipeline as it is. Around the best of them other
-windows, triggers, keys and ε are foretold, and the first change that helps enough is worked out in
+windows, triggers, keys and ε are forecast, and the first change that helps enough is worked out in
 the same way: once at the same ε, once with another one.
 """
 
@@ -18,16 +18,8 @@ from ..agents.deployment.compile import parameters_of, setting_of, value_columns
 from ..agents.deployment.model import Pipeline
 from ..errors import ConfigError, ParameterError
 from ..mechanisms import registry
-from ..mechanisms.advice import Question, unlike_default
-from ..mechanisms.forecast import (
-    HOPELESS,
-    Forecast,
-    Forecaster,
-    choose,
-    cost_of,
-    runs,
-    window_cost,
-)
+from ..mechanisms.forecast import choose, cost_of, runs, window_cost
+from ..mechanisms.planner import HOPELESS, Forecast, Question, unlike_default
 from ..mechanisms.workload import Sample
 from ..topics.config.pipeline import PipelineSettings
 from ..topics.config.schedule import Schedule
@@ -59,7 +51,7 @@ class Alternative(NamedTuple):
         title: what it is, against the configuration.
         variant: the changed pipeline.
         best: the best settings of its mechanism.
-        as_given: the settings that were given, foretold alike; None where they do not fit.
+        as_given: the settings that were given, forecast alike; None where they do not fit.
         settings: of the mechanism, unlike its defaults.
         cost: ε and δ, per whom and per what.
         window: facts about a window: records, units, windows of the file, and notes.
@@ -102,7 +94,7 @@ class Search:
         tick: called after each run and each variant.
 
     Raises:
-        ConfigError: nothing is known about the mechanism.
+        ParameterError: the mechanism has no planner.
     """
 
     def __init__(
@@ -112,10 +104,7 @@ class Search:
         records: Records,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
-        found = registry.find(pipeline.kind).forecaster
-        if found is None:
-            raise ConfigError(f"pipeline {pipeline.name!r}: {pipeline.kind} has no forecast")
-        self._forecaster: Forecaster = found
+        self._planner = registry.planner_of(pipeline.kind)
         self._p, self._records, self._tick = pipeline, records, tick
         self._base = given(settings, records, pipeline.public_keys)
         self._tried: list[tuple[Variant, float]] = []
@@ -125,7 +114,7 @@ class Search:
     def ticks(self) -> int:
         """Most calls of ``tick``."""
         question = self._question(self._base)
-        return 4 * runs(self._forecaster, question, WORK) + 3 * MOST_VARIANTS + STEPS
+        return 4 * runs(self._planner, question, WORK) + 3 * MOST_VARIANTS + STEPS
 
     def answer(self, path: Path) -> Answer:
         """Find three ways.
@@ -148,7 +137,7 @@ class Search:
             if len(ways) == 3:
                 break
         answer = Answer(
-            self._forecaster.score, tuple(ways), tuple(assumed(self._p, self._records, path)),
+            self._planner.score, tuple(ways), tuple(assumed(self._p, self._records, path)),
             self._other(tuned), missing=tuple(missing),
         )  # fmt: skip
         if not tuned.hopeless:
@@ -246,12 +235,12 @@ class Search:
             return None
 
     def _least(self, question: Question, tuned: Forecast) -> float | None:
-        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(self._forecaster, question))))
-        for parameters in self._forecaster.near(question, tuned.parameters):
+        scores, keys = [], max(1, min(KEYS, WORK // (16 * cost_of(self._planner, question))))
+        for parameters in self._planner.near(question, tuned.parameters):
             try:
-                found = self._forecaster.forecast(question, parameters, range(0))
+                found = self._planner.forecast(question, parameters, range(0))
                 if found.by == "simulation":  # one noise key decides nothing
-                    found = self._forecaster.forecast(question, parameters, range(keys))
+                    found = self._planner.forecast(question, parameters, range(keys))
             except ParameterError:
                 continue
             scores.append(found.score)
@@ -273,7 +262,7 @@ class Search:
 
     def _way(self, title: str, variant: Variant, tick: Callable[[], None]) -> Alternative:
         question = self._question(variant)
-        found, left_out = choose(self._forecaster, question, WORK, tick)
+        found, left_out = choose(self._planner, question, WORK, tick)
         kept = [one for one in found if one.parameters == question.parameters]
         shown = question.sample
         assert shown is not None  # a question of this search has one
@@ -302,7 +291,7 @@ class Search:
         asked = Question(
             p.name, parameters, setting, mechanism, None, "the sample", "last", None, None
         )
-        room = SampleRoom(MOST, ONE, window_cost(self._forecaster, asked))
+        room = SampleRoom(MOST, ONE, window_cost(self._planner, asked))
         found = cut(self._records, schedule)
         taken = sample(self._records, schedule, found, room, *variant.numbering)
         return asked._replace(sample=taken if mechanism.survey is None else reported(taken))
@@ -332,9 +321,9 @@ class Search:
         """The error of another mechanism that answers the same question."""
         kind = registry.find(self._p.kind).sibling
         entry = None if kind is None else registry.entries().get(kind)
-        if entry is None or entry.forecaster is None:
+        if entry is None or entry.planner is None:
             return ""
-        before, forecaster = self._base.settings.mechanism.parameters, entry.forecaster
+        before, planner = self._base.settings.mechanism.parameters, entry.planner
         shared = {one.name for one in fields(entry.parameters)}
         kept = {n: v for n, v in unlike_default(before).items() if n in shared}
         try:
@@ -344,10 +333,10 @@ class Search:
             asked = self._question(self._base)
             mechanism = registry.build(entry.name, parameters, asked.setting)
             question = asked._replace(parameters=parameters, mechanism=mechanism)
-            near = forecaster.near(question, parameters)
-            each = cost_of(forecaster, question)
+            near = planner.near(question, parameters)
+            each = cost_of(planner, question)
             keys = range(max(1, min(KEYS, WORK // (4 * len(near) * each))))
-            found = min(forecaster.forecast(question, one, keys).score for one in near)
+            found = min(planner.forecast(question, one, keys).score for one in near)
         except ParameterError:
             return ""
         return other_kind(entry.name, found, self._p.kind, tuned.score)

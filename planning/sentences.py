@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ..agents.deployment.model import Pipeline
 from ..formats.events.unusable import in_words
-from ..mechanisms.forecast import HOPELESS, percent
+from ..mechanisms.forecast import percent
+from ..mechanisms.planner import HOPELESS
 from .records import Records
 from .variants import Variant
 

@@ -1,4 +1,4 @@
-"""The advice of ``hush plan`` as tables for people."""
+"""The proposals of ``hush plan`` as tables for people."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ..agents.deployment.model import Pipeline
-from ..mechanisms.advice import AdviceTable
-from ..mechanisms.registry import find
+from ..mechanisms.planner import PlanTable
+from ..mechanisms.registry import planner_of
 
 
 def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
-    """Print advice on one pipeline."""
-    advisor = find(pipeline.kind).advisor
-    assert advisor is not None  # it gave the advice
-    made = advisor.table(pipeline.name, body)
+    """Print the proposal for one pipeline."""
+    made = planner_of(pipeline.kind).table(pipeline.name, body)
     console.print()
     if made.intro:
         console.print(made.intro, highlight=False, markup=False)
@@ -30,7 +28,7 @@ def show(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
     console.print(body["toml"], markup=False, highlight=False, soft_wrap=True)
 
 
-def _columns(made: AdviceTable) -> Table:
+def _columns(made: PlanTable) -> Table:
     table = Table(title=made.title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for place, head in enumerate(made.heads):
         justify = "right" if place else "left"
@@ -40,7 +38,7 @@ def _columns(made: AdviceTable) -> Table:
     return table
 
 
-def _pairs(made: AdviceTable) -> Table:
+def _pairs(made: PlanTable) -> Table:
     table = Table(title=made.title, show_header=False, title_justify="left")
     for row in made.rows:
         table.add_row(*row)

@@ -5,7 +5,7 @@ A variant changes the window, the triggers, ε or the keys, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -61,11 +61,14 @@ def given(
         records: of the sample.
         public: its list of public keys, in canonical order.
     """
-    if public is None:
-        return Variant(settings, Numbering(records.key, len(records.keys)), {}, "")
-    place = {key: i for i, key in enumerate(public)}
+    return Variant(settings, numbering(records, records.keys if public is None else public), {}, "")
+
+
+def numbering(records: Records, keys: Sequence[bytes]) -> Numbering:
+    """Each record's key by its place in a list that holds all keys of the records."""
+    place = {key: i for i, key in enumerate(keys)}
     code = np.array([place[key] for key in records.keys], np.int32)
-    return Variant(settings, Numbering(code[records.key], len(public)), {}, "")
+    return Numbering(code[records.key], len(keys))
 
 
 def coarser(base: Variant, records: Records) -> Iterator[Variant]:

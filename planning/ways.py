@@ -7,9 +7,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ..mechanisms.advice import toml
-from ..mechanisms.forecast import HOPELESS as MOST_ERROR
 from ..mechanisms.forecast import percent
+from ..mechanisms.planner import HOPELESS as MOST_ERROR
+from ..mechanisms.planner import toml
 from .remedies import Needed, Trial
 from .search import GOOD, Alternative, Answer
 

@@ -24,7 +24,7 @@ class Released:
     """A complete release: all rows of one trigger of one window.
 
     Attributes:
-        rows: in no particular order.
+        rows: rows in no particular order.
         manifests: one per shard, by its number.
     """
 

@@ -164,8 +164,8 @@ def releases(
     """Complete releases in the order in which they become complete.
 
     Args:
-        source: where they are.
-        wanted: which of them.
+        source: source of the releases.
+        wanted: releases that are wanted.
         follow: whether to go on at the end of the topic.
         patience: with ``follow``, seconds without a record after which to end; None: never.
     """

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from ..errors import ParameterError
 from ..mechanisms.columns import F64, I64
-from ..mechanisms.privhp.sample import sample
 from ..mechanisms.spatial.domain import U64, Domain
 from ..mechanisms.spatial.earlier import LeafCounts, divided
+from ..mechanisms.spatial.sample import sample
 from ..mechanisms.spatial.smooth import smoothed, spread_points
 from ..mechanisms.spatial.synthetic import scatter
 from ..topics.releases import Row
@@ -150,8 +150,8 @@ def points_as_geojson(domain: Domain, points: Any) -> dict[str, Any]:
     """Make a GeoJSON collection of points; further axes are properties.
 
     Args:
-        domain: of the release.
-        points: by `points_of`.
+        domain: domain of the release.
+        points: points that `points_of` has drawn.
 
     Raises:
         ParameterError: the domain has one axis.

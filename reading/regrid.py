@@ -47,7 +47,7 @@ class Regridded(NamedTuple):
 
     Attributes:
         grid: "h3" or "geohash".
-        release: that it was made of.
+        release: release that it was made of.
         cells: names and shapes of all cells that a released cell reaches, by name.
         values: figures of each released value, by its name.
     """

@@ -32,7 +32,7 @@ def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
     called ``key_<name>``. Where one pipeline follows another, there is a column pipeline.
 
     Args:
-        releases: in any order.
+        releases: releases in any order.
         latest: whether to keep only the newest row of each window and key.
 
     Returns:

@@ -19,7 +19,7 @@ from _heldout_maps import BOXES, HALVES, Row
 from _spatial import Store, Stream, box_counts, keyed
 from hushstream.mechanisms.columns import Batch, merge
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.parts.map_bounds import advised
+from hushstream.mechanisms.parts.map_bounds import proposed
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters, build
 from hushstream.mechanisms.phdstream.tree import GRID
 from hushstream.mechanisms.spatial.domain import Domain
@@ -93,7 +93,7 @@ def row_of(name: str, law: str, points: np.ndarray, epsilon: float, runs: int) -
         row[f"{bound}"] = mean(bound=bound)
         row[f"{bound}, debiased"] = mean(bound=bound, debias=True, debias_cap=max(100, bound))
         row[f"{bound}, exact total"] = mean(True, bound=bound)
-    best = advised(np.bincount(sent), len(sent), Fraction(str(epsilon)), 1)
+    best = proposed(np.bincount(sent), len(sent), Fraction(str(epsilon)), 1)
     row["advised"] = mean(bound=best.bound, debias=best.debias, debias_cap=best.cap)
     row["advised bound"], row["advised cap"] = best.bound, best.cap
     _, _, public = shown(

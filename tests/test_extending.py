@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
+from dataclasses import dataclass, fields
 from types import ModuleType
 
 import click
@@ -12,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 from hushstream.cli import group
 from hushstream.mechanisms import registry
-from hushstream.mechanisms.contract import REQUIRED
+from hushstream.mechanisms.contract import REQUIRED, Mechanism
+from hushstream.mechanisms.histogram.mechanism import Histogram
 
 from .tree import ROOT
 
@@ -41,6 +43,16 @@ def test_the_entry_point_is_that_of_the_package() -> None:
     package = tomllib.loads((ROOT / "tests/seventh/pyproject.toml").read_text("utf-8"))
     points = said["project"]["entry-points"]
     assert points == package["project"]["entry-points"] and set(points) == {registry.GROUP}
+
+
+def test_a_field_in_the_place_of_a_default_needs_one_too() -> None:
+    wide = type("Wide", (Histogram,), {"__annotations__": {"lanes": int}, "lanes": 3})
+    assert next(f.default for f in fields(dataclass(frozen=True)(wide)) if f.name == "lanes") == 3
+    narrow = type("Narrow", (Mechanism,), {"__annotations__": {"lanes": int}})
+    made = dataclass(frozen=True)(narrow)
+    made.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="lanes"):
+        made(3)
 
 
 def test_nothing_outside_its_folder_knows_the_package() -> None:

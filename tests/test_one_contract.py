@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from hushstream.mechanisms.registry import BUILT_IN
 
-from .tree import sources
+from .tree import file_edges, sources
 
 KINDS = {entry.name for entry in BUILT_IN}
 TABLES = {"key_form", "key_fields", "FORECASTERS", "FORMS", "SIBLINGS"}
@@ -42,6 +42,16 @@ def named(text: str) -> Iterator[str]:
 
 def test_no_module_outside_the_families_names_a_kind() -> None:
     assert {path: found for path, text in FILES.items() if (found := list(named(text)))} == {}
+
+
+def test_only_the_simulation_of_devices_imports_from_a_family() -> None:
+    homes = tuple(f"mechanisms/{kind}/" for kind in KINDS)
+    found = {
+        path
+        for path, targets in file_edges(sources()).items()
+        if not path.startswith("mechanisms/") and any(t.startswith(homes) for t in targets)
+    }
+    assert found == {"offline/devices.py"}  # it is the other side of a survey
 
 
 @pytest.mark.parametrize(

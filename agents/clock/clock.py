@@ -178,7 +178,7 @@ class Clock:
             limit = self.requested.get(name) if pipeline.external else now
             timeline = self.timelines[name]
             if limit is not None and timeline.first is not None:
-                # A request for the future waits for it: nobody spends what is not due yet.
+                # A request for the future waits for it: what is not due yet is not spent.
                 until, end = min(limit, now), self._ledger.end(pipeline)
                 dues = pipeline.windows.due(timeline, until, MOST_TRIGGERS, end)
                 found += takewhile(lambda one: not held(*one), ((pipeline, d) for d in dues))

@@ -154,12 +154,12 @@ def verify_begin(
         verify_declared(cluster, deployment, ledger, growing)
     else:
         refuse_lost(cluster, deployment.name)
-    _foresee(deployment, ledger, now)
+    _declare_on_copy(deployment, ledger, now)
     verify_unclaimed(cluster, deployment, ledger.pipelines)
     return ledger
 
 
-def _foresee(deployment: Deployment, ledger: Ledger, now: int) -> None:
+def _declare_on_copy(deployment: Deployment, ledger: Ledger, now: int) -> None:
     """Declare on a copy of the ledger, which refuses what the ledger itself would refuse."""
     copy = Ledger.read(record.encode() for record in ledger.records)
 
@@ -251,7 +251,7 @@ def _first(
 
     def lines() -> list[Line]:
         if _read(cluster, names.ledger).records:
-            return []  # somebody else was first
+            return []  # another process was first
         created.extend(cluster.create(internal_topics(deployment, names), replication))
         return _declarations(cluster, deployment, Ledger(), names, now, secret)
 
@@ -364,7 +364,7 @@ def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -
     ``compose`` is called after that: the ledger that it reads is what the records are chained to.
 
     Raises:
-        Overtaken: somebody else has taken the id meanwhile; nothing was written.
+        Overtaken: another process has taken the id meanwhile; nothing was written.
         RightError: this user may not use the id, or not write a topic.
     """
     refused: list[tuple[KafkaError, str]] = []

@@ -1,4 +1,4 @@
-"""The clock's owner: one worker writes beats, charges and triggers; nobody else spends budget.
+"""The clock's owner: one worker writes beats, charges and triggers; no other process spends budget.
 
 It is the worker that holds the one partition of the clock topic. It opens like a shard: starting
 its producer fences the previous owner, then it reads clock log and ledger to their ends (`known`).
@@ -139,7 +139,7 @@ class ClockOwner:
         self._settle()
 
     def _settle(self) -> None:
-        """Find out whether the brokers were away, or nobody has kept the clock for a while."""
+        """Find out whether the brokers were away, or the clock was without an owner for a while."""
         now, clock = self._wall.now(), self._known.clock
         if self._owned:  # and has lost a transaction since
             self._settling.answered(now, self._pace.longest)

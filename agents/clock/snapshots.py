@@ -43,7 +43,7 @@ PARTS = 16  # of `engine.keep_clock`: the spacing of snapshots that are kept for
 TAIL = 12_000  # offsets before the end in which the last snapshot is looked for first
 
 Trim = Callable[[Mapping[TP, int], Mapping[str, int]], Awaitable[None]]
-"""Delete below places that nobody needs; windows are the first that a shard may still need."""
+"""Delete below places that are no longer needed; windows: the first still needed."""
 
 
 class ShardMarkers(NamedTuple):
@@ -127,7 +127,7 @@ class Opening:
         """The snapshot that a reader begins with, if these entries begin with it.
 
         Raises:
-            EngineError: there is none: somebody else has trimmed the log.
+            EngineError: there is none: another program has trimmed the log.
         """
         if not (self._due and entries):
             return None

@@ -64,7 +64,7 @@ _GROUPS = "clients that read name a group, and never join it"
 
 
 def _administrator(deployment: Deployment, names: Names) -> list[Right]:
-    """Internal topics are made under a genesis id that nobody knows before: hence the prefix."""
+    """Internal topics are made under a genesis id that is not known before: hence the prefix."""
     own = f"{deployment.name}."
     every = ("CREATE", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
     return [

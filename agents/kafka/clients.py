@@ -278,7 +278,7 @@ The second is that of a producer which was given up while its caller went on sen
 
 
 def asked_to_end() -> bool:
-    """Whether somebody cancelled the running task.
+    """Whether the running task was cancelled.
 
     A client that loses its broker cancels its own tasks and may let their `CancelledError`
     through. Our task would take that for its own cancellation, and end unnoticed.

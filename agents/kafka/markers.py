@@ -47,7 +47,7 @@ async def seek_marker(
     await client.start()
     try:
         last = await _last(client, tp)
-        if last == marker:  # the usual case: nobody else has written since
+        if last == marker:  # the usual case: nothing was written since
             return Sought(last, True, True)
         before = await _last(client, tp, position)
         found = marker in (before, await _first(client, tp, position))

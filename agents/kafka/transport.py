@@ -138,18 +138,18 @@ class Consumer(of_faust.HookedConsumer):
             stopped: whether to end; asked before each fetch.
 
         Raises:
-            EngineError: the consumer stopped, and nobody asked it to.
+            EngineError: the consumer stopped without being asked to.
         """
         try:
             while not stopped():
                 self.progress.moved()
-                if not self.flow_active:  # one that nobody resumes counts as no progress
+                if not self.flow_active:  # one that is not resumed counts as no progress
                     await self.wait(self.can_resume_flow)
                     continue
                 await self._deliver_once()
         except (ConsumerStoppedError, asyncio.CancelledError):
             # Either would end this service unnoticed, while the worker seems to run. So it is an
-            # error, unless somebody asked for it.
+            # error, unless it was asked for.
             if asked_to_end() or stopped():
                 raise
             if not self.app.should_stop:

@@ -93,7 +93,7 @@ class Asking:
         self._found: dict[int, Schema] = {}
         self._found_bytes = 0
         self._unknown: dict[int, float] = {}  # until when, seconds of the monotonic clock
-        self._aside: set[int] = set()  # of these, the ones for which nobody waits any more
+        self._aside: set[int] = set()  # of these, the ones that are no longer waited for
         self._witnesses: dict[int, None] = {}  # ids that a schema was found for, the last ones
         self._quotas: defaultdict[Place, _Quota] = defaultdict(_Quota)
         self._fresh: list[tuple[Place, int]] = []
@@ -139,7 +139,7 @@ class Asking:
                 return waits  # it has its turn when some of the others are answered
             quota.asked.add(number)
             self._fresh.append((place, number))
-        with contextlib.suppress(RuntimeError):  # the worker stops: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the worker stops, and no longer waits
             if (loop := self._loop) is not None:
                 loop.call_soon_threadsafe(self._asked.set)
         return waits

@@ -190,7 +190,7 @@ def needed_from(
     """
     over = clock.over(pipeline)
     if not clocks and not closed:
-        return over.floor(1 << 62)  # nobody here asks; a shard that comes has it read again
+        return over.floor(1 << 62)  # not asked for here; a new shard has it read again
     floors = [over.floor(ordinal) for ordinal in closed]
     if clocks:
         timeline = clock.timelines(min(clocks))[pipeline]

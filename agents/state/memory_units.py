@@ -60,7 +60,7 @@ class _Epoch:
     def __init__(self) -> None:
         self._table = HeldTable(UNIT_WIDTH)
         self._dead = 0  # keys of the table whose rows were deleted
-        self._sorted: list[bytes] | None = None  # all other keys, if somebody has asked
+        self._sorted: list[bytes] | None = None  # all other keys, once they were asked for
 
     @property
     def live(self) -> int:

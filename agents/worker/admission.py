@@ -16,11 +16,11 @@ from ...topics.config.model import Kafka
 from ...topics.config.secret import noise_key, own_keys
 from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
+from ..clock.forecast import forecast
 from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
 from ..clock.ledger import FORMAT, Ledger
 from ..clock.loss.accept import read_accepted, resumed
 from ..clock.loss.found import Loss, check_lost, find_lost
-from ..clock.outlook import outlook
 from ..clock.pinned import verify, verify_key
 from ..clock.start import check_clock_log
 from ..clock.timeline import Timeline
@@ -207,7 +207,7 @@ def owed(
         now: microseconds since 1970.
     """
     found = {
-        p.name: outlook(p, lines[p.name], ledger, now).charges
+        p.name: forecast(p, lines[p.name], ledger, now).charges
         for p in deployment.pipelines
         if not p.external and lines[p.name].first is not None
     }

@@ -32,7 +32,7 @@ LOOK_SECONDS = 1.0
 
 
 class ClockTrim:
-    """Deletes what the clock's owner says that nobody needs, and feedback of windows before.
+    """Deletes what the clock's owner says is no longer needed, and feedback of windows before.
 
     Args:
         kafka: the connection.
@@ -69,7 +69,7 @@ class Upkeep:
     Attributes:
         progress: of this task, and so of the event loop that runs it.
         answers: moves whenever the cluster has answered.
-        room: shows the operator how much is left on the disk; None: nobody asks.
+        room: shows the operator how much is left on the disk; None: not measured.
     """
 
     def __init__(

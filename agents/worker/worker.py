@@ -380,7 +380,7 @@ class Worker:
             log.warning("the consumer did not stop cleanly", exc_info=stopping.exception())
 
     def _look(self) -> BaseException | None:
-        """Find the error that stopped Faust's services, which report it to nobody; or None."""
+        """Find the error that stopped Faust's services, which do not report it; or None."""
         if self._clock.opening or self._restoring or self._follower.progress.away:
             self.app.progress.moved()  # nothing is fetched meanwhile, and others are watched
         stopped = EngineError("the consumer stopped") if self.app.should_stop else None

@@ -146,7 +146,7 @@ class Site:
                 time.sleep(0.1)
 
     def check(self) -> None:
-        """Check that all processes are running, and that nobody asked to end.
+        """Check that all processes are running, and that no end was asked for.
 
         Raises:
             EngineError: a process has ended; the message holds the end of its log.
@@ -284,6 +284,6 @@ def _delete_topics(bootstrap: str, names: list[str], prefix: str) -> None:
         existing = client.list_topics(timeout=10).topics
         mine = [t for t in existing if t in names or t.startswith(prefix)]
         if OWNERS in existing and claimants(Cluster(Kafka(bootstrap=bootstrap))) <= {prefix[:-1]}:
-            mine.append(OWNERS)  # nobody else has used it
+            mine.append(OWNERS)  # no other deployment has used it
         for done in (client.delete_topics(mine) if mine else {}).values():
             done.result(10)

@@ -44,8 +44,8 @@ from ...topics.config.values import format_duration
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import config_options, emit, json_option, read_config, readable
-from .advise import advice, advice_options, check, request, ways
 from .diff import show_difference
+from .request import check, forecasts, plan_options, proposals, request
 
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
@@ -84,7 +84,7 @@ def describe(p: Pipeline) -> dict[str, Any]:
 
 @click.command()
 @config_options
-@advice_options
+@plan_options
 @click.option("--diff", "before", metavar="OLD.toml|ledger",
               help="Instead tell what differs from a file, or from what was declared.")  # fmt: skip
 @json_option
@@ -98,7 +98,7 @@ def plan(
 ) -> None:
     """Print bounds, noise, thresholds and cost, before anything is spent.
 
-    With --sample, foretell what would be released and three ways to go. With --shape, or --sample
+    With --sample, forecast what would be released and three ways to go. With --shape, or --sample
     with --tune, propose settings for histograms. For values (pak, tops, topl), always print
     the expected errors and a proposal.
 
@@ -121,26 +121,26 @@ def plan(
         _together(console, config.input, deployment.pipelines)
         for text in cautions(config, int(time.time() * 1e6)):
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
-    found = ways(config, deployment, asked, as_json)
-    shown = () if as_json else found  # of records, where advice assumes how they are
-    advised = advice(config, deployment, asked, as_json, shown)
+    found = forecasts(config, deployment, asked, as_json)
+    shown = () if as_json else found  # of records, where proposals assume how they are
+    proposed = proposals(config, deployment, asked, as_json, shown)
     if as_json:
-        emit({"pipelines": [_with_advice(body, advised, found) for body in bodies]})
+        emit({"pipelines": [_planned(body, proposed, found) for body in bodies]})
         return
     for p in deployment.pipelines:
-        if p.name in advised:
-            show(console, p, advised[p.name])
+        if p.name in proposed:
+            show(console, p, proposed[p.name])
         if p.name in found:
             show_ways(console, p.name, *found[p.name])
     if asked.sample is None and asked.shape is None:
         console.print(f"\n{UNKNOWN}", highlight=False, markup=False)
 
 
-def _with_advice(
-    body: dict[str, Any], advised: dict[str, Any], found: dict[str, tuple[str, Answer]]
+def _planned(
+    body: dict[str, Any], proposed: dict[str, Any], found: dict[str, tuple[str, Answer]]
 ) -> dict[str, Any]:
     name = body["pipeline"]
-    more = body | {"advice": advised.get(name)}
+    more = body | {"advice": proposed.get(name)}
     return more | ({"forecast": body_of(*found[name])} if name in found else {})
 
 
@@ -325,7 +325,7 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
             continue
         if out is not None:
             file = out / f"{p.name}.parquet"
-            private_file(file)  # whoever knows the seed can subtract the noise
+            private_file(file)  # who knows the seed can subtract the noise
             parquet.write_table(table_of(found), file)
         if pictures is not None:
             file = pictures / f"{p.name}.png"

@@ -20,8 +20,8 @@ from ...topics.sql.columns import QuerySource
 from ...topics.sql.query import compile_query
 from ...topics.sql.written import table
 from ..options import CONFIG, emit, readable
-from .advise import check, request, ways
 from .plan import describe, described
+from .request import check, forecasts, request
 
 _ORDER = (
     "name", "query", "input", "key", "derive", "where", "aggregate", "clip", "window", "triggers",
@@ -186,7 +186,7 @@ def _checked(text: str, path: str, folder: Path, name: str) -> Config:
 
 
 def _explain(config: Config, sample: Path | None) -> None:
-    """Print what the pipeline would release and cost, and advice from a sample."""
+    """Print what the pipeline would release and cost, and a forecast from a sample."""
     console, deployment = Screen(), compile_config(config)
     (p,) = deployment.pipelines
     console.print(readable(described(p, describe(p))))
@@ -196,7 +196,7 @@ def _explain(config: Config, sample: Path | None) -> None:
         return
     asked = request(sample, None, p.name, "last", None, None)
     check(config, deployment, asked)
-    for kind, answer in ways(config, deployment, asked, quiet=False).values():
+    for kind, answer in forecasts(config, deployment, asked, quiet=False).values():
         show_ways(console, p.name, kind, answer)
 
 

@@ -118,6 +118,8 @@ def keyed(
     if m.inputs:
         made = m.encode({name: column[rows] for name, column in columns.items()})
         rows, key, values = rows[made.keep], key[made.keep], made.value[made.keep]
+    elif len(rows) == len(sign):  # most lists: nothing is copied
+        return View(rows, keys, key, value, sign, bad)
     else:
         values = value[rows]
     used, place = compact(key, len(keys))

@@ -34,7 +34,7 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
     """Least variances for which the whole is (ε, δ)-private per unit and epoch.
 
     Args:
-        setting: with the budget.
+        setting: setting that holds the budget.
         needs: the processes.
         touched: bound of the number of noise coordinates that one unit can shift, per process.
         selecting: the part of δ that key selection spends.

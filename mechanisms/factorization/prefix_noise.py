@@ -41,7 +41,7 @@ class Process:
         purpose: use of the noise, such as selection; part of every label.
         name: factorisation.
         horizon: triggers per window.
-        variance: of each discrete Gaussian, in squared steps of the factorisation's grid.
+        variance: variance of each discrete Gaussian, in squared steps of the factorisation's grid.
     """
 
     purpose: str

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..entry import Entry
-from .advisor import HistogramAdvisor
-from .forecaster import HistogramForecaster
 from .mechanism import Histogram
+from .planner import HistogramPlanner
 from .rounds import Rounds
 from .settings import HistogramParameters, build, framed, objections
 
@@ -21,6 +20,5 @@ ENTRY = Entry(
     build=build,
     framed=framed,
     objections=objections,
-    advisor=HistogramAdvisor(),
-    forecaster=HistogramForecaster(),
+    planner=HistogramPlanner(),
 )

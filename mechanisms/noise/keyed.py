@@ -102,7 +102,7 @@ def statistical_distance(kind: str, parameter: Fraction) -> Fraction:
 
     Args:
         kind: ``gauss`` with a variance or ``laplace`` with a scale.
-        parameter: that variance or scale.
+        parameter: the variance or scale.
 
     Raises:
         ParameterError: an unknown kind, or a parameter out of range.
@@ -128,7 +128,7 @@ class KeyedNoise:
         config: whatever names the configuration, best its hash.
         pipeline: its name.
         window: its name; a text is the same as its UTF-8 bytes.
-        nonces: of the window, up to now; public. A trigger to come has the last one.
+        nonces: nonces of the window up to now; public. A trigger to come has the last one.
         test: noise for tests: other draws than production's, no guarantee.
 
     Raises:
@@ -168,7 +168,7 @@ class KeyedNoise:
         """Independent discrete Gaussians, ``P(z) ∝ exp(-z²/(2·variance))`` on the integers.
 
         Args:
-            purpose: what the draws are for.
+            purpose: purpose of the draws, part of their label.
             key: r keys.
             index: (m,) int64, any integers.
             variance: σ² in squared units of the grid, at most 2¹⁰⁰.

@@ -7,9 +7,9 @@ from .keyed import STEADY, KeyedNoise
 _SECRET = b"public noise of the advice alone"
 
 
-def noise_of(pipeline: str, play: int, window: int) -> KeyedNoise:
-    """The noise of one run over one window."""
+def noise_of(pipeline: str, *place: int) -> KeyedNoise:
+    """The noise of one run over one window, which its numbers tell apart."""
     return KeyedNoise(
         _SECRET, charge=bytes(32), mechanism="advice", config=b"", pipeline=pipeline,
-        window=f"{play}/{window}", nonces=STEADY, test=True,
+        window="/".join(map(str, place)), nonces=STEADY, test=True,
     )  # fmt: skip

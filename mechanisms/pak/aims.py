@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..advice import Question
+from ..planner import Question
 from ..slots.aim import aim
 from .settings import PakParameters, build
 

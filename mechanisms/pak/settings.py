@@ -83,13 +83,13 @@ def build(parameters: PakParameters, setting: Setting) -> Pak:
     check_delta(setting, sampling)
     counter = counter_of(parameters, setting, slots, setting.delta - sampling)
     check_sums(slots, counter.steps, parameters.expected)
-    advice = advise(parameters, setting, slots, counter)
+    choice = choice_of(parameters, setting, slots, counter)
     epsilon = setting.epsilon / slots.bound
-    split = _share("split", parameters.split) or advice.split
+    split = _share("split", parameters.split) or choice.split
     if not parameters.publish_warmup or parameters.threshold == "top":
         split = Fraction(int(parameters.threshold != "top"))
     records = parameters.expected * slots.warmup_slots
-    chooser = _chooser(parameters, setting, slots, epsilon * split, advice, records)
+    chooser = _chooser(parameters, setting, slots, epsilon * split, choice, records)
     rest = epsilon * (1 - split) if parameters.publish_warmup else None
     gaussian = isinstance(counter, MatrixPrefix)
     spent = gaussian or isinstance(chooser, SmoothQuantile)
@@ -140,7 +140,7 @@ def _relearning(
     return Relearning(chooser, parameters.relearn, slots.warmup, slots.horizon)
 
 
-def advise(
+def choice_of(
     parameters: PakParameters, setting: Setting, slots: Slots, counter: PrefixCounter
 ) -> Choice:
     """The optimiser's choice for this warm-up, and whether a threshold is better than B."""
@@ -172,14 +172,14 @@ def _chooser(
     setting: Setting,
     slots: Slots,
     epsilon: Fraction,
-    advice: Choice,
+    choice: Choice,
     records: int,
 ) -> SmoothQuantile | RankQuantile | None:
     if parameters.threshold == "top":
         return None
-    tail = _share("tail", parameters.tail) or advice.tail
-    safety = _share("safety", parameters.safety) or advice.safety
-    factor = Fraction(parameters.factor).limit_denominator(1000) or advice.factor
+    tail = _share("tail", parameters.tail) or choice.tail
+    safety = _share("safety", parameters.safety) or choice.safety
+    factor = Fraction(parameters.factor).limit_denominator(1000) or choice.factor
     rank = int(safety * tail * records) + 1
     if parameters.threshold == "noisy-max":
         return RankQuantile(epsilon, rank, factor, slots.thresholds)

@@ -33,7 +33,7 @@ _ELSEWHERE = 1 / 3  # of the distance of weights, that places differ by
 _SHARES = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)  # of the units, whose records a cap covers
 
 
-class BoundAdvice(NamedTuple):
+class BoundForecast(NamedTuple):
     """A bound, and what it does to a map of this law."""
 
     bound: int
@@ -43,7 +43,7 @@ class BoundAdvice(NamedTuple):
     error: float  # of a large box, relative, as predicted
 
 
-def advised(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundAdvice:
+def proposed(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundForecast:
     """The bound and the cap with the least predicted error.
 
     Args:
@@ -57,7 +57,7 @@ def advised(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundAdvi
 
     >>> law = np.zeros(21, np.int64)
     >>> law[20] = 1  # everybody sends 20
-    >>> advised(law, 5_000, Fraction(1), 1)[:3]
+    >>> proposed(law, 5_000, Fraction(1), 1)[:3]
     (20, False, 20)
     """
     at_least("triggers", triggers, 1)
@@ -75,8 +75,8 @@ def advised(law: I64, units: int, epsilon: Fraction, triggers: int) -> BoundAdvi
 
 def predicted(
     law: I64, units: int, epsilon: Fraction, triggers: int, bound: int, cap: int | None
-) -> BoundAdvice:
-    """Predict what a bound does to a map of a law, by the same arithmetic as `advised`.
+) -> BoundForecast:
+    """Predict what a bound does to a map of a law, by the same arithmetic as `proposed`.
 
     Args:
         law, units, epsilon, triggers: as there.
@@ -119,16 +119,16 @@ def _noise(counted: float, bound: int, epsilon: float, triggers: int) -> float:
     return _NOISE * math.sqrt(bound * triggers / (epsilon * counted))
 
 
-def _without(sent: F64, part: F64, bound: int, epsilon: float, triggers: int) -> BoundAdvice:
+def _without(sent: F64, part: F64, bound: int, epsilon: float, triggers: int) -> BoundForecast:
     counted = float((part * np.minimum(sent, bound)).sum())
     cut = 1 - counted / float((part * sent).sum())
     error = math.hypot(cut, _noise(counted, bound, epsilon, triggers))
-    return BoundAdvice(bound, False, bound, cut, error)
+    return BoundForecast(bound, False, bound, cut, error)
 
 
 def _with(
     sent: F64, part: F64, bound: int, cap: int, epsilon: Fraction, triggers: int
-) -> BoundAdvice:
+) -> BoundForecast:
     total = PrivateTotal(bound, cap, SHARE * epsilon)
     records = float((part * sent).sum())
     counted = float((part * np.minimum(sent, bound)).sum())
@@ -140,4 +140,4 @@ def _with(
         math.sqrt(total.variance(triggers)) / records,
         _noise(counted, bound, float(epsilon - total.epsilon), triggers),
     )
-    return BoundAdvice(bound, True, cap, 1 - counted / records, math.hypot(*parts))
+    return BoundForecast(bound, True, cap, 1 - counted / records, math.hypot(*parts))

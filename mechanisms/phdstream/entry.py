@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..entry import Entry, Picture
-from ..parts.bound_advisor import BoundAdvisor
-from .forecaster import PHDStreamForecaster
 from .mechanism import PHDStream
+from .planner import PHDStreamPlanner
 from .settings import PHDStreamParameters, adopted, build
 
 ENTRY = Entry(
@@ -15,8 +14,7 @@ ENTRY = Entry(
     mechanisms=(PHDStream,),
     grouped=False,
     build=build,
-    advisor=BoundAdvisor("phdstream"),
-    forecaster=PHDStreamForecaster(),
+    planner=PHDStreamPlanner(),
     sibling="privhp",
     adopted=adopted,
     picture=Picture("cells"),

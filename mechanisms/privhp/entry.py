@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..entry import Entry, Picture
-from ..parts.bound_advisor import BoundAdvisor
-from .forecaster import PrivHPForecaster
 from .mechanism import PrivHP
+from .planner import PrivHPPlanner
 from .settings import PrivHPParameters, adopted, build
 
 ENTRY = Entry(
@@ -15,8 +14,7 @@ ENTRY = Entry(
     mechanisms=(PrivHP,),
     grouped=False,
     build=build,
-    advisor=BoundAdvisor("privhp"),
-    forecaster=PrivHPForecaster(),
+    planner=PrivHPPlanner(),
     sibling="phdstream",
     adopted=adopted,
     picture=Picture("cells"),

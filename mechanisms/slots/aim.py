@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..advice import Question
 from ..columns import F64
 from ..forecast import sample_of
+from ..planner import Question
 from .slots import Slots
 
 _RANGES = 12  # lengths of ranges over which the mean is taken

@@ -190,10 +190,6 @@ class Slots:
         if len(slot) and (slot.max() >= self.slots or bucket.max() >= len(self.thresholds)):
             raise ContractError("a key is not a slot and bucket of this stream")
 
-    def init_rows(self, key: Keys) -> Rows:
-        """Rows of keys that were never seen."""
-        return Rows(key, np.zeros(len(key), ROW), np.zeros(len(key), np.int32))
-
     def close(self, closed: Closed) -> tuple[Rows, Entries, I64]:
         """The cells that trigger t closes, those that stay open, and the mechanism's state.
 

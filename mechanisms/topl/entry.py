@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ..entry import Entry, Picture
-from .advisor import ToPLAdvisor
-from .forecaster import ToPLForecaster
 from .mechanism import ToPL, bins
+from .planner import ToPLPlanner
 from .settings import ToPLParameters, build
 
 ENTRY = Entry(
@@ -15,7 +14,6 @@ ENTRY = Entry(
     mechanisms=(ToPL,),
     grouped=False,
     build=build,
-    advisor=ToPLAdvisor(),
-    forecaster=ToPLForecaster(),
+    planner=ToPLPlanner(),
     picture=Picture("stream", bins=bins),
 )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from hushstream.mechanisms.forecast import Contest
-from hushstream.mechanisms.registry import find
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +46,7 @@ class Fake:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     made = Fake()
     question = planning.question("pak", plan_sets.pareto(), 1.0)
-    monkeypatch.setattr(planning, "find", lambda kind: find(kind)._replace(forecaster=made))
+    monkeypatch.setattr(planning, "planner_of", {"pak": made}.__getitem__)
     monkeypatch.setattr(
         planning, "question",
         lambda kind, data, epsilon: question._replace(

@@ -9,13 +9,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hushstream.agents.clock.outlook import Outlook
+from hushstream.agents.clock.forecast import TriggerForecast
 from hushstream.cli import trigger as module
 from hushstream.cli.group import exit_code
 from hushstream.cli.trigger import STILL_SECONDS, Asked
 from hushstream.errors import EngineError
 
-ASKED = Outlook("orders", 5, 3, 1, 2, False, Fraction(1), Fraction(0))
+ASKED = TriggerForecast("orders", 5, 3, 1, 2, False, Fraction(1), Fraction(0))
 
 
 class _Scripted(Asked):
@@ -28,7 +28,7 @@ class _Scripted(Asked):
         self._due = {"orders": iter(left)} | {f"p{i}": iter(one) for i, one in enumerate(more)}
         self._holds, self._looks = holds or {}, 0
 
-    def outlooks(self) -> list[Outlook]:
+    def forecasts(self) -> list[TriggerForecast]:
         return [replace(ASKED, pipeline=name, due=next(d)) for name, d in self._due.items()]
 
     def in_force(self) -> set[str]:

@@ -11,7 +11,7 @@ from hushstream.formats.events.fields import InputFields, PipelineFields
 from hushstream.formats.events.raw import RawRecord
 from hushstream.formats.values.form import Encoding
 
-from tests.tree import sources
+from ..tree import sources
 
 
 def test_releases_may_have_each_format_and_no_other() -> None:

@@ -295,7 +295,7 @@ def test_a_broker_that_dies_while_a_worker_starts_is_waited_for(own_broker, uniq
 
         async def served() -> None:
             running = asyncio.create_task(worker.run())
-            await asyncio.sleep(4)  # a start without a broker would fail after two
+            await asyncio.sleep(3)  # a start without a broker would fail after two
             assert not running.done()
             await asyncio.to_thread(own_broker.start)
             until = time.monotonic() + 150

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.topics.config.load import loads
 from hypothesis import assume, given, settings
@@ -122,9 +123,23 @@ def configurations(draw: st.DrawFn) -> str:
     return f'{text}\n[registry]\nurl = "http://localhost:1"\n'
 
 
-@settings(max_examples=40)
-@given(configurations(), st.integers(1, 2), st.integers(0, 2**32), st.sampled_from(SIZES))
+worlds = given(configurations(), st.integers(1, 2), st.integers(0, 2**32), st.sampled_from(SIZES))
+
+
+@settings(max_examples=12)
+@worlds
 def test_random_configurations_and_logs_release_what_the_judge_says(text, partitions, seed, size):
+    agreed(text, partitions, seed, size)
+
+
+@pytest.mark.thorough
+@settings(max_examples=40)
+@worlds
+def test_many_random_configurations_release_what_the_judge_says(text, partitions, seed, size):
+    agreed(text, partitions, seed, size)
+
+
+def agreed(text: str, partitions: int, seed: int, size: tuple[int, int]) -> None:
     made = compile_config(loads(text, environ={}), {"events": partitions})
     one = world(made, Random(seed), events=size[0], users=size[1])
     found, rows = verdict(made, one.logs, one.clock)

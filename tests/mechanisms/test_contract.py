@@ -84,7 +84,10 @@ def test_satisfies_the_protocol_and_is_frozen(case: Case) -> None:
 
 
 @each
-@pytest.mark.parametrize("bound,aggregate,slice_size", [(2, 1, 7), (3, 4, 1), (5, 2, 64)])
+@pytest.mark.parametrize(
+    "bound,aggregate,slice_size",
+    [(2, 1, 7), pytest.param(3, 4, 1, marks=pytest.mark.thorough), (5, 2, 64)],
+)
 def test_sharding_and_cutting_change_nothing(
     case: Case, bound: int, aggregate: int, slice_size: int
 ) -> None:

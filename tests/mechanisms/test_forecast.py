@@ -1,6 +1,6 @@
 """The best of some candidates is found, and the given one is never lost.
 
-Covers: mechanisms/histogram/forecaster.py, mechanisms/noise/trial.py
+Covers: mechanisms/histogram/planner.py, mechanisms/noise/trial.py
 """
 
 from __future__ import annotations
@@ -9,27 +9,31 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-from hushstream.mechanisms.advice import Question
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import (
-    HOPELESS,
-    LIGHT,
     STEPS,
-    USUAL,
-    Effort,
-    Forecast,
-    Forecaster,
     choose,
     cost_of,
     runs,
     window_cost,
 )
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
-from hushstream.mechanisms.registry import BUILT_IN, find
+from hushstream.mechanisms.planner import (
+    HOPELESS,
+    LIGHT,
+    USUAL,
+    Effort,
+    Forecast,
+    Planner,
+    Question,
+)
+from hushstream.mechanisms.registry import BUILT_IN, planner_of
 from hushstream.mechanisms.stated_shape import Shape
 from hushstream.mechanisms.workload import Sample
 
 SETTING = Setting(Fraction(2), Fraction(1, 10**5), 2)
+HISTOGRAM = planner_of("histogram")
+WHOLE = USUAL._replace(step=0)
 MORE, ROUNDS = USUAL.most, USUAL.finalists
 
 
@@ -48,9 +52,7 @@ class Guesses:
     count: int
     score: str = "a number"
     luck: int = MORE
-    squared: bool = False
-    stepwise: bool = False
-    effort: Effort = USUAL
+    effort: Effort = WHOLE
     spent: int = 0
     asked: list[tuple[int, int]] = field(default_factory=list)
 
@@ -118,13 +120,13 @@ def test_the_work_of_windows_and_triggers_counts_besides_records() -> None:
     assert cost_of(guesses, asked) == 100 + run and cost_of(guesses, twice) == 100 + 2 * run
     often = twice._replace(setting=replace(SETTING, horizon=STEPS + 100))
     assert cost_of(guesses, often) == cost_of(guesses, twice)  # it runs the last trigger alone
-    guesses.stepwise = True
+    guesses.effort = USUAL
     assert cost_of(guesses, often) == 100 + 2 * (run + 100 * step)
     assert window_cost(guesses, often) == run + 100 * step
 
 
-def test_every_built_in_mechanism_has_a_forecaster() -> None:
-    assert all(isinstance(one.forecaster, Forecaster) for one in BUILT_IN)
+def test_every_family_has_a_planner_for_proposals_and_forecasts() -> None:
+    assert all(isinstance(one.planner, Planner) for one in BUILT_IN)
 
 
 def test_luck_does_not_decide() -> None:
@@ -152,29 +154,27 @@ def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
     assert choose(guesses, asked, 10**9).left_out == 0
 
 
-def test_a_histogram_that_shows_all_is_foretold_so_and_a_tiny_one_is_hopeless() -> None:
+def test_a_histogram_that_shows_all_is_forecast_so_and_a_tiny_one_is_hopeless() -> None:
     one_record = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(20_000, 20_000, 10), one_record)
-    found = find("histogram").forecaster.forecast(asked, one_record, range(2))
+    found = HISTOGRAM.forecast(asked, one_record, range(2))
     assert found.cut == 0 and found.hidden == 0 and found.score < 0.01 and not found.hopeless
     assert "10 of 10 keys" in found.seen and "cuts nothing off" in found.lost
-    few = find("histogram").forecaster.forecast(
-        question(Shape(20, 20, 10), one_record), one_record, range(2)
-    )
+    few = HISTOGRAM.forecast(question(Shape(20, 20, 10), one_record), one_record, range(2))
     assert few.hidden == 1 and few.score == 1 > HOPELESS and few.hopeless
     assert "nothing is shown" in few.off and "8 keys stay hidden" in few.lost
 
 
-def test_what_the_bound_cuts_off_is_foretold() -> None:
+def test_what_the_bound_cuts_off_is_forecast() -> None:
     given = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(500, 5_000, 4), given)
-    cut = find("histogram").forecaster.forecast(asked, given, range(1)).cut
+    cut = HISTOGRAM.forecast(asked, given, range(1)).cut
     assert cut is not None and abs(cut - 0.9) < 0.01  # one record a user of ten
 
 
 def test_the_choice_is_better_than_a_bad_setting_and_lists_it() -> None:
     given = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(2_000, 10_000, 20), given)
-    found = choose(find("histogram").forecaster, asked, 10**5).found
+    found = choose(HISTOGRAM, asked, 10**5).found
     scores = {one.parameters.budget: one.score for one in found}
     assert found[0].parameters.budget > 1 and found[0].score < 0.5 * scores[1]

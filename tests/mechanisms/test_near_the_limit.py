@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hushstream.mechanisms.columns import Closed, Part, Releases, merge
+from hushstream.mechanisms.columns import Closed, Part, Releases, Rows, merge
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
 from hushstream.mechanisms.histogram.settings import HistogramParameters
@@ -19,7 +19,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.pak.settings import build as pak
-from hushstream.mechanisms.slots.slots import Slots, join
+from hushstream.mechanisms.slots.slots import ROW, Slots, join
 from hushstream.mechanisms.sums import HELD, LARGEST, hold
 from hushstream.mechanisms.tops.settings import TopsParameters
 from hushstream.mechanisms.tops.settings import build as tops
@@ -57,7 +57,7 @@ def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
 
     def released(counts: list[int]) -> int:
         slots = Slots((1, 7, TOP - 1, TOP), horizon=9, warmup=1)
-        rows = SortedRows(SlotRows(slots))  # type: ignore[arg-type]
+        rows = SortedRows(SlotRows())  # type: ignore[arg-type]
         for t, count in enumerate(counts, 2):
             arrived = part(8, 3, count, TOP)
             after, entries, _ = slots.close(Closed(rows.load(arrived, t), arrived, t))
@@ -79,8 +79,8 @@ class SlotRows:
 
     load = "due"
 
-    def __init__(self, slots: Slots) -> None:
-        self.init_rows = slots.init_rows
+    def init_rows(self, keys: Keys) -> Rows:
+        return Rows(keys, np.zeros(len(keys), ROW), np.zeros(len(keys), np.int32))
 
 
 def stream(mechanism: Any, floods: list[int], value: int) -> Iterator[Releases]:

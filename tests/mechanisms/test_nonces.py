@@ -33,7 +33,13 @@ from .test_contract import CASES, trace_of
 
 each = pytest.mark.parametrize("case", [c for c in CASES if c.noisy], ids=lambda c: c.name)
 longer = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.noisy and c.mechanism.horizon > 1], ids=lambda c: c.name
+    "case",
+    [
+        # Its deep tree alone takes ten seconds.
+        pytest.param(c, id=c.name, marks=[pytest.mark.thorough] * (c.name == "privhp-tree"))
+        for c in CASES
+        if c.noisy and c.mechanism.horizon > 1
+    ],
 )
 ANOTHER = b"another nonce..."
 
@@ -263,7 +269,8 @@ NOBODY = Trace(
 )  # fmt: skip
 
 
-STREAMS = ["pak-hierarchy", "pak-views", "tops-blocks", "tops-slots", "tops-smooth"]
+SLOW = [pytest.param(name, marks=pytest.mark.thorough) for name in ("tops-slots", "tops-smooth")]
+STREAMS = ["pak-hierarchy", "pak-views", "tops-blocks", *SLOW]
 
 
 @pytest.mark.parametrize("name", STREAMS)

@@ -67,7 +67,7 @@ def test_a_mechanism_without_a_member_is_refused_by_name(member: str) -> None:
         ({"framed": None}, "framed must be a function"),
         ({"objections": None}, "objections must be a function"),
         ({"parameters": dict}, "parameters must be a dataclass"),
-        ({"advisor": object()}, "advisor lacks members"),
+        ({"planner": object()}, "planner lacks members"),
     ],
 )
 def test_an_incomplete_entry_is_refused(change: dict[str, object], hint: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hushstream.planning.costs import COSTS, MEASURED_BY
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def test_every_cost_names_a_figure_of_a_benchmark_that_is_there():

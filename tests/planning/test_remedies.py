@@ -117,6 +117,7 @@ def test_a_larger_epsilon_is_tried_up_to_a_usual_one(now: str, tried: list[str])
     assert [one.changes["budget.epsilon"] for one in dearer(base)] == tried
 
 
+@pytest.mark.thorough
 def test_a_hopeless_plan_says_what_would_help(tmp_path: Any) -> None:
     answer = answered(tmp_path)
     assert answer.ways[0].best.hopeless and answer.needed is not None

@@ -122,6 +122,7 @@ def test_windows_of_many_triggers_leave_room_for_fewer_of_them(tmp_path: Path) -
     assert "judged on 1,100 of 2,400 records: 11 of 24 windows" in " ".join(taken.notes)
 
 
+@pytest.mark.thorough
 def test_settings_that_the_work_does_not_reach_are_told(answer: Answer) -> None:
     assert not any("left out" in note for way in answer.ways for note in way.notes)
     ((one,), none) = list(untried_settings(7, 1, 112)), list(untried_settings(0, 1, 112))
@@ -371,6 +372,7 @@ def test_another_mechanism_is_judged_by_the_same_measure() -> None:
     assert "no smaller error: over 1,000% before" in other_kind("tops", 1e9, "pak", 2.0)
 
 
+@pytest.mark.thorough
 def test_an_impossible_change_is_told_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     lines = [f"u{i},p,20,{START + i * 60_000_000},{i % 7}" for i in range(60)]

@@ -119,6 +119,9 @@ def test_it_is_planned_documented_and_simulated(tmp_path: Path) -> None:
     assert (planned["mechanism"], planned["edges"]) == ("binned", [0, 10, 20, 40])
     assert set(planned["noise"]) == {"bin_0", "bin_1", "bin_2"} and planned["mu2"] > 0
     assert "10 ≤ value < 20" in run("plan", "-c", str(config))
+    assert "binned" in run("mechanisms")
+    (edges, bound) = json.loads(run("mechanisms", "binned", "--json"))
+    assert edges["meaning"].startswith("ends of the bins") and bound["default"] == "`1`"
     said = run("simulate", "-c", str(config), str(data), "--seed", "s", "--json")
     (window,) = json.loads(said)["x-prices"]["windows"]
     assert (window["keys"], window["released"], window["hidden"]) == (2, 2, 0)

@@ -49,19 +49,28 @@ def documented(kind: type[Any]) -> dict[str, str]:
     'a time at which a window begins.'
     """
     _, _, block = (inspect.getdoc(kind) or "").partition("Attributes:\n")
-    entries = re.split(r"^    (?=\w+: )", block, flags=re.MULTILINE)[1:]
+    block = block.partition("\n\n")[0]
+    entries = re.split(r"^    (?=\w[\w, ]*: )", block, flags=re.MULTILINE)[1:]
     pairs = (entry.split(": ", 1) for entry in entries)
-    return {name: " ".join(text.split()) for name, text in pairs}
+    return {name: " ".join(text.split()) for names, text in pairs for name in names.split(", ")}
+
+
+def settings_of(kind: type[Any]) -> list[tuple[str, ...]]:
+    """List name, type, default and meaning of each setting of a class, in Markdown."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    texts = {name: text for one in kind.__mro__[::-1] for name, text in documented(one).items()}
+    return [
+        (f.name, _type(hints[f.name]), _default(f, hints[f.name]), texts[f.name])
+        for f in fields(kind)
+    ]
 
 
 def _section(name: str, kind: type[Any]) -> str:
     summary = (inspect.getdoc(kind) or "").partition("\n\nAttributes:")[0]
-    hints = typing.get_type_hints(kind, include_extras=True)
-    texts = documented(kind)
     rows = [
-        f"| `{f.name}` | {_type(hints[f.name])} | {_default(f, hints[f.name])} | {texts[f.name]} |"
-        for f in fields(kind)
-        if f.name not in IMPLIED
+        f"| `{name}` | {' | '.join(rest)} |"
+        for name, *rest in settings_of(kind)
+        if name not in IMPLIED
     ]
     head = "| Setting | Type | Default | Meaning |\n|---|---|---|---|"
     return f"## `{name}`\n\n{summary}\n\n{head}\n" + "\n".join(rows) + "\n"

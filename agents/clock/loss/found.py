@@ -31,7 +31,7 @@ Places = Mapping[str, list[int]]
 
 
 class Loss(NamedTuple):
-    """Records of one partition that nobody can use any more.
+    """Records of one partition that can no longer be used.
 
     Attributes:
         topic, partition: where.

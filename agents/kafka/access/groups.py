@@ -36,7 +36,7 @@ def may_read(kafka: Kafka, group: str) -> bool:
         OutageError: no broker answers, or the group has no coordinator now.
         ConfigError: a file of the connection cannot be read, or there is no password.
     """
-    with ThreadPoolExecutor(1) as apart:  # whoever asks may be within an event loop
+    with ThreadPoolExecutor(1) as apart:  # the caller may be within an event loop
         return apart.submit(asyncio.run, _asked(kafka, group)).result()
 
 

@@ -1,4 +1,4 @@
-"""Topics that nobody uses: those of a genesis that was never committed.
+"""Unused topics: those of a genesis that was never committed.
 
 `hush topics` makes a deployment's internal topics under a random genesis id, and then commits that
 id to the ledger. Where it is killed in between, the topics stay and no ledger names them.

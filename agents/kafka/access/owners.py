@@ -30,7 +30,7 @@ log = logging.getLogger("hushstream.kafka")
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A deployment writes a topic, and nobody else does. All of it is public."""
+    """The one deployment that writes a topic. All of it is public."""
 
     topic: str
     topic_id: str
@@ -51,7 +51,7 @@ def _claimed(deployment: Deployment) -> list[str]:
 
 
 def claim(cluster: Cluster, deployment: Deployment) -> None:
-    """Claim what nobody has claimed; safe to repeat.
+    """Claim what is not claimed yet; safe to repeat.
 
     Args:
         cluster: where the topics and `hush.owners.v1` exist.
@@ -86,7 +86,7 @@ def verify_owned(cluster: Cluster, deployment: Deployment) -> None:
 
 
 def unclaimed(cluster: Cluster, deployment: Deployment) -> list[str]:
-    """List the topics that a deployment writes and that nobody has claimed.
+    """List the topics that a deployment writes and that are not claimed.
 
     The ledger is not among them: an earlier version did not claim it.
 

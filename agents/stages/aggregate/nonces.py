@@ -40,7 +40,7 @@ def drawn(random: Callable[[int], bytes]) -> Opening:
 
 
 def steady(pipeline: str, shard: int) -> Nonce:
-    """Use the same nonce for ever: for simulations, whose logs nobody can rewind."""
+    """Use the same nonce for ever: for simulations, whose logs cannot be rewound."""
     return lambda trigger: STEADY[0][1]
 
 

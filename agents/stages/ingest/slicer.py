@@ -182,7 +182,7 @@ class Slicer:
                 "run the configuration that the ledger holds"
             )
         if self.partition >= len(record.offsets.get(self.source.topic, [0] * (self.partition + 1))):
-            return  # nobody waits for a partition that did not count then
+            return  # a partition that did not count then is not waited for
         if pipeline.direct:
             self._bounds[pipeline.name].barrier(reader, record, step)
             return

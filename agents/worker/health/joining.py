@@ -1,4 +1,4 @@
-"""The start of a worker in its group: one that nobody takes in says so, and ends."""
+"""The start of a worker in its group: one that is not taken in says so, and ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Joining:
             joined: whether it did, or something else is waited for.
         """
         now = time.monotonic()
-        # A process that stood still has waited for nobody.
+        # A process that stood still has not waited.
         self._waited += min(now - self._looked, LOOK_SECONDS)
         self._looked = now
         if joined:

@@ -79,7 +79,7 @@ class LossWatch:
         if alarm and now - self._told.get(place, -REPEAT_SECONDS) >= REPEAT_SECONDS:
             self._told[place] = now
             share = f"{float(self._share):.3g}"
-            with contextlib.suppress(OSError):  # a full disk is told by whoever cannot go on
+            with contextlib.suppress(OSError):  # the part that cannot go on reports a full disk
                 self._write(
                     f"pipeline {pipeline}: more than {share} of its records {CAUSES[cause]}"
                 )

@@ -32,7 +32,8 @@ from hushstream.topics.config.load import loads
 from hushstream.topics.records import Marker
 
 from tests.judge.test_logs import TEXT
-from tests.tree import paths
+
+from ...tree import paths
 
 
 def test_the_folders_of_the_cache_hold_the_code_of_every_loop(tmp_path):

@@ -24,7 +24,7 @@ from hushstream.formats.events.views import UnitTexts
 from hushstream.formats.schemas.schema import Pinned, Schema
 from hushstream.mechanisms.columns import I64
 
-from tests.formats.events.ways import by_columns, one_by_one
+from .ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 4))
 ROUNDS = int(os.environ.get("HUSH_RECORDS", "60000")) // 300

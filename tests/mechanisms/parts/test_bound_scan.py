@@ -12,7 +12,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts import bounding
 from hushstream.mechanisms.parts.bounding import Bound
 
-from tests.oracles.bounds import taken
+from ...oracles.bounds import taken
 
 BOUNDS = [
     Bound("quadratic", 1, (1,)),

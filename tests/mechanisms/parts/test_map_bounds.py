@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.parts.map_bounds import advised, predicted
+from hushstream.mechanisms.parts.map_bounds import predicted, proposed
 
 
 def law(*sent: int) -> np.ndarray:
@@ -15,19 +15,19 @@ def law(*sent: int) -> np.ndarray:
 
 
 def test_one_record_of_everybody_needs_neither_bound_nor_number() -> None:
-    best = advised(law(1), 20_000, Fraction(1), 1)
+    best = proposed(law(1), 20_000, Fraction(1), 1)
     assert (best.bound, best.debias, best.share_cut) == (1, False, 0.0)
 
 
 def test_units_alike_are_counted_whole() -> None:
     """Noise over what is counted is the same at every bound, so nothing need be cut."""
-    best = advised(law(20), 5_000, Fraction(1), 1)
+    best = proposed(law(20), 5_000, Fraction(1), 1)
     assert (best.bound, best.debias, best.share_cut) == (20, False, 0.0)
 
 
 def test_heavy_tails_get_a_small_bound_and_a_large_cap() -> None:
     sent = np.minimum(np.ceil(6 * (np.random.default_rng(3).pareto(1.4, 5_000) + 0.2)), 400)
-    best = advised(np.bincount(sent.astype(int)), 5_000, Fraction(1), 1)
+    best = proposed(np.bincount(sent.astype(int)), 5_000, Fraction(1), 1)
     assert best.debias
     assert best.bound <= 4
     assert best.cap >= 50
@@ -36,20 +36,20 @@ def test_heavy_tails_get_a_small_bound_and_a_large_cap() -> None:
 
 def test_more_noise_never_raises_the_bound() -> None:
     mixed = law(*[1] * 50, *[5] * 30, *[40] * 20)
-    bounds = [advised(mixed, 10_000, Fraction(1, e), 4).bound for e in (1, 10, 100)]
+    bounds = [proposed(mixed, 10_000, Fraction(1, e), 4).bound for e in (1, 10, 100)]
     assert bounds == sorted(bounds, reverse=True)
 
 
 def test_arguments_are_checked() -> None:
     for arguments in ((0, Fraction(1), 1), (5, Fraction(0), 1), (5, Fraction(1), 0)):
         with pytest.raises(ParameterError):
-            advised(law(1), *arguments)
+            proposed(law(1), *arguments)
 
 
 def test_what_is_predicted_of_the_proposal_is_what_it_was_chosen_by() -> None:
     mixed = law(*[1] * 50, *[5] * 30, *[40] * 20)
     for triggers in (1, 24):
-        best = advised(mixed, 5_000, Fraction(1), triggers)
+        best = proposed(mixed, 5_000, Fraction(1), triggers)
         cap = best.cap if best.debias else None
         assert predicted(mixed, 5_000, Fraction(1), triggers, best.bound, cap) == best
         others = [predicted(mixed, 5_000, Fraction(1), triggers, b, None) for b in (1, 8, 64)]

@@ -8,9 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.columns import Batch, Closed, Part, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, Rows, merge
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.slots.slots import Slots, join, split, with_state
+from hushstream.mechanisms.slots.slots import ROW, Slots, join, split, with_state
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,9 +95,13 @@ def part_of(rows: dict[tuple[int, int], tuple[int, int]]) -> Part:
     return Part(join(slot, bucket), np.zeros(len(sums), np.uint8), sums, np.zeros(0, np.int64))
 
 
+def fresh(keys: Keys) -> Rows:
+    return Rows(keys, np.zeros(len(keys), ROW), np.zeros(len(keys), np.int32))
+
+
 def test_late_records_count_in_the_open_slot_and_early_ones_wait() -> None:
     part = part_of({(2, 0): (1, 1), (9, 1): (2, 4), (10, 3): (1, 7), (15, 0): (1, 1)})
-    rows = SLOTS.init_rows(part.key)
+    rows = fresh(part.key)
     after, entries, state = SLOTS.close(Closed(rows, part, 4))  # closes the slots 9..11
     assert SLOTS.range_of(4) == (9, 12) and len(state) == 0
     assert SLOTS.per_slot(entries, 16, 4).tolist() == [1 + 4, 7, 0]
@@ -113,7 +117,7 @@ def test_the_warmup_closes_at_once() -> None:
     assert [SLOTS.range_of(t) for t in (1, 2, 3)] == [(0, 0), (0, 6), (6, 9)]
     assert SLOTS.closing(np.array([0, 5, 6, 17])).tolist() == [2, 2, 3, 6]
     part = part_of({(0, 1): (1, 2), (5, 4): (1, 16), (6, 0): (1, 1)})
-    rows, entries, _ = SLOTS.close(Closed(SLOTS.init_rows(part.key), part, 1))
+    rows, entries, _ = SLOTS.close(Closed(fresh(part.key), part, 1))
     assert len(entries.slot) == 0 and rows.due.tolist() == [2, 2, 3]
     _, entries, _ = SLOTS.close(Closed(rows, part, 2))
     assert SLOTS.histogram(entries).tolist() == [0, 2, 0, 0, 2]
@@ -121,7 +125,7 @@ def test_the_warmup_closes_at_once() -> None:
 
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=9))
 def test_state_survives_storage(values: list[int]) -> None:
-    rows = with_state(SLOTS.init_rows(Keys.of([])), np.array(values))
+    rows = with_state(fresh(Keys.of([])), np.array(values))
     assert is_canonical(rows.key) and set(rows.due.tolist()) == {-1}
     empty = Part(
         Keys.of([]), np.zeros(0, np.uint8), np.zeros((0, 2), np.int64), np.zeros(0, np.int64)

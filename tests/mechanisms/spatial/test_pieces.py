@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import shapely
 from hushstream.errors import ParameterError
-from hushstream.mechanisms.privhp.sample import sample
 from hushstream.mechanisms.spatial.domain import Axis, Domain
 from hushstream.mechanisms.spatial.pieces import pieces, trapezoids
 from hushstream.mechanisms.spatial.region import Region, in_polygon
+from hushstream.mechanisms.spatial.sample import sample
 from hushstream.mechanisms.spatial.synthetic import range_counts, scatter
 from hypothesis import given
 from hypothesis import strategies as st

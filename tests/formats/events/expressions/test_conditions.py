@@ -34,9 +34,8 @@ from hushstream.formats.events.expressions.derived import (
 )
 from hushstream.formats.events.fields import InputFields, NumericField, PipelineFields
 
-from tests.formats.events.ways import by_columns, one_by_one
-
 from ....judge import records as judge
+from ..ways import by_columns, one_by_one
 
 FARE = NumericField("fare", Fraction(0), Fraction(100), Fraction(1, 100))
 ZONES = ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns", "Pacific/Apia"]

@@ -1,0 +1,162 @@
+"""The forecast of a request: triggers that it would fire, and their cost, before it is sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ...errors import EngineError
+from ...topics.config.model import Kafka
+from ...topics.names import Names
+from ...topics.records import Snapshot, decode_request
+from ..deployment.model import Pipeline
+from ..kafka.cluster import Cluster
+from .clock import take_request, too_early
+from .ledger import Ledger
+from .log import ALL, entries_of
+from .snapshots import Opening
+from .start import beginning_of, committed_lists
+from .timeline import Timeline, advance, fold, resumed
+
+MOST = 10_000  # triggers that are counted; what is beyond is "at least"
+
+
+@dataclass(frozen=True)
+class TriggerForecast:
+    """Triggers of one pipeline that are due up to some time.
+
+    Attributes:
+        due: all that are due.
+        triggers: those of them that would fire.
+        charges: epochs that would be charged for them, within the limits.
+        refused: epochs that would be refused, for good, because a limit is reached.
+        more: whether there is more than was counted.
+        epsilon, delta: cost of these charges for one unit that is in all of their epochs.
+    """
+
+    pipeline: str
+    due: int
+    triggers: int
+    charges: int
+    refused: int
+    more: bool
+    epsilon: Fraction
+    delta: Fraction
+
+
+class Standing:
+    """The standing of pipelines in the clock log; each look reads on from the one before.
+
+    Args:
+        kafka: the connection.
+        names: of all topics.
+        horizons: triggers per window, by pipeline.
+
+    Attributes:
+        snapshot: the newest one that a look has met.
+    """
+
+    def __init__(self, kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> None:
+        self._kafka = kafka
+        self._names = names
+        self._timelines = fold((), dict(horizons))
+        self._horizons = dict(horizons)
+        self._position: int | None = None
+        self._opening = Opening(0)
+        self.snapshot: Snapshot | None = None
+
+    def look(self) -> dict[str, Timeline]:
+        """Fold what the clock log has by now; returns a timeline by pipeline.
+
+        Raises:
+            EngineError: the log has a gap, or the broker is silent.
+        """
+        topic = self._names.clock
+        if self._position is None:
+            self._position = beginning_of(self._kafka, topic)
+            self._opening = Opening(self._position)
+        for records in committed_lists(self._kafka, topic, self._position):
+            entries = entries_of(records, ALL)
+            if (snapshot := self._opening.first(entries)) is not None:
+                self._timelines = resumed(snapshot, self._horizons)
+            for _, record in entries:
+                advance(self._timelines, record)
+                if isinstance(record, Snapshot):
+                    self.snapshot = record
+            if records:
+                self._position = records[-1].offset + 1
+        return self._timelines
+
+
+class InForce:
+    """Requests from a place of their topic on, folded as the clock's owner folds them.
+
+    Args:
+        cluster: where they are.
+        topic: of the requests; what comes from now on is followed.
+        pipelines: external ones.
+
+    Raises:
+        EngineError: the end of the topic cannot be had.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, pipelines: Iterable[str]) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._pipelines = tuple(pipelines)
+        self._position = cluster.offsets.written(topic, 0)
+        self._requested: dict[str, int] = {}
+
+    def look(self, snapshot: Snapshot | None) -> Mapping[str, int]:
+        """Read on; returns the time up to which each pipeline may fire, where one was asked for.
+
+        Args:
+            snapshot: the newest one of the clock log; what it has read may be deleted since.
+
+        Raises:
+            EngineError: the topic cannot be read.
+        """
+        if snapshot is not None and snapshot.requests > self._position:
+            self._requested, self._position = dict(snapshot.requested), snapshot.requests
+        for message in self._cluster.read(self._topic, start=self._position):
+            self._position = message.offset() + 1
+            self._take(message)
+        return self._requested
+
+    def _take(self, message: Any) -> None:
+        try:
+            request = decode_request(message.value())
+        except EngineError:
+            return
+        if not too_early(request, message.timestamp()[1] * 1000):
+            take_request(self._requested, request, self._pipelines)
+
+
+def forecast(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) -> TriggerForecast:
+    """Count what is scheduled up to a time and has not fired yet.
+
+    Args:
+        pipeline: an external one.
+        timeline: where it stands.
+        ledger: says which epochs are charged or refused.
+        at: microseconds since 1970.
+    """
+    name, windows = pipeline.name, pipeline.windows
+    dues = windows.due(timeline, at, MOST, ledger.end(pipeline))
+    epochs = Counter(windows.epoch(due.window) for due in dues)  # in the order in which they fire
+    over = [e for e in epochs if (name, e) in ledger.refused]
+    fresh = [e for e in epochs if (name, e) not in ledger.charges and e not in over]
+    room = ledger.affordable(pipeline, fresh)
+    fires = len(dues) - sum(epochs[e] for e in (*over, *fresh[room:]))
+    return TriggerForecast(
+        name,
+        due=len(dues),
+        triggers=fires,
+        charges=room,
+        refused=len(fresh) - room,
+        more=len(dues) == MOST,
+        epsilon=room * pipeline.epsilon,
+        delta=room * pipeline.delta,
+    )

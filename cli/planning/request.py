@@ -1,0 +1,334 @@
+"""Proposals and forecasts in ``hush plan``: options, the request that they form, progress."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ...agents.deployment.compile import parameters_of, setting_of, value_columns
+from ...agents.deployment.model import Deployment, Input, Pipeline
+from ...agents.worker.lines.screen import Screen
+from ...errors import ParameterError
+from ...mechanisms.planner import Goal, Option, Planner, Question
+from ...mechanisms.registry import entries, find
+from ...mechanisms.stated_shape import Shape
+from ...mechanisms.workload import Sample
+from ...planning.records import read_records
+from ...planning.sample import sample_of, shape_sample
+from ...planning.search import Answer, Search
+from ...topics.config.load import Config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NUMBERS: dict[str, type[int] | type[float]] = {
+    "users": int, "records": int, "keys": int, "zipf": float, "repeat": float,
+}  # fmt: skip
+
+
+class Request(NamedTuple):
+    """Options of the command line."""
+
+    sample: Path | None
+    shape: Shape | None
+    pipeline: str | None
+    goal: Goal
+    records: int | None
+    scale: float | None
+    tune: bool = False
+
+
+NOTHING = Request(None, None, None, "last", None, None)
+
+
+class _ShapeType(click.ParamType):
+    name = "shape"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Shape:
+        if isinstance(value, Shape):
+            return value
+        given: dict[str, Any] = {}
+        for part in value.split(","):
+            name, _, text = part.strip().partition("=")
+            if name not in _NUMBERS:
+                self.fail(f"{name!r} is unknown; expected one of {', '.join(_NUMBERS)}", param, ctx)
+            try:
+                given[name] = _NUMBERS[name](text.replace("_", ""))
+            except ValueError:
+                self.fail(f"{name} = {text!r} is not a number", param, ctx)
+        missing = [name for name in ("users", "records", "keys") if name not in given]
+        if missing:
+            self.fail(f"{missing[0]} is missing", param, ctx)
+        try:
+            return Shape(**given)
+        except ParameterError as error:
+            self.fail(str(error), param, ctx)
+
+
+def plan_options(command: F) -> F:
+    """Add ``--sample``, ``--shape`` and the other options of a plan to a command."""
+    for option in (
+        click.option(
+            "--tune",
+            is_flag=True,
+            help="With --sample: instead try a histogram's settings one by one, and list them.",
+        ),
+        click.option(
+            "--tail-scale",
+            "scale",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="S",
+            help="pak, tops, topl: public guess that large values get e times rarer every S; "
+            "default: from `excess`.",
+        ),
+        click.option(
+            "--records",
+            type=click.IntRange(min=2),
+            metavar="N",
+            help="pak, tops, topl: public guess of the records per window; "
+            "default: from `expected`.",
+        ),
+        click.option(
+            "--goal",
+            type=click.Choice(["last", "mean"]),
+            default="last",
+            show_default=True,
+            help="Error to minimise: at a window's last trigger, or the mean over its triggers.",
+        ),
+        click.option(
+            "--pipeline", "only", help="Plan this pipeline; default: all of the first input."
+        ),
+        click.option(
+            "--shape",
+            type=_ShapeType(),
+            metavar="users=N,records=N,keys=N[,zipf=1][,repeat=0]",
+            help="Instead of a sample: your guess of one window. The key of rank r is as popular "
+            "as r^-zipf; `repeat` is the share of a unit's records that go to one key of its own.",
+        ),
+        click.option(
+            "--sample",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Forecast from all of FILE (CSV, JSON lines, Arrow) what would be released, and "
+            "three ways to go: best settings, less detail, another ε. PUBLIC OR SYNTHETIC data "
+            "only: settings tuned on the protected stream leak it, and no charge covers that.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def request(
+    sample: Path | None,
+    shape: Shape | None,
+    only: str | None,
+    goal: Goal,
+    records: int | None,
+    scale: float | None,
+    tune: bool = False,
+) -> Request:
+    """Check the given options and collect them.
+
+    Args:
+        sample: a file of public or synthetic records.
+        shape: a guess of one window, instead of a sample.
+        only: name of a pipeline; None: all of the first input.
+        goal: the error to minimise.
+        records: a public guess of the records per window.
+        scale: a public guess of the tail of values, in the unit of the values.
+        tune: whether a histogram's settings are tried one by one on the sample.
+
+    Raises:
+        UsageError: they exclude each other, one lacks another, or a number is not finite.
+    """
+    if scale is not None and not math.isfinite(scale):
+        raise click.UsageError("--tail-scale must be finite")
+    if sample is not None and shape is not None:
+        raise click.UsageError("give --sample or --shape, not both")
+    if tune and sample is None:
+        raise click.UsageError("--tune needs a --sample to try settings on")
+    if goal != "last" and shape is None and not tune:
+        raise click.UsageError("--goal is for --shape, and for --sample with --tune")
+    if sample is not None and not tune and (records, scale) != (None, None):
+        given = "--records" if scale is None else "--tail-scale"
+        raise click.UsageError(f"{given} is a guess, and --sample tells it: give one of them")
+    return Request(sample, shape, only, goal, records, scale, tune)
+
+
+def proposals(
+    config: Config,
+    deployment: Deployment,
+    asked: Request,
+    quiet: bool,
+    without: Container[str] = (),
+) -> dict[str, dict[str, Any]]:
+    """Propose settings for every pipeline whose mechanism needs no sample, or was given one.
+
+    Args:
+        config: as it was read.
+        deployment: compiled from it.
+        asked: options of the command line.
+        quiet: show no progress.
+        without: pipelines that need none.
+
+    Returns:
+        A proposal by pipeline, as a JSON object.
+
+    Raises:
+        ConfigError: the sample cannot be used.
+    """
+    found = {}
+    for source, pipeline, mine in _pipelines(config, deployment, asked):
+        planner = find(pipeline.kind).planner
+        if planner is None or pipeline.name in without or not (mine or asked.pipeline is None):
+            continue
+        using = _of_use(asked, planner) if mine else NOTHING
+        question = _question(config, source, pipeline, using)
+        if question.sample is not None or "sample" not in planner.options:
+            found[pipeline.name] = _proposed(planner, question, quiet)
+    return found
+
+
+def _pipelines(
+    config: Config, deployment: Deployment, asked: Request
+) -> Iterator[tuple[Input, Pipeline, bool]]:
+    """Each pipeline with its input, and whether the command line asks for it."""
+    for source in deployment.inputs:
+        for pipeline in source.pipelines:
+            yield source, pipeline, _asked(config, pipeline, asked)
+
+
+def _of_use(asked: Request, planner: Planner) -> Request:
+    """Return the request without options that the mechanism's proposals do not use."""
+    if "sample" not in planner.options:
+        return asked._replace(sample=None, shape=None)
+    return asked if asked.tune else asked._replace(sample=None)
+
+
+def _question(config: Config, source: Input, p: Pipeline, asked: Request) -> Question:
+    (given,) = (one for one in config.pipeline if one.name == p.name)
+    return Question(
+        name=p.name,
+        parameters=parameters_of(given),
+        setting=setting_of(
+            given, p.windows, value_columns(given), p.public_keys, p.cells_partitions
+        ),
+        mechanism=p.mechanism,
+        sample=_sample(source, p, asked),
+        source=str(asked.sample or "the stated shape"),
+        goal=asked.goal,
+        records=asked.records,
+        scale=asked.scale,
+    )
+
+
+def _sample(source: Input, p: Pipeline, asked: Request) -> Sample | None:
+    if asked.shape is not None:
+        return shape_sample(p, asked.shape)
+    return None if asked.sample is None else sample_of(p, source, asked.sample)
+
+
+def _proposed(planner: Planner, question: Question, quiet: bool) -> dict[str, Any]:
+    """The proposal, with a bar where it takes a while."""
+    most = planner.ticks(question)
+    columns = (
+        TextColumn("trying settings of {task.description}"), BarColumn(), MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=Screen(stderr=True), disable=quiet or not most) as bar:
+        task = bar.add_task(question.name, total=most)
+        body = planner.propose(question, lambda: bar.advance(task))
+        bar.update(task, completed=most)  # some candidates occur twice
+    return body
+
+
+def forecasts(
+    config: Config, deployment: Deployment, asked: Request, quiet: bool
+) -> dict[str, tuple[str, Answer]]:
+    """Forecast three ways to go for every pipeline that a sample was given for.
+
+    Args:
+        config: as it was read.
+        deployment: compiled from it.
+        asked: options of the command line.
+        quiet: show no progress.
+
+    Returns:
+        Kind of the mechanism and answer, by pipeline.
+
+    Raises:
+        ConfigError: the sample cannot be used.
+    """
+    if asked.sample is None or asked.tune:
+        return {}
+    return {
+        pipeline.name: (
+            pipeline.kind, _searched(config, source, pipeline, asked.sample, quiet)
+        )
+        for source, pipeline, mine in _pipelines(config, deployment, asked)
+        if mine and find(pipeline.kind).planner is not None
+    }  # fmt: skip
+
+
+def _searched(config: Config, source: Input, p: Pipeline, path: Path, quiet: bool) -> Answer:
+    (given,) = (one for one in config.pipeline if one.name == p.name)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Screen(stderr=True), disable=quiet) as bar:
+        reading = bar.add_task(f"reading {path.name}", total=None)
+        records = read_records(
+            p, source, tuple(value_columns(given)), path, lambda n: bar.advance(reading, n)
+        )
+        bar.update(reading, total=records.read, completed=records.read)
+        trying = bar.add_task(f"forecasting {p.name}", total=None)
+        search = Search(p, given, records, lambda: bar.advance(trying))
+        bar.update(trying, total=(most := search.ticks()))
+        answer = search.answer(path)
+        bar.update(trying, completed=most)
+    return answer
+
+
+def _asked(config: Config, pipeline: Pipeline, asked: Request) -> bool:
+    if asked.pipeline is not None:
+        return pipeline.name == asked.pipeline
+    return bool(pipeline.config["input"]["name"] == config.input[0].name)
+
+
+def check(config: Config, deployment: Deployment, asked: Request) -> None:
+    """Refuse options that fit no pipeline.
+
+    Raises:
+        UsageError: an option fits no pipeline.
+    """
+    names = [p.name for p in deployment.pipelines]
+    if asked.pipeline is not None and asked.pipeline not in names:
+        raise click.UsageError(
+            f"pipeline {asked.pipeline!r} is unknown; expected one of {_list(names)}"
+        )
+    kinds = {p.kind for p in deployment.pipelines if _asked(config, p, asked)}
+    options: tuple[tuple[Option, object], ...] = (
+        ("sample", asked.sample),
+        ("shape", asked.shape),
+        ("records", asked.records),
+        ("tail-scale", asked.scale),
+    )
+    for option, given in options:
+        wanted = {
+            name for name, entry in entries().items()
+            if entry.planner is not None
+            and (option in entry.planner.options or (option == "sample" and not asked.tune))
+        }  # fmt: skip
+        if given is not None and not kinds & wanted:
+            which = asked.pipeline or f"any pipeline of input {config.input[0].name!r}"
+            raise click.UsageError(
+                f"--{option} does not apply to {which}: it is for {_list(sorted(wanted))}"
+            )
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names)

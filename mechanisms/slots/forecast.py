@@ -1,0 +1,149 @@
+"""Forecast of a stream of values: how far sums of ranges and running totals are off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..columns import F64
+from ..forecast import bound_cut, percent, rounded, sample_of
+from ..in_memory import releases
+from ..noise.trial import noise_of
+from ..planner import Forecast, Question
+from ..workload import Workload
+from .aim import sample_values
+from .slots import Slots, split
+
+SCORE = "root mean squared error of sums between two triggers, as a share of them"
+_PLACES = 9  # range ends between which all sums are judged
+
+
+class StreamLook(NamedTuple):
+    """Sums of ranges in one window, and what became of its values."""
+
+    truth: F64  # (ranges,) sums
+    error: F64  # (ranges,)
+    total: tuple[float, float]  # the last running total, and the error of the released one
+    theta: float
+    clipped: float  # share of the sum above the threshold
+
+
+def forecast(
+    question: Question, parameters: Any, mechanism: Any, slots: Slots, plays: range
+) -> Forecast:
+    """The figures of a candidate, by running it.
+
+    Args:
+        question: what is asked.
+        parameters: the candidate.
+        mechanism: built of it.
+        slots: its public frame.
+        plays: numbers of noise keys.
+    """
+    looks: list[StreamLook] = []
+    for play in plays or range(1):
+        for epoch in sample_of(question).epochs:
+            looks += [
+                _look(mechanism, slots, work, noise_of(question.name, play, len(looks) + i))
+                for i, work in enumerate(epoch)
+            ]
+    cut = bound_cut(question, slots.bound)
+    figures = _figures(looks, cut)
+    wait = mechanism.horizon - slots.warmup
+    return Forecast(
+        parameters, figures["score"], "simulation",
+        f"running totals at {wait} of {mechanism.horizon} triggers of a window, and sums between "
+        "any two of them",
+        _off(figures), "; ".join(_lost(figures, slots)), cut, None, figures,
+    )  # fmt: skip
+
+
+def _look(mechanism: Any, slots: Slots, work: Workload, noise: Any) -> StreamLook:
+    encoded = mechanism.encode(dict(work.columns or {}))
+    slot, _ = split(encoded.keys)
+    grid = float(slots.grid)
+    kept = np.flatnonzero(encoded.keep)
+    value = encoded.value[kept, 0]
+    sums = np.bincount(slot[encoded.key[kept]], value, slots.slots) * grid
+    exact = np.concatenate([[0.0], np.cumsum(sums)])
+    shown, theta = _prefixes(mechanism, slots, work, noise)
+    first = slots.warmup_slots
+    begin = max(first, slots.slots // 4)  # alike for all warm-ups that are tried
+    ends = np.unique(np.linspace(begin, slots.slots, _PLACES).round().astype(int))
+    lower, upper = np.triu_indices(len(ends), 1)
+    truth = exact[ends[upper]] - exact[ends[lower]]
+    found = shown[ends[upper]] - shown[ends[lower]]
+    whole = max(float(value.sum()), 1.0)
+    above = float(np.maximum(value - theta, 0).sum()) / whole
+    late = exact[-1] - (0.0 if shown[first] else exact[first])
+    return StreamLook(
+        truth, np.abs(found - truth), (late, abs(shown[-1] - late)), theta * grid, above
+    )
+
+
+def _prefixes(mechanism: Any, slots: Slots, work: Workload, noise: Any) -> tuple[F64, int]:
+    """(slots+1,) released running totals up to each slot, and the threshold."""
+    shown, theta = np.zeros(slots.slots + 1), slots.top
+    grid = float(mechanism.outputs[1].grid)
+    for out in releases(mechanism, work, noise):
+        theta = int(out.public["threshold"][0]) if "threshold" in out.public else theta
+        if len(out.key):
+            shown[out.key.codes().astype(np.int64) + 1] = out.value[:, 1] * grid
+    return shown, theta
+
+
+def _figures(looks: Sequence[StreamLook], cut: float) -> dict[str, float]:
+    truth = np.concatenate([look.truth for look in looks])
+    error = np.concatenate([look.error for look in looks])
+    totals = np.array([look.total for look in looks])
+    rms = float(np.sqrt(np.mean(error**2)))
+    return {
+        "range": float(np.sqrt(np.mean(truth**2))),
+        "off": rms,
+        "total": float(totals[:, 0].mean()),
+        "total_off": float(np.sqrt(np.mean(totals[:, 1] ** 2))),
+        "threshold": float(np.median([look.theta for look in looks])),
+        "clipped": float(np.mean([look.clipped for look in looks])),
+        "cut": cut,
+        "score": rms / max(float(np.sqrt(np.mean(truth**2))), 1e-9),
+    }
+
+
+def _off(figures: dict[str, float]) -> str:
+    share = figures["total_off"] / max(figures["total"], 1e-9)
+    if figures["range"]:
+        truth = f"it is {rounded(figures['range'])} ({percent(figures['score'])})"
+    else:
+        truth = "there is nothing to add up: all records come early in their window"
+    return (
+        f"the sum between two triggers is off by {rounded(figures['off'])} where {truth}; a "
+        f"window's total of {rounded(figures['total'])} by {rounded(figures['total_off'])} "
+        f"({percent(share)})"
+    )
+
+
+def _lost(figures: dict[str, float], slots: Slots) -> Iterator[str]:
+    yield (
+        f"values above a threshold of about {rounded(figures['threshold'])} count as that much, "
+        f"which takes {figures['clipped']:.1%} off the sum"
+    )
+    if figures["cut"]:
+        yield f"the bound cuts off {figures['cut']:.1%} of the records"
+    yield f"the first {slots.warmup} of {slots.horizon} triggers only find the threshold"
+
+
+def rates(question: Question, slots: Slots) -> tuple[int, float]:
+    """Records per slot, and the mean excess of large values over one that few exceed, in steps."""
+    sample, every = sample_of(question), sample_values(question, slots)
+    records = max(1, round(sample.records / max(sample.windows, 1) / slots.slots))
+    high = float(np.quantile(every, 0.99))
+    above: F64 = every[every > high]
+    return records, max(1.0, float((above - high).mean()) if len(above) else 1.0)
+
+
+def warmups(given: int, horizon: int) -> list[int]:
+    """Lengths of a warm-up worth trying, the given one first."""
+    wanted = (given, 1, 2, round(horizon / 16), round(horizon / 8), round(horizon / 4))
+    return list(dict.fromkeys(max(1, w) for w in wanted if w < horizon))

@@ -1,0 +1,81 @@
+"""The planner of streams of values: running totals (PAK) and sums of ranges (ToPS)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from ...errors import ParameterError
+from ..contract import Setting
+from ..forecast import distinct
+from ..planner import LIGHT, Forecast, Option, Question
+from . import forecast
+from .settings import slots_of
+
+
+@dataclass(frozen=True)
+class SlotPlanner:
+    """Candidates and forecasts; see `planner.Planner`.
+
+    Attributes:
+        build: the mechanism; it has ``slots``.
+        aimed: more settings, for what the sample asks for.
+        rates: which multiples of the sample's own rate to try. The rate decides how high a
+            threshold is taken, by a law of tails; another one is a more or less careful threshold.
+        excesses: which multiples of the sample's own excess to try, likewise.
+        further: settings beside those of `SlotParameters`, worth a try.
+    """
+
+    build: Callable[[Any, Setting], Any]
+    aimed: Callable[[Question, Any], Iterable[Any]] = lambda question, known: ()
+    rates: ClassVar[tuple[Fraction, ...]] = (Fraction(1),)
+    excesses: ClassVar[tuple[Fraction, ...]] = ()
+    further: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+
+    options: ClassVar[frozenset[Option]] = frozenset({"records", "tail-scale"})
+    score = forecast.SCORE
+    effort = LIGHT
+
+    def ticks(self, question: Question) -> int:
+        """None: errors follow from formulas."""
+        return 0
+
+    def candidates(self, question: Question) -> Sequence[Any]:
+        """Warm-ups, each with the rates, with the tail or without, and with all else."""
+        given: Any = question.parameters  # of `SlotParameters`, with ``excess``
+        records, excess = forecast.rates(question, slots_of(given, question.setting))
+        known = replace(given, expected=records, excess=round(excess, 3))
+        warmed = [
+            replace(known, warmup=warmup)
+            for warmup in forecast.warmups(given.warmup, question.setting.horizon)
+        ]
+        made: list[Any] = [given]
+        for one in warmed:  # where work is short, all kinds of settings with the first warm-ups
+            for rate in self.rates:
+                some = replace(one, expected=max(1, round(records * rate)))
+                made += [some, replace(some, excess=0.0)]
+            made += self._aimed(question, one)
+            if one.warmup in (1, given.warmup):
+                made += [replace(one, **more) for more in self.further]
+            made += [replace(one, excess=round(float(excess * t), 3)) for t in self.excesses]
+        return distinct(made)
+
+    def _aimed(self, question: Question, known: Any) -> list[Any]:
+        try:
+            return list(self.aimed(question, known))
+        except ParameterError:
+            return []  # a combination that is impossible is no candidate
+
+    def near(self, question: Question, tuned: Any) -> Sequence[Any]:
+        """The same for this rate and these slots, with a warm-up of the same share and of one."""
+        given, horizon = question.parameters, question.setting.horizon
+        records, _ = forecast.rates(question, slots_of(given, question.setting))
+        same = replace(tuned, expected=records, slot=given.slot, origin=given.origin)
+        return [replace(same, warmup=one) for one in dict.fromkeys((1, max(1, horizon // 8)))]
+
+    def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
+        """The figures of one candidate, by running it."""
+        made: Any = self.build(parameters, question.setting)
+        return forecast.forecast(question, parameters, made, made.slots, plays)

@@ -1,0 +1,64 @@
+"""Simulated devices that find a threshold, for proposals and forecasts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...client.survey import NARROW, RANGE, Survey
+from ..columns import F64
+from ..keys import Keys
+from ..noise.keyed import KeyedNoise
+from .estimate import Buckets, density, threshold
+from .fit import simulate
+from .rounds import found_range, found_threshold
+
+U64 = NDArray[np.uint64]
+Answer = Callable[[int, int], Buckets]  # group and step that it is told → its reports
+
+
+def words_of(noise: KeyedNoise, devices: int) -> U64:
+    """(n, 4) uniform words: the randomness of so many devices."""
+    keys = Keys.of_codes(np.arange(devices, dtype=np.uint64))
+    bits = noise.bits("report", keys, np.arange(2, dtype=np.int64), np.ones(2, np.int64))
+    return bits.reshape(devices, 4)
+
+
+def uniform(words: U64) -> F64:
+    """(n,) numbers in [0, 1) from each device's first word."""
+    return (words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def reports(survey: Survey, value: F64, group: int, told: int, words: U64) -> Buckets:
+    """Reports of the devices of one group.
+
+    Args:
+        survey: the public parameters.
+        value: (n,) raw values.
+        group: `RANGE` or `NARROW`.
+        told: step that the group is told.
+        words: (n, 4) of these devices.
+    """
+    who = np.full(len(value), group)
+    codes = simulate(survey, value, who, told, words[:, 1:])
+    theta = np.full(len(value), told if group == NARROW else 0)
+    return Buckets(who, theta, codes, np.ones_like(codes))
+
+
+def learnt(survey: Survey, smooth: bool, answer: Answer) -> float:
+    """The threshold that simulated reports choose, in the value's own unit.
+
+    Args:
+        survey: the public parameters.
+        smooth: whether fits are filtered.
+        answer: asks the devices of a group.
+    """
+    wide = answer(RANGE, survey.buckets)
+    if survey.rounds == 1:
+        return float(survey.threshold(threshold(survey, wide, density(survey, wide, smooth))))
+    within = found_range(survey, wide, smooth)
+    near = answer(NARROW, within)
+    exact = density(survey, near, smooth, NARROW)
+    return float(survey.threshold(found_threshold(survey, near, exact, within)))
