@@ -71,7 +71,7 @@ input = "orders"
 key = ["item", "colour"]
 window = { length = "20s" }
 triggers = { every = "2s" }
-budget = { epsilon = 8.0, delta = 1e-4, limit_epsilon = LIMIT }
+budget = { epsilon = 8.0, delta = 1e-4, limit_delta = LIMIT }
 feedback_delay = 0
 mechanism = { kind = "histogram", budget = 12, adaptive_weight = 0.3 }
 
@@ -94,7 +94,7 @@ def toml(seconds: float) -> str:
         seconds: for how long the deployment is going to run, about.
     """
     windows = max(3, int(seconds / 20 / 2))
-    return TOML.replace("LIMIT", str(8.0 * windows))
+    return TOML.replace("LIMIT", f"{windows}e-4")
 
 
 class Load(threading.Thread, ABC):
