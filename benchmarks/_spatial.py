@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from hushstream.mechanisms.columns import Batch, Closed, Part, Rows, merge
+from hushstream.mechanisms.columns import Batch, Closed, Part, merge
 from hushstream.mechanisms.contract import Mechanism
-from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
+from hushstream.mechanisms.tables import RowTable
 
 SIZES = {"small": (1e-4, 1e-3), "medium": (1e-3, 1e-2), "large": (1e-2, 1e-1)}
 
@@ -104,49 +104,19 @@ def keyed(name: str) -> KeyedNoise:
     )
 
 
-class Store:
-    """Rows in sorted arrays, as a worker's cache holds them; all of them due at every tick."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self.mechanism = mechanism
-        self.codes = np.empty(0, np.uint64)
-        self._raw = np.dtype((np.void, mechanism.row_dtype.itemsize))  # moves faster than fields
-        self._cells = np.empty(0, self._raw)
+class Store(RowTable):
+    """Rows as a worker's cache holds them."""
 
     def closed(self, part: Part, t: int) -> Closed:
-        """Nodes, and fresh rows for the cells of the part that are none."""
-        new = np.unique(part.key.codes())
-        place, known = self._find(new)
-        fresh = self.mechanism.init_rows(Keys.of_codes(new[~known]))
-        at = place[~known]
-        codes = np.insert(self.codes, at, new[~known])
-        due = np.insert(np.full(len(self.codes), -1, np.int32), at, fresh.due)
-        cells = np.insert(self._cells, at, fresh.cell.view(self._raw))
-        rows = Rows(Keys.of_codes(codes), cells.view(self.mechanism.row_dtype), due)
-        return Closed(rows, part, t)
+        """What a release at tick ``t`` reads."""
+        return Closed(self.load(part, t), part, t)
 
-    def store(self, rows: Rows) -> None:
-        """Write rows back; those that equal fresh ones are forgotten."""
-        codes, raw = rows.key.codes(), rows.cell.view(self._raw)
-        place, known = self._find(codes)
-        self._cells[place[known]] = raw[known]
-        served = (rows.due == 0) & (self.mechanism.load == "due")
-        gone = place[known & served]
-        if not known.all():
-            self.codes = np.insert(self.codes, place[~known], codes[~known])
-            self._cells = np.insert(self._cells, place[~known], raw[~known])
-            gone = self._find(codes[served])[0]
-        if len(gone):
-            self.codes, self._cells = np.delete(self.codes, gone), np.delete(self._cells, gone)
-
-    def _find(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        place = np.searchsorted(self.codes, codes)
-        known = np.zeros(len(codes), bool)
-        inside = place < len(self.codes)
-        known[inside] = self.codes[place[inside]] == codes[inside]
-        return place, known
+    @property
+    def nodes(self) -> int:
+        """Rows that are alive."""
+        return int(np.count_nonzero(self.due))
 
     @property
     def bytes_per_row(self) -> float:
         """Key, cell and due trigger."""
-        return float(self.mechanism.row_dtype.itemsize + 8 + 4)
+        return float(self.cell.dtype.itemsize + 8 + 4)

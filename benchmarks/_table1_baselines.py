@@ -9,11 +9,11 @@ from typing import ClassVar, cast
 import numpy as np
 from hushstream.mechanisms.columns import Batch, Closed, Part, Releases
 from hushstream.mechanisms.contract import Mechanism
-from hushstream.mechanisms.histogram.dense_units import DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.play import Workload
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
+from hushstream.mechanisms.tables import UnitTable
 
 
 def keyed(name: str, seed: int, window: str = "day") -> KeyedNoise:
@@ -39,7 +39,7 @@ class Repeated:
     name: ClassVar[str] = "repeated"
 
     def __post_init__(self) -> None:
-        self.units = DenseUnits(cast(Mechanism, self.mechanism), self.work.users)
+        self.units = UnitTable(cast(Mechanism, self.mechanism), self.work.users)
         self.t, self.seconds = 0, 0.0
         self._clear()
         self.total = np.zeros(self.work.keys, np.int64)

@@ -33,8 +33,8 @@ import matplotlib as mpl
 import numpy as np
 from hushstream.client import Budget, Client, ReportStore, Survey
 from hushstream.client.survey import RANGE, VALUE
+from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.testing import Memory, Trace
 from hushstream.mechanisms.topl.fit import simulate
 from hushstream.mechanisms.topl.mechanism import ToPL
 from numpy.typing import NDArray

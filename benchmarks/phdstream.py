@@ -142,7 +142,7 @@ def streamed(variant: Variant, stream: Stream, deletions: bool, seed: str) -> It
         rows, release = mechanism.release(closed, noise)
         store.store(rows)
         seconds = time.thread_time() - start
-        yield Snapshot(*leaves_of(release), seconds, len(store.codes))
+        yield Snapshot(*leaves_of(release), seconds, store.nodes)
 
 
 def at_once(parameters: Parameters, events: Stream, epsilon: Fraction, name: str) -> Snapshot:

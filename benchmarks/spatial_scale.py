@@ -73,7 +73,7 @@ def ticks(made: PHDStream, n: int) -> Iterator[tuple[int, float, int, int]]:
         closed = store.closed(part_of(made, new), t)
         rows, release = made.release(closed, noise)
         store.store(rows)
-        yield t, time.thread_time() - start, len(release.key), len(store.codes)
+        yield t, time.thread_time() - start, len(release.key), store.nodes
 
 
 def settled(made: PHDStream, n: int, quantity: str, size: float) -> Point:

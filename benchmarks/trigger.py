@@ -29,11 +29,11 @@ import matplotlib as mpl
 import numpy as np
 from hushstream.mechanisms.columns import Closed, Part, Rows
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.histogram.dense_units import DenseRows
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
+from hushstream.mechanisms.tables import RowTable
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -54,21 +54,22 @@ class Load(NamedTuple):
     public: int
 
 
-def store(mechanism: Histogram, load: Load, t: int) -> DenseRows:
+def store(mechanism: Histogram, load: Load, t: int) -> RowTable:
     """A store as it stands before trigger t: small hidden counts, larger public ones."""
     rng = np.random.default_rng(3)
-    table = DenseRows(mechanism, load.seen)
+    table = RowTable(mechanism)
     public = np.sort(rng.choice(load.seen, load.public, replace=False))
     for begin in range(0, load.seen, PORTION):  # a portion at a time: keys take more than rows
         codes = np.arange(begin, min(begin + PORTION, load.seen))
-        cell = table.cell[codes]
+        keys = Keys.of_codes(codes.astype(np.uint64))
+        cell = mechanism.init_rows(keys).cell
         cell["sums"][:, 0, 0] = rng.integers(1, 20, len(codes))
         mine = public[(public >= begin) & (public < begin + PORTION)] - begin
         cell["sums"][mine, :, 0] += rng.integers(50, 500, (len(mine), mechanism.lanes))
         cell["first"][mine] = rng.integers(1, t, len(mine))
         due = np.zeros(len(codes), np.int32)
         due[mine] = -1
-        table.store(Rows(Keys.of_codes(codes.astype(np.uint64)), cell, due))
+        table.store(Rows(keys, cell, due))
     return table
 
 

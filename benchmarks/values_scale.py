@@ -31,7 +31,7 @@ from hushstream.mechanisms.columns import Batch, Closed, Part, empty_part, merge
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import split
-from hushstream.mechanisms.testing import RowTable
+from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.mechanism import Tops
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 from rich.console import Console

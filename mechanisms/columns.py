@@ -64,6 +64,15 @@ class Rows(NamedTuple):
     due: NDArray[np.int32]  # (r,) next trigger to load it without data; 0 none, -1 every trigger
 
 
+def joined(first: Rows, second: Rows) -> Rows:
+    """Rows of both, the first ones before the others."""
+    return Rows(
+        concat([first.key, second.key]),
+        np.concatenate([first.cell, second.cell]),
+        np.concatenate([first.due, second.due]),
+    )
+
+
 class Closed(NamedTuple):
     """Everything a release may read; frozen by the barrier of trigger t.
 

@@ -1,90 +1,237 @@
-"""Run a mechanism whose keys are its own over a workload in memory: one shard, whole columns.
+"""Run any mechanism in memory: virtual shards, micro-batches, feedback, new nonces.
 
-The same functions as in production. The input must be public or synthetic wherever the output
+The same contract functions that the workers call, without Kafka: for forecasts and proposals, for
+the contract suite, audits and benchmarks. The input must be public or synthetic wherever the output
 decides a configuration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ContractError
-from .columns import Batch, Closed, Part, Releases, Rows, Units, empty_part, merge
+from .columns import I64, Batch, Closed, Part, Releases, empty_part, merge
 from .contract import Mechanism, Noise
-from .keys import Keys
+from .key_form import RecordKeys
+from .keys import Keys, concat
+from .tables import RowTable, StatusTable, UnitTable
 from .workload import Workload
 
-_SLICE = 1 << 20
+SLICE = 1 << 20  # records of a workload that are absorbed at once
 
 
-class SortedRows:
-    """Rows of one aggregate shard in canonical order, with their due triggers."""
+class Trace(NamedTuple):
+    """Events of one window in log order, as columns of length n."""
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
-        self._code = np.empty(0, np.uint64)
-        self._cell = mechanism.init_rows(Keys.of([])).cell
-        self._due = np.empty(0, np.int32)
+    trigger: NDArray[np.intp]  # (n,) micro-batch 1..horizon, non-decreasing
+    unit: NDArray[np.int64]  # (n,) any non-negative integers
+    keys: Keys  # (k,) distinct
+    key: NDArray[np.intp]  # (n,) row of keys
+    value: I64  # (n, c)
+    sign: NDArray[np.int8]  # (n,)
 
-    def load(self, part: Part, t: int) -> Rows:
-        """Rows of the keys of ``part`` and of those that trigger ``t`` needs."""
-        every = self._mechanism.load == "all"
-        due = self._code[(self._due == t) | (self._due == -1)] if not every else self._code
-        code = np.union1d(due, part.key.codes())
-        rows = self._mechanism.init_rows(Keys.of_codes(code))
-        place = np.searchsorted(self._code, code)
-        known = np.zeros(len(code), np.bool_)
-        inside = place < len(self._code)
-        known[inside] = self._code[place[inside]] == code[inside]
-        rows.cell[known], rows.due[known] = self._cell[place[known]], self._due[place[known]]
-        return rows
-
-    def store(self, rows: Rows) -> None:
-        """Write back the rows that a release returned."""
-        code = rows.key.codes()
-        stays = ~np.isin(self._code, code)
-        both = np.concatenate([self._code[stays], code])
-        order = np.argsort(both, kind="stable")
-        self._code = both[order]
-        self._cell = np.concatenate([self._cell[stays], rows.cell])[order]
-        self._due = np.concatenate([self._due[stays], rows.due])[order]
+    def where(self, rows: NDArray[Any]) -> Trace:
+        """The trace of some of its events."""
+        return self._replace(
+            trigger=self.trigger[rows],
+            unit=self.unit[rows],
+            key=self.key[rows],
+            value=self.value[rows],
+            sign=self.sign[rows],
+        )
 
 
-def releases(
-    mechanism: Mechanism, work: Workload, noise: Noise, units: Units | None = None
-) -> Iterator[Releases]:
-    """Releases of one window, trigger by trigger.
+@dataclass
+class Memory:
+    """All state of one window of one pipeline, on any number of virtual shards.
 
     Args:
-        mechanism: one whose keys are codes of its own, without feedback.
-        work: its input columns.
-        noise: for the window.
-        units: state of all units of the workload; None: they have contributed nothing.
+        mechanism: any `Mechanism`.
+        noise: its only randomness.
+        bound_shards, aggregate_shards: number of each; results never depend on them.
+        delay: d; a record of micro-batch j sees statuses as of trigger j-1-d.
+        scan: load every row at every trigger instead of due ones (same result, slower).
+        renewals: triggers at which the nonce of the noise changes; all rows are loaded there.
+        window: place of the window in its epoch.
+        unit_tables: of each bound shard; windows of an epoch share them.
+    """
+
+    mechanism: Mechanism
+    noise: Noise
+    bound_shards: int = 1
+    aggregate_shards: int = 1
+    delay: int = 1
+    scan: bool = False
+    renewals: tuple[int, ...] = ()
+    window: int = 0
+    t: int = 0
+    unit_tables: list[UnitTable] = field(default_factory=list)
+    row_tables: list[RowTable] = field(default_factory=list)
+    parked: list[list[Part]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.mechanism.routing == "single":
+            self.aggregate_shards = 1
+        if not self.unit_tables:
+            self.unit_tables = [UnitTable(self.mechanism) for _ in range(self.bound_shards)]
+        self.row_tables = [RowTable(self.mechanism) for _ in range(self.aggregate_shards)]
+        self._statuses = StatusTable(self.delay)
+        self._reset()
+
+    def _reset(self) -> None:
+        empty = empty_part(self.mechanism.columns, self.mechanism.totals)
+        self.parked = [[empty] for _ in range(self.aggregate_shards)]
+
+    def absorb(self, slice_: Trace) -> list[Part]:
+        """Take events of the open micro-batch; return the parts that bound shards sent."""
+        sent = []
+        for shard in range(self.bound_shards):
+            mine = slice_
+            if self.bound_shards > 1:
+                mine = slice_.where(np.flatnonzero(slice_.unit % self.bound_shards == shard))
+            if len(mine.unit):
+                sent.append(self._bound(shard, mine))
+        for part in sent:
+            self._route(part)
+        return sent
+
+    def _bound(self, shard: int, mine: Trace) -> Part:
+        used, key = np.unique(mine.key, return_inverse=True)
+        keys = mine.keys.take(used)
+        ids, unit = np.unique(mine.unit, return_inverse=True)
+        none = np.zeros(len(keys), np.int32)
+        status = self._statuses.of(keys) if self.mechanism.feedback else none
+        batch = Batch(keys, key, unit, mine.value, mine.sign, status, self.window)
+        table = self.unit_tables[shard]
+        units, part = self.mechanism.absorb(table.load(ids), batch)
+        table.store(ids, units)
+        return part
+
+    def _route(self, part: Part) -> None:
+        if self.aggregate_shards == 1:
+            self.parked[0].append(part)
+            return
+        home = np.fromiter((_route_hash(k) for k in part.key), np.int64, len(part.key))
+        home %= self.aggregate_shards
+        for shard in range(self.aggregate_shards):
+            rows = np.flatnonzero(home == shard)
+            mine = Part(part.key.take(rows), part.lane[rows], part.sums[rows], part.totals)
+            self.parked[shard].append(mine)
+
+    def trigger(self) -> Releases:
+        """Close the open micro-batch and release it; rows of all shards in canonical order."""
+        self.t += 1
+        if self.t > self.mechanism.horizon:
+            raise ContractError(f"trigger {self.t} is beyond the horizon")
+        out = gather([self._release(shard) for shard in range(self.aggregate_shards)])
+        if self.mechanism.feedback:
+            self._statuses.add(out.key, out.status)
+        self._reset()
+        return out
+
+    def _release(self, shard: int) -> Releases:
+        part = merge(self.parked[shard])
+        table = self.row_tables[shard]
+        rows = table.load(part, self.t, self.scan or self.t in self.renewals)
+        renewals = tuple(t for t in self.renewals if t <= self.t)
+        closed = Closed(rows, part, self.t, renewals)
+        rows, releases = self.mechanism.release(closed, self.noise)
+        table.store(rows)
+        return releases
+
+
+def _route_hash(key: bytes) -> int:
+    return int.from_bytes(key[-4:], "big") + 31 * len(key)
+
+
+def gather(releases: list[Releases]) -> Releases:
+    """Releases of all aggregate shards of one trigger as one, in canonical key order."""
+    keys = concat([r.key for r in releases])
+    order = np.argsort(keys.unique()[1], kind="stable")
+    public: dict[str, I64] = {}
+    for one in releases:
+        public.update(one.public)
+    return Releases(
+        keys.take(order),
+        np.concatenate([r.value for r in releases])[order],
+        np.concatenate([r.variance for r in releases])[order],
+        np.concatenate([r.status for r in releases])[order],
+        public,
+        releases[0].counted,  # the same of all, since here they have one noise
+    )
+
+
+def run(memory: Memory, trace: Trace, slice_size: int | None = None) -> Iterator[Releases]:
+    """Feed a whole trace, trigger by trigger, in slices of at most ``slice_size`` events."""
+    for t in range(memory.t + 1, memory.mechanism.horizon + 1):
+        rows = np.flatnonzero(trace.trigger == t)
+        step = slice_size or max(len(rows), 1)
+        for begin in range(0, len(rows), step):
+            memory.absorb(trace.where(rows[begin : begin + step]))
+        yield memory.trigger()
+
+
+def seed(memory: Memory, keys: Keys) -> None:
+    """Store the rows of a public key list before the first trigger, due at every one."""
+    for key in keys:
+        one = Keys.of([key])
+        shard = _route_hash(key) % memory.aggregate_shards
+        rows = memory.mechanism.init_rows(one)
+        memory.row_tables[shard].store(rows._replace(due=np.full(1, -1, np.int32)))
+
+
+def trace_of(mechanism: Mechanism, work: Workload, rows: slice) -> Trace:
+    """Some records of a workload, with keys by their numbers or of the mechanism's own.
 
     Raises:
-        ContractError: the workload has no columns for the mechanism, or the mechanism needs
-            feedback.
+        ContractError: the workload has no columns for a mechanism that reads some.
     """
-    if work.columns is None or mechanism.feedback:
+    unit, sign = work.unit[rows].astype(np.int64), work.signs(rows)
+    if not mechanism.inputs:
+        keys, key = _numbered(work, rows)
+        value = np.zeros((len(key), 0), np.int64) if work.value is None else work.value[rows]
+        return Trace(np.zeros(len(key), np.intp), unit, keys, key, value, sign)
+    if work.columns is None:
         raise ContractError("the workload does not hold what this mechanism reads")
-    units = mechanism.init_units(work.users) if units is None else units
-    rows = SortedRows(mechanism)
-    empty = empty_part(mechanism.columns, mechanism.totals)
-    for t, batch in enumerate(work.micro_batches(mechanism.horizon), 1):
-        parts = [empty]
-        for begin in range(batch.start, batch.stop, _SLICE):
-            units, part = _absorbed(
-                mechanism, work, slice(begin, min(begin + _SLICE, batch.stop)), units
-            )
-            parts.append(part)
-        part = merge(parts)
-        changed, out = mechanism.release(Closed(rows.load(part, t), part, t), noise)
-        rows.store(changed)
-        yield out
+    encoded = mechanism.encode({name: column[rows] for name, column in work.columns.items()})
+    of_records = isinstance(mechanism.keys, RecordKeys)
+    keys, key = _numbered(work, rows) if of_records else (encoded.keys, encoded.key)
+    keep = np.flatnonzero(encoded.keep)
+    trace = Trace(np.zeros(len(key), np.intp), unit, keys, key, encoded.value, sign)
+    return trace.where(keep)
+
+
+def _numbered(work: Workload, rows: slice) -> tuple[Keys, NDArray[np.intp]]:
+    """Keys that stand for the numbers of a workload, and the row of each record among them."""
+    used, key = np.unique(work.key[rows], return_inverse=True)
+    return Keys.of_codes(used.astype(np.uint64)), key
+
+
+def feed(memory: Memory, work: Workload, rows: slice, size: int = SLICE) -> list[Part]:
+    """Take records of a workload into the open micro-batch; return what bound shards sent."""
+    sent: list[Part] = []
+    for begin in range(rows.start, rows.stop, size):
+        part = slice(begin, min(begin + size, rows.stop))
+        sent += memory.absorb(trace_of(memory.mechanism, work, part))
+    return sent
+
+
+def releases(mechanism: Mechanism, work: Workload, noise: Noise) -> Iterator[Releases]:
+    """Releases of one window of a workload, trigger by trigger.
+
+    Raises:
+        ContractError: the workload has no columns for the mechanism.
+    """
+    units = UnitTable(mechanism, work.users)
+    memory = Memory(mechanism, noise, window=work.window, unit_tables=[units])
+    for rows in work.micro_batches(mechanism.horizon):
+        feed(memory, work, rows)
+        yield memory.trigger()
 
 
 def last_release(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases:
@@ -93,23 +240,9 @@ def last_release(mechanism: Mechanism, work: Workload, noise: Noise) -> Releases
     Raises:
         ContractError: as for `releases`.
     """
-    if work.columns is None or mechanism.feedback:
-        raise ContractError("the workload does not hold what this mechanism reads")
-    units, t = mechanism.init_units(work.users), mechanism.horizon
-    part = merge([_absorbed(mechanism, work, slice(0, len(work.unit)), units)[1]])
-    rows = SortedRows(mechanism).load(part, t)
-    return mechanism.release(Closed(rows, part, t), noise)[1]
-
-
-def _absorbed(
-    mechanism: Mechanism, work: Workload, rows: slice, units: Units
-) -> tuple[Units, Part]:
-    given: Mapping[str, NDArray[Any]] = work.columns or {}
-    encoded = mechanism.encode({name: column[rows] for name, column in given.items()})
-    keep = np.flatnonzero(encoded.keep)
-    used, key = np.unique(encoded.key[keep], return_inverse=True)
-    batch = Batch(
-        encoded.keys.take(used), key.astype(np.intp), work.unit[rows][keep].astype(np.intp),
-        encoded.value[keep], work.signs(rows)[keep], np.zeros(len(used), np.int32), work.window,
+    memory = Memory(
+        mechanism, noise, window=work.window, t=mechanism.horizon - 1,
+        unit_tables=[UnitTable(mechanism, work.users)],
     )  # fmt: skip
-    return mechanism.absorb(units, batch)
+    feed(memory, work, slice(0, len(work.unit)), max(len(work.unit), 1))
+    return memory.trigger()

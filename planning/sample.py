@@ -33,7 +33,7 @@ def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     records = read_records(pipeline, source, pipeline.fields.columns, path)
     found = cut(records, pipeline.windows)
     first = found._replace(numbers=found.numbers[:WINDOWS], rows=found.rows[:WINDOWS])
-    keys = pipeline.public_keys or sorted(records.keys)
+    keys = pipeline.public_keys or records.keys
     room = SampleRoom(first.records)
     made = sample(records, pipeline.windows, first, room, *numbering(records, keys))
     return made._replace(notes=tuple(_notes(pipeline, records, found)))

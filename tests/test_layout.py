@@ -37,7 +37,7 @@ ORDER: tuple[tuple[str, ...], ...] = (
     ("formats/events",),
     ("formats/schemas", "formats/values"),
     ("formats",),
-    ("mechanisms/registry.py", "mechanisms/testing.py"),
+    ("mechanisms/registry.py",),
     (
         "mechanisms/histogram",
         "mechanisms/pak",

@@ -47,6 +47,7 @@ from ..columns import (
     Units,
     compact,
     empty_units,
+    joined,
 )
 from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Stated
 from ..factorization.prefix_noise import STEPS, Process
@@ -61,7 +62,7 @@ from ..sums import HELD, combined, held
 from .debias import COUNTERS, Debias, Raw, put_raw, take_raw
 from .quantities import Column, Quantity
 from .report import plan, plan_rows
-from .rows import joined, rows_of, split_shared
+from .rows import rows_of, split_shared
 
 S = 0  # lane of the records that find a key; lane 1, V, takes those of public keys
 MOST = 1 << 53  # a count from here on crosses any threshold with any noise

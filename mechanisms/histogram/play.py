@@ -1,24 +1,23 @@
-"""Run a histogram over numbered units and keys in memory, for planning and for benchmarks.
+"""Run a histogram over numbered units and keys in memory, and judge its errors.
 
-The same functions as in production, without shards. The input must be public or synthetic
-wherever the output decides a configuration.
+The input must be public or synthetic wherever the output decides a configuration.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import F64, I64, Batch, Closed, Part, Releases, merge
+from ..columns import F64, I64, Releases
 from ..contract import Mechanism, Noise
+from ..in_memory import Memory, feed
 from ..keys import Keys
+from ..tables import UnitTable
 from ..workload import Workload
-from .dense_units import DenseRows, DenseUnits
 from .mechanism import Histogram
 from .rounds import Rounds
 
@@ -34,31 +33,32 @@ class Errors(NamedTuple):
 
 @dataclass
 class Run:
-    """One mechanism over one window, trigger by trigger, by the product's own functions.
+    """One histogram over one window, trigger by trigger.
 
-    After each `step`, ``values`` (keys, outputs) holds the public figures and ``seconds`` the
-    time of the last release; ``accepted`` counts records that the bound let through, where nothing
-    is deleted. Windows of one epoch share ``units``.
+    After each `step`, ``status`` (keys,) and ``values`` (keys, outputs) hold the public figures and
+    ``seconds`` the time of the last release; ``accepted`` counts records that the bound let
+    through, where nothing is deleted. Windows of one epoch share ``units``.
     """
 
     mechanism: Histogram | Rounds
     work: Workload
     noise: Noise
     delay: int = 0
-    slice_size: int = 1 << 21
-    units: DenseUnits | None = None
+    units: UnitTable | None = None
 
     def __post_init__(self) -> None:
         mechanism = cast(Mechanism, self.mechanism)  # frozen fields satisfy it in substance
-        self.units = self.units or DenseUnits(mechanism, self.work.users)
-        self.rows = DenseRows(mechanism, self.work.keys)
+        self.units = self.units or UnitTable(mechanism, self.work.users)
+        self.memory = Memory(
+            mechanism, self.noise, delay=self.delay, window=self.work.window,
+            unit_tables=[self.units],
+        )  # fmt: skip
         if getattr(mechanism, "public", None) is not None:  # listed keys are there from the start
-            self.rows.store(mechanism.init_rows(numbered(np.arange(self.work.keys))))
+            listed = mechanism.init_rows(numbered(np.arange(self.work.keys)))
+            self.memory.row_tables[0].store(listed)
         self.status = np.zeros(self.work.keys, np.int32)
-        # What bound sees in micro-batch j: statuses as of trigger j-1-delay.
-        self.past = deque([self.status] * (self.delay + 1), self.delay + 1)
         self.values = np.zeros((self.work.keys, len(mechanism.outputs)), np.int64)
-        self.t, self.seconds, self.accepted = 0, 0.0, 0
+        self.seconds, self.accepted = 0.0, 0
 
     @property
     def shown(self) -> I64:
@@ -66,45 +66,16 @@ class Run:
         first: I64 = self.values[:, 0]
         return first
 
-    def step(self, part_of_day: slice) -> Releases:
+    def step(self, rows: slice) -> Releases:
         """Absorb one micro-batch and release it."""
-        self.t += 1
-        size = self.slice_size
-        parts = [
-            self._absorb(slice(begin, min(begin + size, part_of_day.stop)))
-            for begin in range(part_of_day.start, part_of_day.stop, size)
-        ]
-        part = merge(parts) if parts else merge([self._absorb(slice(0, 0))])
+        sent = feed(self.memory, self.work, rows)
+        self.accepted += sum(int(np.abs(part.sums[:, 0]).sum()) for part in sent)
         began = time.perf_counter()
-        rows, out = self.mechanism.release(
-            Closed(self.rows.load(part, self.t), part, self.t), self.noise
-        )
-        self.rows.store(rows)
+        out = self.memory.trigger()
         self.seconds = time.perf_counter() - began
-        self._publish(out)
-        return out
-
-    def _absorb(self, rows: slice) -> Part:
-        used, key = np.unique(self.work.key[rows], return_inverse=True)
-        ids, unit = np.unique(self.work.unit[rows].astype(np.int64), return_inverse=True)
-        value = self.work.value
-        batch = Batch(
-            numbered(used), key.astype(np.intp), unit.astype(np.intp),
-            np.zeros((len(key), 0), np.int64) if value is None else value[rows],
-            self.work.signs(rows), self.past[0][used], self.work.window,
-        )  # fmt: skip
-        assert self.units is not None
-        units, part = self.mechanism.absorb(self.units.load(ids), batch)
-        self.units.store(ids, units)
-        self.accepted += int(np.abs(part.sums[:, 0]).sum())
-        return part
-
-    def _publish(self, out: Releases) -> None:
         codes = out.key.codes().astype(np.int64)
-        self.status = self.status.copy()
-        self.status[codes] = out.status
-        self.past.append(self.status)
-        self.values[codes] = out.value
+        self.status[codes], self.values[codes] = out.status, out.value
+        return out
 
 
 def play(run: Run) -> Errors:

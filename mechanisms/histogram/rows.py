@@ -36,12 +36,3 @@ def split_shared(closed: Closed, init: Callable[[Keys], Rows]) -> tuple[Closed, 
         return closed, init(SHARED)._replace(due=np.full(1, -1, np.int32))
     rest = Rows(rows.key[1:], rows.cell[1:], rows.due[1:])
     return closed._replace(rows=rest), Rows(SHARED, rows.cell[:1].copy(), rows.due[:1])
-
-
-def joined(first: Rows, second: Rows) -> Rows:
-    """Rows of both, the first ones before the others."""
-    return Rows(
-        concat([first.key, second.key]),
-        np.concatenate([first.cell, second.cell]),
-        np.concatenate([first.due, second.due]),
-    )

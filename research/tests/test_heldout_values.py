@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.parts.hierarchy import Chunks
 from hushstream.mechanisms.parts.shape import TreeShape
-from hushstream.mechanisms.testing import Memory, Trace, run
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,9 +14,9 @@ import numpy as np
 from hushstream.mechanisms.histogram.debias import Debias
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
-from hushstream.mechanisms.testing import Trace
 
 from .loss import IMPULSE, Linear, Probe, most
 from .recorder import Label, Recorder, View, seen

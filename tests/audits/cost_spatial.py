@@ -10,10 +10,10 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream.mechanism import PHDStream, ReleasedSelection
 from hushstream.mechanisms.privhp.mechanism import PrivHP
-from hushstream.mechanisms.testing import Trace
 
 from .loss import LARGE, Look, Probe
 from .recorder import Label, Recorder, View, seen

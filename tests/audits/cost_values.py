@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
-from hushstream.mechanisms.testing import Trace
 from hushstream.mechanisms.tops.mechanism import Tops
 
 from .loss import LARGE, Linear, Probe, choice_loss, gdp_epsilon

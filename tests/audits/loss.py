@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from hushstream.mechanisms.testing import Trace
+from hushstream.mechanisms.in_memory import Trace
 from scipy.optimize import linprog
 from scipy.stats import norm
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from hushstream.mechanisms.contract import Mechanism
+from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.testing import Memory, Trace, run, seed
 
 View = dict[tuple[object, ...], float]
 """Releases of one window as an observer sees them, by trigger, key and column."""

@@ -21,13 +21,13 @@ import pytest
 from hushstream.mechanisms.columns import Batch, Closed, Part
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
-from hushstream.mechanisms.histogram.dense_units import DenseRows, DenseUnits
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.parts import key_selection as selection
+from hushstream.mechanisms.tables import RowTable, UnitTable
 from scipy.stats import beta
 
 TRIALS = 20_000
@@ -72,7 +72,7 @@ class World:
             window=name,
             nonces=STEADY,
         )
-        self.rows = DenseRows(mechanism, TRIALS)
+        self.rows = RowTable(mechanism)
         if mechanism.public is not None:
             fresh = mechanism.init_rows(Keys.of_codes(CODES))
             self.rows.store(fresh)
@@ -224,7 +224,7 @@ def moved_units(monkeypatch: pytest.MonkeyPatch | None) -> int:
             rounds_module, "_newly_counted",
             lambda slot, status, last: whole(slot, status, np.zeros_like(last)),
         )  # fmt: skip
-    table, moved = DenseUnits(mechanism, 1), 0
+    table, moved = UnitTable(mechanism, 1), 0
     for _ in range(T):
         batch = Batch(
             Keys.of_codes(CODES[:1]), np.zeros(3, np.intp), np.zeros(3, np.intp),

@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.phdstream.events import INSERT, Events
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.tree import GRID, NODE, Nodes
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.privtree import STEPS, Selection
-from hushstream.mechanisms.testing import Trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta

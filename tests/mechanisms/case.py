@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Mechanism
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.testing import Trace
 
 
 class Case(NamedTuple):

@@ -1,6 +1,6 @@
 """The contract suite: every registered mechanism must supply cases and pass all checks.
 
-Covers: mechanisms/parts/stated_bound.py, mechanisms/testing.py
+Covers: mechanisms/parts/stated_bound.py, mechanisms/in_memory.py
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.columns import Part, Releases, empty_part, merge
 from hushstream.mechanisms.contract import Mechanism
+from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.registry import entries
-from hushstream.mechanisms.testing import Memory, Trace, run, seed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,13 +14,13 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.factorization.prefix_noise import STEPS, Process
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.settings import build as histogram
-from hushstream.mechanisms.in_memory import SortedRows
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.pak.settings import build as pak
 from hushstream.mechanisms.slots.slots import ROW, Slots, join
 from hushstream.mechanisms.sums import HELD, LARGEST, hold
+from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.settings import TopsParameters
 from hushstream.mechanisms.tops.settings import build as tops
 from hypothesis import given, settings
@@ -57,7 +57,7 @@ def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
 
     def released(counts: list[int]) -> int:
         slots = Slots((1, 7, TOP - 1, TOP), horizon=9, warmup=1)
-        rows = SortedRows(SlotRows())  # type: ignore[arg-type]
+        rows = RowTable(SlotRows())  # type: ignore[arg-type]
         for t, count in enumerate(counts, 2):
             arrived = part(8, 3, count, TOP)
             after, entries, _ = slots.close(Closed(rows.load(arrived, t), arrived, t))
@@ -75,7 +75,7 @@ def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
 
 
 class SlotRows:
-    """What `SortedRows` asks of a mechanism."""
+    """What `RowTable` asks of a mechanism."""
 
     load = "due"
 
@@ -85,7 +85,7 @@ class SlotRows:
 
 def stream(mechanism: Any, floods: list[int], value: int) -> Iterator[Releases]:
     """Releases of a window: many records of the largest value in each slot."""
-    rows = SortedRows(mechanism)
+    rows = RowTable(mechanism)
     bucket = len(mechanism.slots.thresholds) - 1
     for t in range(1, mechanism.horizon + 1):
         arrived = part(t - 1, bucket, floods[t - 1], value)

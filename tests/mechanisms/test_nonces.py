@@ -18,6 +18,7 @@ from hushstream.mechanisms.contract import I64, Noise, Releases, Setting
 from hushstream.mechanisms.factorization import build as factorization
 from hushstream.mechanisms.factorization.matrix import NAMES
 from hushstream.mechanisms.factorization.prefix_noise import Process
+from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, Nonces, ZeroNoise
 from hushstream.mechanisms.pak.mechanism import Pak
@@ -26,7 +27,6 @@ from hushstream.mechanisms.phdstream.settings import PHDStreamParameters
 from hushstream.mechanisms.phdstream.settings import build as spatial
 from hushstream.mechanisms.phdstream.tree import NODE
 from hushstream.mechanisms.spatial.domain import Domain
-from hushstream.mechanisms.testing import Memory, Trace, run, seed
 
 from .case import Case
 from .test_contract import CASES, trace_of

@@ -1,6 +1,6 @@
 """Forecasts of streams and maps: exact without noise, worse with less ε, and honest about loss.
 
-Covers: mechanisms/in_memory.py, mechanisms/slots/forecast.py, mechanisms/spatial/forecast.py
+Covers: mechanisms/slots/forecast.py, mechanisms/spatial/forecast.py
 Covers: mechanisms/slots/planner.py, mechanisms/topl/planner.py
 Covers: mechanisms/slots/aim.py, mechanisms/pak/aims.py
 Covers: mechanisms/phdstream/planner.py, mechanisms/privhp/planner.py

@@ -18,13 +18,13 @@ from hushstream.mechanisms import ranges, registry
 from hushstream.mechanisms.columns import I64
 from hushstream.mechanisms.contract import UNIT, Mechanism, Setting
 from hushstream.mechanisms.histogram.settings import HistogramParameters
+from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters
 from hushstream.mechanisms.privhp.settings import PrivHPParameters
 from hushstream.mechanisms.spatial.domain import Domain
-from hushstream.mechanisms.testing import Memory, Trace, run, seed
 from hushstream.mechanisms.topl.settings import ToPLParameters
 from hushstream.mechanisms.tops.settings import TopsParameters
 from hypothesis import given, settings

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
-from hushstream.mechanisms.testing import Trace
 
 Event = tuple[int, int, int]  # trigger, finest cell, sign
 

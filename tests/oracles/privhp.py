@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 
 import numpy as np
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.privhp.layout import SumLayout
-from hushstream.mechanisms.testing import Trace
 
 
 def keyed(window: str | int = "w", mechanism: str = "privhp") -> KeyedNoise:

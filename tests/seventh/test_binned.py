@@ -14,8 +14,8 @@ import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.testing import Trace
 
 from ..mechanisms import test_contract as contract
 from ..mechanisms.case import Case

@@ -20,9 +20,9 @@ from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.cli.releases import cost
 from hushstream.mechanisms.columns import I64, Batch
 from hushstream.mechanisms.factorization.prefix_noise import STEPS
+from hushstream.mechanisms.in_memory import Memory, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
-from hushstream.mechanisms.testing import Memory, run, seed
 from hushstream.topics.releases import Manifest
 
 from ...mechanisms.test_contract import CASES, trace_of

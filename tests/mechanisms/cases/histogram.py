@@ -12,8 +12,8 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.rounds import Rounds
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build, sensitivity2
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.testing import Trace
 
 from ..case import Case
 

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 from hushstream.mechanisms.columns import Releases
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.running import FINE, Running
 from hushstream.mechanisms.pak.settings import PakParameters
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.slots import Slots
-from hushstream.mechanisms.testing import Trace
 
 from ...oracles.smooth_quantile import exact_bound, sorted_runs
 from ..case import Case

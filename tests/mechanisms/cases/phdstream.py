@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.phdstream.settings import PHDStreamParameters as Parameters
 from hushstream.mechanisms.phdstream.settings import build
 from hushstream.mechanisms.phdstream.tree import GRID
 from hushstream.mechanisms.spatial.domain import Domain
-from hushstream.mechanisms.testing import Trace
 
 from ...oracles.phdstream import accepted, definition, live_counts, scheduled
 from ..case import Case

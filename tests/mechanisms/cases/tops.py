@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 from hushstream.mechanisms.columns import Part, Releases
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Trace
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.slots.relearning import Exceedance
 from hushstream.mechanisms.slots.slots import Slots
-from hushstream.mechanisms.testing import Trace
 from hushstream.mechanisms.tops.mechanism import Tops
 from hushstream.mechanisms.tops.settings import TopsParameters
 

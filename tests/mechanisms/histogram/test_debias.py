@@ -14,9 +14,9 @@ import pytest
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import KeyedNoise, zero
-from hushstream.mechanisms.testing import Memory, Trace, run
 from hushstream.topics.cut_share import cut_share
 
 T, CAP = 4, 6

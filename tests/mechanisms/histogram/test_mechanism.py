@@ -25,9 +25,9 @@ from hushstream.mechanisms.histogram.report import plan
 from hushstream.mechanisms.histogram.rounds import Rounds, _newly_counted
 from hushstream.mechanisms.histogram.rows import rows_of
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.in_memory import Memory, Trace, run, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
-from hushstream.mechanisms.testing import Memory, Trace, run, seed
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 10**6)
 
@@ -77,7 +77,8 @@ def test_lanes_follow_what_was_released_d_triggers_ago(delay: int) -> None:
     assert [int(one.value[0, 0]) for one in released[first - 1 :]] == [
         90 * t for t in range(first, 9)
     ]
-    cell = memory.row_tables[0].cells[CODES[0]]
+    kept = memory.row_tables[0].rows
+    cell = kept.cell[kept.key.tolist().index(CODES[0])]
     assert cell["sums"][:, 0].tolist() == [90 * (first + delay), 90 * (8 - first - delay)]
     assert cell["first"] == first and released[-1].status.tolist() == [first]
 
@@ -178,7 +179,7 @@ def test_a_refused_record_leaves_no_key_behind() -> None:
     memory = Memory(mechanism, keyed())
     memory.absorb(trace(rows, CODES[:2]))
     memory.trigger()
-    assert list(memory.row_tables[0].cells) == [CODES[0]]
+    assert memory.row_tables[0].rows.key.tolist() == [CODES[0]]
 
 
 def test_keys_outside_a_public_list_are_dropped_and_cost_nothing() -> None:

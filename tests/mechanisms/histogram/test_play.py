@@ -1,4 +1,4 @@
-"""The planning runner releases what the contract's own runner does, for every kind of workload."""
+"""A run over a workload releases what its events do as a trace, for every kind of workload."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.histogram.play import Run, Workload, numbered, play
 from hushstream.mechanisms.histogram.settings import HistogramParameters, build
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.stated_shape import Shape
-from hushstream.mechanisms.testing import Memory, Trace, run
 
 ENDS = (90, 90, 250, 300)
 SETTING = Setting(
@@ -67,6 +67,19 @@ def test_it_releases_what_the_runner_of_the_contract_does(listed: bool, delay: i
         assert listed or seen.keys() == expected.keys()
         released += len(expected)
     assert released > 6
+
+
+def test_windows_of_an_epoch_share_what_a_unit_has_left() -> None:
+    work = drawn(5)._replace(value=None, sign=None)
+    setting = replace(SETTING, columns=(), grids=(), windows=2)
+    mechanism = build(HistogramParameters(bound="records", budget=3, delay=0), setting)
+    first = Run(mechanism, work, zero)
+    play(first)
+    second = Run(mechanism, work._replace(window=1), zero, units=first.units)
+    play(second)
+    each = np.bincount(work.unit, minlength=60)
+    assert first.accepted == np.minimum(each, 3).sum()
+    assert first.accepted + second.accepted == np.minimum(2 * each, 3).sum()
 
 
 def test_errors_vanish_without_noise_and_bound() -> None:

@@ -15,13 +15,14 @@ import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms import accounting, factorization
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.pak.counter import HierarchyPrefix, MatrixPrefix, TreePrefix
 from hushstream.mechanisms.pak.mechanism import Pak, RankQuantile
 from hushstream.mechanisms.pak.optimise import ThresholdProblem, optimise
 from hushstream.mechanisms.pak.settings import PakParameters, build, mean_error
 from hushstream.mechanisms.parts.smooth_quantile import SmoothQuantile
-from hushstream.mechanisms.testing import Memory, Trace, run
+from hushstream.mechanisms.tables import RowTable
 
 SETTING = Setting(Fraction(1), Fraction(1, 10**6), 20, columns=(("x", 0, 50),))
 SMALL = PakParameters(warmup=4, expected=50, counter="tree", factor=1.0, tail=0.05)
@@ -191,7 +192,6 @@ def test_lost_state_stops_the_stream() -> None:
     made = Memory(build(SMALL, SETTING), keyed("lost"))
     for _ in range(5):
         made.trigger()
-    made.row_tables[0].cells.clear()
-    made.row_tables[0].due.clear()
+    made.row_tables[0] = RowTable(made.mechanism)
     with pytest.raises(ContractError, match="missing"):
         made.trigger()

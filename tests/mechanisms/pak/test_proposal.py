@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.pak import proposal as pak_proposal
 from hushstream.mechanisms.pak.settings import PakParameters, build
-from hushstream.mechanisms.testing import Memory, Trace, run
 
 TOP, SCALE, EACH = 3000, 100, 600
 propose = cache(pak_proposal.propose)

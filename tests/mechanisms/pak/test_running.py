@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Memory, run
 from hushstream.mechanisms.pak.mechanism import Pak
 from hushstream.mechanisms.pak.running import FINE, Past, Running
 from hushstream.mechanisms.pak.settings import PakParameters, build
@@ -22,7 +23,6 @@ from hushstream.mechanisms.pak.views import (
     decayed_weights,
     sliding_weights,
 )
-from hushstream.mechanisms.testing import Memory, run
 
 from ...audits.recorder import Recorder
 from .test_mechanism import stream

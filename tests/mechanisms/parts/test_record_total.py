@@ -10,13 +10,13 @@ import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.columns import empty_units
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.parts.record_total import PrivateTotal
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
 from hushstream.mechanisms.registry import find
 from hushstream.mechanisms.spatial.domain import Domain
-from hushstream.mechanisms.testing import Memory, Trace, run
 
 LINE = Domain.unit(1, 3)
 KINDS = ("phdstream", "privhp")

@@ -12,6 +12,7 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.columns import Closed, Part, Releases, Rows, merge
 from hushstream.mechanisms.contract import Noise, Setting
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, ZeroNoise
 from hushstream.mechanisms.phdstream.mechanism import PHDStream
@@ -20,7 +21,6 @@ from hushstream.mechanisms.phdstream.settings import build
 from hushstream.mechanisms.phdstream.tree import GRID, NODE, project
 from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.privtree import STEPS, Selection
-from hushstream.mechanisms.testing import Memory, Trace, run
 
 from ...oracles.keys import is_canonical
 from ...oracles.phdstream import spread
@@ -196,10 +196,10 @@ def test_state_is_the_live_tree(counter: str, selection: str) -> None:
         live = set(release.key.codes().tolist())
         for code in list(live):
             live.update(code >> up for up in range(1, code.bit_length()))
-        cells, due = memory.row_tables[0].cells, memory.row_tables[0].due
-        kept = {key for key in cells if due[key] == -1}
+        stored = memory.row_tables[0].rows
+        kept = set(stored.key[stored.due == -1].tolist())
         assert kept == set(Keys.of_codes(np.array(sorted(live), np.uint64)))
-        assert all(cells[key] == np.zeros((), NODE) for key in cells if key not in kept)
+        assert (stored.cell[stored.due != -1] == np.zeros((), NODE)).all()
         ever |= kept
     assert len(ever) > len(kept)
 
@@ -208,11 +208,11 @@ def test_served_events_leave_nothing_behind() -> None:
     mechanism = made(LINE, Fraction(2), 6, first=2, lifetime=2, bound=2)
     memory = Memory(mechanism, keyed())
     list(run(memory, trace((1, 1, 70, 1), (2, 2, 71, 1), (3, 3, 72, 1))))
-    waiting = [key for key in memory.row_tables[0].cells if len(key) != 8]
-    assert waiting
-    for key in waiting:
-        assert memory.row_tables[0].cells[key] == np.zeros((), NODE)
-        assert memory.row_tables[0].due[key] == 0
+    stored = memory.row_tables[0].rows
+    waiting = np.diff(stored.key.offsets) != 8
+    assert waiting.any()
+    assert (stored.cell[waiting] == np.zeros((), NODE)).all()
+    assert (stored.due[waiting] == 0).all()
 
 
 def test_insertions_and_deletions_are_never_netted() -> None:
@@ -311,9 +311,9 @@ def test_a_record_enters_one_counter() -> None:
     mechanism = made(LINE, Fraction(1), 1, smoothing=0)
     with_record, without = (Memory(mechanism, ZeroNoise()) for _ in range(2))
     list(run(with_record, trace((1, 0, 70, 1)))), list(run(without, trace()))
-    outputs = [int(cell["out"]) for cell in with_record.row_tables[0].cells.values()]
+    outputs = with_record.row_tables[0].rows.cell["out"].tolist()
     assert len(outputs) > 1 and sorted(outputs)[-2:] == [0, 1]
-    assert [int(cell["out"]) for cell in without.row_tables[0].cells.values()] == [0]
+    assert without.row_tables[0].rows.cell["out"].tolist() == [0]
 
 
 class Strict(ZeroNoise):

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hushstream.client import Survey
 from hushstream.client.survey import RANGE, VALUE
+from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.testing import Memory, Trace
 from hushstream.mechanisms.topl.fit import choose_threshold, fit, simulate
 from hushstream.mechanisms.topl.mechanism import ToPL
 from hypothesis import given, settings

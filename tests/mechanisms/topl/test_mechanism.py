@@ -19,9 +19,10 @@ from hushstream.client.survey import RANGE, VALUE
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.columns import Batch, Releases
 from hushstream.mechanisms.contract import UNIT, Setting
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.testing import Memory, Trace, run
+from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.topl.estimate import CHOSEN
 from hushstream.mechanisms.topl.fit import simulate
 from hushstream.mechanisms.topl.mechanism import ToPL
@@ -235,7 +236,9 @@ def survey_run(
         memory.absorb(batch)
         out.append(memory.trigger())
         if told and t == warmup:  # as if the range group had said so
-            memory.row_tables[0].cells[TOLD]["count"] = told
+            kept = memory.row_tables[0].rows
+            kept.cell["count"][kept.key.tolist().index(TOLD)] = told
+            memory.row_tables[0].store(kept)
         theta = int(out[-1].public.get("theta", [theta])[0]) if t != warmup or not told else told
     return mechanism, out
 
@@ -345,7 +348,7 @@ def test_a_report_that_is_left_out_has_used_up_its_slot_and_leaves_no_state() ->
         last = memory.trigger()
         theta = int(last.public["theta"][0])
         rows = [(0, VALUE, theta, 5), (1, VALUE, theta % 32 + 1, 5)]
-        kept.append(len(memory.row_tables[0].cells))
+        kept.append(len(memory.row_tables[0].rows.key))
     assert last.value[0, 1] == 0 and kept == [2, 2]  # the range report and theta
 
 
@@ -354,7 +357,7 @@ def test_a_lost_threshold_stops_the_release() -> None:
     mechanism = ToPL(SURVEY, horizon=3, warmup=1)
     memory = Memory(mechanism, ZeroNoise())
     memory.trigger()
-    memory.row_tables[0].cells.clear()
+    memory.row_tables[0] = RowTable(mechanism)
     with pytest.raises(ContractError, match="threshold"):
         memory.trigger()
 

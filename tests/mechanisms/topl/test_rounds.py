@@ -12,10 +12,11 @@ import pytest
 from hushstream.client import Budget, Client, ReportStore, Survey, parse, published_threshold
 from hushstream.client.survey import NARROW, RANGE, VALUE
 from hushstream.errors import ContractError, ParameterError
-from hushstream.mechanisms.columns import Releases
+from hushstream.mechanisms.columns import Releases, Rows
 from hushstream.mechanisms.contract import UNIT, Setting
+from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.testing import Memory, Trace
+from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
 from hushstream.mechanisms.topl.mechanism import ToPL
@@ -198,7 +199,7 @@ def test_an_early_or_foreign_step_counts_for_nothing() -> None:
         found, held = fed([wide + early, near + lies, []], mechanism)
         assert [r.value.tolist() for r in found] == [r.value.tolist() for r in plain]
         assert step(found[-1], "theta") == theta
-        assert len(held.row_tables[0].cells) == len(memory.row_tables[0].cells)
+        assert len(held.row_tables[0].rows.key) == len(memory.row_tables[0].rows.key)
 
 
 def test_one_round_knows_no_narrow_report() -> None:
@@ -219,8 +220,10 @@ def test_a_lost_step_stops_the_release(after: int, what: str) -> None:
     memory = Memory(ToPL(SURVEY, horizon=5), ZeroNoise())
     for _ in range(after):
         memory.trigger()
-    kept = memory.row_tables[0].cells
-    kept.pop(max(kept) if what == "range" else min(kept))
+    kept = memory.row_tables[0].rows
+    left = np.arange(len(kept.key)) != (len(kept.key) - 1 if what == "range" else 0)
+    memory.row_tables[0] = RowTable(memory.mechanism)
+    memory.row_tables[0].store(Rows(kept.key[left], kept.cell[left], kept.due[left]))
     with pytest.raises(ContractError, match=what):
         memory.trigger()
 

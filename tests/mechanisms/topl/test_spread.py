@@ -10,8 +10,8 @@ import pytest
 from hushstream.client import Survey
 from hushstream.client.survey import NARROW, RANGE, VALUE
 from hushstream.mechanisms.columns import Releases
+from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
-from hushstream.mechanisms.testing import Memory, Trace
 from hushstream.mechanisms.topl.estimate import Buckets, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
 from hushstream.mechanisms.topl.mechanism import ToPL

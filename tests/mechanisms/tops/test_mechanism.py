@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from hushstream.errors import ContractError, ParameterError
 from hushstream.mechanisms.contract import Cost, Setting
+from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
-from hushstream.mechanisms.testing import Memory, Trace, run
 from hushstream.mechanisms.tops.blocks import BlockMemory as Past
 from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack
 from hushstream.mechanisms.tops.mechanism import Tops
