@@ -29,7 +29,6 @@ import numpy as np
 from _values import keyed
 from hushstream.mechanisms.columns import Batch, Closed, Part, empty_part, merge
 from hushstream.mechanisms.contract import Setting
-from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.slots.slots import split
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.mechanism import Tops
@@ -102,9 +101,9 @@ def release(height: int, releases: int) -> Row:
         assert len(released.key) == 1
         took, first = ([], spent) if t == 2 else ([*took, spent], first)
         table.store(rows)
-    live = [key for key, due in table.due.items() if due]
-    keys = Keys.of(live)
-    assert len(split(keys)[0]) == len(live)
+    stored = table.rows
+    live = stored.key[stored.due != 0]
+    assert len(split(live)[0]) == len(live)
     size = len(live) * (8 + 4 + mechanism.row_dtype.itemsize)
     return {
         "slots": slots, "levels": height, "release_us": float(np.median(took)) * 1e6,
