@@ -50,7 +50,7 @@ from .request import check, forecasts, plan_options, proposals, request
 UNKNOWN = (
     "No record was read: bounds, cost, noise and thresholds follow from the configuration alone. "
     "What will be seen, how far off and what is lost depends on the records. --sample FILE "
-    "foretells it from public or synthetic ones, with three ways to go; for histograms, --shape "
+    "forecasts it from public or synthetic ones, with three ways to go; for histograms, --shape "
     "users=N,records=N,keys=N does from your guess of a window."
 )
 SLIGHT = 1e-4  # share of ε: rounding costs far less, and noise that is chosen more
