@@ -61,7 +61,8 @@ def private(run: Run | Repeated, triggers: int) -> bool:
     """The cost fits into (ε, δ), and no unit has spent more than its bound."""
     fits = accounting.total([run.mechanism.cost()], DELTA)[0] <= EPSILON
     assert run.units is not None
-    return bool(fits and (run.units.left >= 0).all() and run.t == triggers)
+    fired = run.memory.t if isinstance(run, Run) else run.t
+    return bool(fits and (run.units.units.left >= 0).all() and fired == triggers)
 
 
 def started(

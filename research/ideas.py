@@ -59,7 +59,7 @@ def measured(name: str, work: Workload, options: argparse.Namespace, seed: int) 
     hidden = float(work.truth()[run.status == 0].sum()) / options.scale
     assert run.units is not None
     private = accounting.total([mechanism.cost()], DELTA)[0] <= EPSILON
-    private &= bool((run.units.left >= 0).all())
+    private &= bool((run.units.units.left >= 0).all())
     return {**{n: getattr(found, n) for n in FIELDS[:-1]}, "hidden": hidden, "private": private}
 
 

@@ -143,9 +143,9 @@ def test_incremental_releases_add_up_and_share_one_bound() -> None:
     first, second = work.micro_batches(2)
     run.step(first)
     before = run.shown.copy()
-    assert (run.units.left == 32 - 25).all()  # five records of each user in one key
+    assert (run.units.units.left == 32 - 25).all()  # five records of each user in one key
     run.step(second)
-    assert (run.units.left == 32 - 25 - 4).all()  # a new window begins with the first record
+    assert (run.units.units.left == 32 - 25 - 4).all()  # a new window begins with the first record
     spread = float(mechanism.quantities[0].lanes[0].variance_at(1, np.zeros(1, int))[0]) ** 0.5
     assert abs(before[0] - 5 * users) < 6 * spread
     assert abs(run.shown[0] - before[0] - 2 * users) < 6 * spread

@@ -44,11 +44,6 @@ def delays(samples: int, quick: int) -> dict[str, str]:
     return {name % le: f"0+{step}x{samples}" for le, step in steps.items()}
 
 
-def budget(kind: str, **values: float) -> dict[str, str]:
-    labels = '{pipeline="p",unit="user",instance="a"}'
-    return {f"hush_{kind}_{name}{labels}": f"{value}x300" for name, value in values.items()}
-
-
 def tried(name: str, wrong: bool) -> dict[str, Any]:
     """One case as promtool reads it; a wrong one expects an alert too many."""
     alert, series, at, wanted = CASES[name]
@@ -89,9 +84,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, str]:
 
 
 DAYS = ("BudgetNearlyExhausted", "StateGrowing")  # a sample is an hour there, else a minute
-HALF = {"epsilon": {"limit": 30, "spent": 14, "epoch": 1}}
-SPENT = {"epsilon": {"limit": 30, "spent": 30, "epoch": 1}}
-DELTA = {"delta": {"limit": 1e-5, "spent": 1e-5, "epoch": 1e-6}}
+HALF, SPENT = {LEFT % "a": "0.5x300"}, {LEFT % "a": "0x300"}
 CASES: dict[str, tuple[str, dict[str, str], int, int]] = {
     "a step of the budget two hours after the start": (
         "BudgetNearlyExhausted", {LEFT % "a": "1x1 0.9667x10"}, 3, 0),
@@ -105,21 +98,17 @@ CASES: dict[str, tuple[str, dict[str, str], int, int]] = {
     "the first refusal": ("BudgetRefused", {REFUSED: "0x10 1x60"}, 30, 1),
     "no refusal": ("BudgetRefused", {REFUSED: "0x70"}, 30, 0),
     "no trigger for hours": (
-        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x300"} | budget("epsilon", **HALF["epsilon"]),
+        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x300"} | HALF,
         200, 1),
     "a trigger each hour": (
         "ReleaseOverdue", {LAST: "0x59 3600x59 7200x59 10800x59"}, 200, 0),
     "no trigger since the budget is exhausted": (
-        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x60 1x240"}
-        | budget("epsilon", **SPENT["epsilon"]), 200, 0),
-    "no trigger since the limit of delta": (
-        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x60 1x240"}
-        | budget("delta", **DELTA["delta"]), 200, 0),
+        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x60 1x240"} | SPENT, 200, 0),
     "no trigger in the last epoch that is paid for": (
-        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x300"} | budget("epsilon", **SPENT["epsilon"]),
+        "ReleaseOverdue", {LAST: "0x300", REFUSED: "0x300"} | SPENT,
         200, 1),
     "no trigger after a limit was raised": (
-        "ReleaseOverdue", {LAST: "0x300", REFUSED: "1x300"} | budget("epsilon", **HALF["epsilon"]),
+        "ReleaseOverdue", {LAST: "0x300", REFUSED: "1x300"} | HALF,
         200, 1),
     "no trigger since the last one of a retired pipeline": (
         "ReleaseOverdue", {LAST: "0x59 3600x240", FINAL: "3600x300"}, 290, 0),

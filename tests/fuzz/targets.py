@@ -292,7 +292,8 @@ def requests() -> Target:
 
 def ledger() -> Target:
     """Records of the ledger, as `verify` and `worker` read them: raw, or next in the chain."""
-    charge = {"pipeline": "p", "epoch": 0, "epsilon": "1/3", "delta": "0", "config_hash": "x"}
+    charge = {"pipeline": "p", "epoch": 0, "epsilon": "1/3", "delta": "0", "config_hash": "x",
+              "mu2": "1/9", "pure_epsilon": "0", "coupling_delta": "0"}  # fmt: skip
     bodies = {"pipeline": {"pipeline": "p", "number": 0}, "charge": charge,
               "refused": {"pipeline": "p", "epoch": 1}}  # fmt: skip
     first = Ledger().next("genesis", ORIGIN, {"id": "ab", "topics": {}}).encode()

@@ -19,7 +19,9 @@ from urllib.error import HTTPError
 
 import pytest
 from click.testing import CliRunner
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.stages.aggregate.nonces import steady
 from hushstream.agents.stages.aggregate.stage import AggregateStage
 from hushstream.agents.stages.ingest.dead_letters import dead_letters
@@ -164,6 +166,7 @@ ALLOWED = {
     "hush_releases_created",
     "hush_last_release_timestamp_seconds",
     "hush_epsilon_spent",
+    "hush_epsilon_sum",
     "hush_epsilon_limit",
     "hush_delta_epoch",
     "hush_epsilon_epoch",
@@ -179,10 +182,18 @@ def metric_names(page: bytes) -> set[str]:
     return {re.split(r"[ {]", line)[0] for line in lines if line and not line.startswith("#")}
 
 
+def charged(p: Any, epochs: int) -> Ledger:
+    ledger = Ledger()
+    ledger.take(ledger.next("genesis", 1, {}).encode())
+    for epoch in range(epochs):
+        ledger.take(ledger.next("charge", 1, charge_body(p, epoch, "1.0", "key")).encode())
+    return ledger
+
+
 def public_metrics(p: Any) -> PublicMetrics:
     metrics = PublicMetrics()
     metrics.declare(p)
-    metrics.spent(p, 3)
+    metrics.spent(p, charged(p, 3))
     metrics.triggered(p, trigger(p, 1, [OFFSET + COUNT]))
     metrics.refused(p)
     return metrics

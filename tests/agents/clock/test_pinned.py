@@ -35,13 +35,19 @@ budget = { epsilon = 1.0, delta = 1e-6 }
 """
 NAMES = Names("hush", "abcdef")
 CONFIG = loads(TOML, environ={})
+OTHER = TOML[TOML.index("[[pipeline]]") :].replace('"pages"', '"fares"')
+SHARED = (
+    '[[budget]]\nname = "both"\nepsilon = 1.0\ndelta = 1e-6\nmembers = { pages = 1, fares = 1 }\n'
+)
+ALONE = "budget = { epsilon = 1.0, delta = 1e-6 }\n"
+SHARING = loads((TOML + OTHER).replace(ALONE, "") + SHARED, environ={})
 
 
 def holds(config: Config) -> dict[str, Any]:
     """What a deployment would write to its ledger of these settings."""
     made = compile_config(config, {i.topic: 3 for i in config.input})
     (source,) = made.inputs
-    (p,) = source.pipelines
+    p = source.pipelines[0]
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
     held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
     # Another file stands for another key here; what is held is the fingerprint.
@@ -55,7 +61,9 @@ def other(hint: Any, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | Fraction):
-        return value + 1
+        return value + 1 if value >= 1 else value / 2
+    if isinstance(value, dict):
+        return {name: one + 1 for name, one in value.items()} | {"fares": 9}
     if isinstance(value, tuple):
         return (*value[:-1], "another")
     return f"{value or ''}another"
@@ -73,8 +81,12 @@ def changed(thing: Any, steps: list[str]) -> Any:
     return replace(thing, **{name: other(plain, value)})
 
 
+def begun(setting: str) -> Config:
+    return SHARING if setting.startswith("budget.") else CONFIG
+
+
 def moved(setting: str) -> Config:
-    config: Config = changed(CONFIG, setting.split("."))
+    config: Config = changed(begun(setting), setting.split("."))
     if setting == "input.name":  # its pipeline goes with it
         (p,) = config.pipeline
         config = replace(config, pipeline=(replace(p, input=config.input[0].name),))
@@ -97,7 +109,7 @@ def test_every_setting_is_listed_with_what_holds_it():
 
 @pytest.mark.parametrize("setting", PLAIN)
 def test_a_setting_is_held_by_what_the_table_says_and_by_nothing_else(setting):
-    before, after = holds(CONFIG), holds(moved(setting))
+    before, after = holds(begun(setting)), holds(moved(setting))
     held = change.of(setting)
     assert held is not None
     noticed = {name for name in before if before[name] != after[name]}

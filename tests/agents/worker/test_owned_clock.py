@@ -115,4 +115,4 @@ def test_each_record_of_the_clock_is_public_and_so_is_what_was_spent(
     ledger.take(ledger.next("genesis", 1, {"genesis": "abcdef"}).encode())
     owned(public=public)._written(P, record, ledger)
     said = {"triggered": (P, record), "retired": (P, 3), "refused": (P,)}
-    assert public.said == [(told, *said[told]), ("spent", P, 0)]
+    assert public.said == [(told, *said[told]), ("spent", P, ledger)]

@@ -8,9 +8,16 @@ from hushstream.mechanisms.spatial.domain import Domain
 from hushstream.mechanisms.spatial.stream import SpatialStream
 
 
+class Frame(SpatialStream):
+    """The frame alone; nothing asks for what a family adds."""
+
+
+Frame.__abstractmethods__ = frozenset()
+
+
 def test_records_become_cells_and_what_lies_outside_is_dropped():
     domain = Domain.unit(2, 6)
-    made = SpatialStream(domain)
+    made = Frame(domain)
     columns = {name: np.array([0.1, 0.9, 7.0]) for name in made.inputs}
     encoded = made.encode(columns)
     assert encoded.keep.tolist() == [True, True, False]
@@ -20,5 +27,6 @@ def test_records_become_cells_and_what_lies_outside_is_dropped():
 
 
 def test_one_shard_sees_all_points():
-    assert (SpatialStream.routing, SpatialStream.columns, SpatialStream.lanes) == ("single", 0, 1)
+    made = Frame(Domain.unit(2, 6))
+    assert (made.routing, made.columns, made.lanes) == ("single", 0, 1)
     assert {"phdstream", "privhp"} <= set(entries())

@@ -18,6 +18,7 @@ from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise, zero
 from hushstream.mechanisms.parts.hierarchy import Chunks, InfiniteTree
 from hushstream.mechanisms.parts.smoothing import KINDS, Smoother
+from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.blocks import BlockMemory as Past
 from hushstream.mechanisms.tops.blocks import Blocks, pack, unpack
 from hushstream.mechanisms.tops.mechanism import Tops
@@ -241,8 +242,7 @@ def test_lost_state_stops_the_stream() -> None:
     made = Memory(mechanism, keyed("lost"))
     for _ in range(5):
         made.trigger()
-    made.row_tables[0].cells.clear()
-    made.row_tables[0].due.clear()
+    made.row_tables[0] = RowTable(mechanism)
     with pytest.raises(ContractError, match="missing"):
         made.trigger()
     assert len(mechanism.init_rows(Keys.of([])).key) == 0

@@ -86,7 +86,8 @@ def test_it_finds_pipelines_and_follows_their_releases(
         # Two releases bear the last timestamp: for a moment the page may know one of them alone.
         until(lambda: estimates(found, name) == counts)
         assert found.view("no such pipeline", Wish()) is None
-        assert told(found, "histogram")["budget"]["total"] == 2.0 * 4
+        budget = told(found, "histogram")["budget"]
+        assert budget["sum"] == 2.0 * 4 and 4 < budget["total"] < 5
         assert "appear by themselves" in link(found)
     with board(broker.bootstrap, made.deployment, only=["no-such"]) as found:
         until(lambda: "The ledger has no pipeline no-such." in link(found))

@@ -65,7 +65,7 @@ def test_json_means_the_same(text):
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js: apt-get install nodejs")
 def test_the_live_page_writes_the_same():
-    page = Path(hushstream.__path__[0], "agents", "seeing", "page", "text.js").read_text("utf-8")
+    page = Path(hushstream.__path__[0], "reading", "live", "page", "text.js").read_text("utf-8")
     texts = [*TRICKS, *PLAIN, *map(chr, (*range(0x3000), *range(0xD7F0, 0xE010), 0xE0001, 0x1F600))]
     script = (
         "const { visible } = await import('data:text/javascript,' + encodeURIComponent("
