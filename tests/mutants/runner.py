@@ -20,7 +20,7 @@ import pytest
 from ..tree import ROOT
 from .catalogue import Mutant
 
-LEFT_OUT = ("__pycache__", "build", "dist", "out", "docs", "benchmarks", "*.egg-info")
+LEFT_OUT = ("__pycache__", "build", "dist", "out", "docs", "*.egg-info")
 LIBRARIES = (
     "aiohttp",
     "aiokafka",
