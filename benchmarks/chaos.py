@@ -7,8 +7,9 @@ their data wiped, stopped past their session and resumed, added and removed, the
 taken, and the broker is killed and started again. Afterwards a replay must give the same bytes, and
 the judge of the tests, which shares no line with the product, the same rows.
 
-With --harsh there is also an outage while producers buffer (what was in time must not be late), and
-a crash loop (retention goes past what was used: nothing may be charged until that is accepted).
+With --harsh there are also an outage while producers buffer (what was in time must not be late), a
+crash loop (retention goes past what was used: nothing may be charged until that is accepted), and
+the floods of floods.py against a worker with little memory (it lives, and releases go on).
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _cage import cage
 from _chaos import BROKER, KINDS, Monkey
 from _cluster import Local, local
 from _conserve import conserved
 from _faults import HARSH, LEADERS, Harsh
+from _flooding import FLOODS
 from _gone import gone
 from _judge import judge
 from _load import PARTITIONS, Load, Visits, toml
@@ -39,6 +42,7 @@ from _six import Six
 from _six import toml as six_toml
 from _trio import Trio
 from confluent_kafka import KafkaException
+from floods import FEW, LIMIT_MB, MIB, RESTORE, floods
 from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
@@ -132,6 +136,9 @@ def chaos(
     if plan.harsh:
         found["outage"] = buffered(folder, broker, min(40.0, plan.longest), replicas(broker))
         found["loop"] = loop(folder, broker.bootstrap, replicas(broker))
+        with cage(LIMIT_MB * MIB) as inside:
+            kinds = [*FLOODS, RESTORE]
+            found["floods"] = floods(folder / "floods", broker.bootstrap, FEW, kinds, inside)
     return {"points": points, **found, "faults": dict(monkey.counts),
             "stopped": dict(monkey.stopped), "died": monkey.died,
             "unwell": len(monkey.unwell), "complaints": monkey.unwell,
@@ -305,6 +312,7 @@ def main() -> None:
     if options.harsh:
         bad = bad or found["outage"]["late"] or found["outage"]["ended"] or found["loop"]["charged"]
         bad = bad or found["loop"]["ready"] or found["loop"]["accepted"]
+        bad = bad or found["floods"]["killed"] or found["floods"]["stuck"]
     sys.exit(1 if bad else 0)
 
 

@@ -49,6 +49,7 @@ from rich.table import Table
 
 LIMIT_MB = 1024
 KEYS = 700_000
+FEW = 120_000  # of --quick
 PARTITIONS = 2
 MIB = 1 << 20
 PATIENCE = 240.0  # seconds until a release counts as stuck
@@ -264,7 +265,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=[*FLOODS, RESTORE])
     options = parser.parse_args()
     console = Console(stderr=True)
-    count = options.keys or (120_000 if options.quick else KEYS)
+    count = options.keys or (FEW if options.quick else KEYS)
     with (
         tempfile.TemporaryDirectory(prefix="hush-floods-") as folder,
         Broker(Path(folder) / "broker", quiet=True, overrides=BROKER) as broker,

@@ -20,7 +20,7 @@ import pytest
 from ..tree import ROOT
 from .catalogue import Mutant
 
-LEFT_OUT = ("__pycache__", "build", "dist", "out", "docs", "benchmarks", "research", "*.egg-info")
+LEFT_OUT = ("__pycache__", "build", "dist", "out", "docs", "research", "*.egg-info")
 LIBRARIES = (
     "aiohttp",
     "aiokafka",
@@ -127,6 +127,7 @@ def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
     for name in [n for n in sys.modules if n.split(".")[0] in ("tests", "hushstream")]:
         del sys.modules[name]
     sys.path[:] = [str(root.parent), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
+    os.environ["PYTHONPATH"] = str(root.parent)  # for processes that the tests start
     sys.dont_write_bytecode = True  # of a text that is there for a moment only
     options = ["-q", "-p", "no:cacheprovider"]
     options += ["--hypothesis-profile=found"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,6 +34,23 @@ class Interrupted(Cluster):
             self.then = None
             then()
         return created
+
+
+class Committing(Cluster):
+    """Calls ``then`` when everything was sent and nothing is committed."""
+
+    then: Callable[[], object]
+
+    def producer(self, **settings: Any) -> Any:
+        made = super().producer(**settings)
+
+        class Slow:
+            def __getattr__(_, name: str) -> Any:
+                if name == "commit_transaction":
+                    self.then()
+                return getattr(made, name)
+
+        return Slow()
 
 
 def killed() -> None:
@@ -109,8 +127,8 @@ def test_topics_of_others_and_those_that_hold_records_are_kept(made, broker, uni
 
 def test_a_run_that_has_not_committed_is_fenced_before_its_topics_go(broker, unique, tmp_path):
     run = unbegun(broker, unique, tmp_path)
-    slow = Interrupted(run.config().kafka)
-    slow.then = lambda: print(hush_topics(run, "--delete-orphans"))
+    slow = Committing(run.config().kafka)
+    slow.then = lambda: delete_orphans(run.cluster, run.name, lambda: "")
     with pytest.raises(admin.Overtaken):
         admin.begin(slow, run.deployment, 1, 1, run.secret)
     run.settle(lambda _: internal(run) == set())

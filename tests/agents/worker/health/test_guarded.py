@@ -79,8 +79,10 @@ def test_silent_connections_cost_a_process_none_of_the_files_that_it_needs():
 
 
 def test_whoever_waits_longest_makes_room_and_honest_probes_are_answered(server):
+    server.patience = server.connections._patience = 1000.0  # nobody is ended for waiting alone
     with ExitStack() as stack:
         first, *_ = silent(server.server_address[1], 200, stack)
+        first.settimeout(10)
         assert [asked(server.server_address[1]) for _ in range(20)] == [200] * 20
         assert len(server.connections) <= server.connections.most == 32
         assert first.recv(1) == b""  # ended by the server
