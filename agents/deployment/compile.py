@@ -47,7 +47,7 @@ def compile_config(
         ConfigError: a mechanism refuses its parameters; the message names the pipeline.
     """
     inputs = []
-    config, purses = share_out(config, lambda p: _mechanism(config, p).cost())
+    config, purses = share_out(config, lambda p: _mechanism(config, p))
     follows = {p.name: p.follows for p in config.pipeline if p.follows is not None}
     place = {p.name: i for i, p in enumerate(config.pipeline)}
     for source in config.input:

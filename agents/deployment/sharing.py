@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from ...mechanisms.accounting import add, gdp_epsilon, gdp_mu, normal
 from ...mechanisms.accounting.composition import Spent, room
 from ...mechanisms.accounting.costs import fits
-from ...mechanisms.contract import Cost
+from ...mechanisms.contract import Mechanism
 from ...topics.config.load import Config
 from ...topics.config.pipeline import PipelineSettings, SharedBudget
 
@@ -37,7 +37,7 @@ class Purse:
 
 
 def share_out(
-    config: Config, cost: Callable[[PipelineSettings], Cost]
+    config: Config, build: Callable[[PipelineSettings], Mechanism]
 ) -> tuple[Config, Mapping[str, Purse]]:
     """Give each member of a shared budget its share.
 
@@ -49,27 +49,34 @@ def share_out(
 
     Args:
         config: as it was read.
-        cost: builds the mechanism of a pipeline as configured, and tells its cost.
+        build: makes the mechanism of a pipeline as configured.
 
     Returns:
         The configuration with the members' budgets, and the purse of each member by its name.
 
     Raises:
-        ConfigError: no share fits, as where a member has no Gaussian noise.
+        ConfigError: no share fits, as where a member has no Gaussian noise; or the mechanism of a
+            member protects something else than all records of a unit.
     """
     purses: dict[str, Purse] = {}
     for shared in config.budget:
-        config, purse = _shared(config, shared, cost)
+        config, purse = _shared(config, shared, build)
         purses |= dict.fromkeys(shared.members, purse)
     return config, purses
 
 
 def _shared(
-    config: Config, shared: SharedBudget, cost: Callable[[PipelineSettings], Cost]
+    config: Config, shared: SharedBudget, build: Callable[[PipelineSettings], Mechanism]
 ) -> tuple[Config, Purse]:
     for part in _parts():
         given = tuple(_given(p, shared, part) for p in config.pipeline)
-        costs = [cost(p) for p in given if p.name in shared.members]
+        made = {p.name: build(p) for p in given if p.name in shared.members}
+        if other := [name for name, one in made.items() if one.neighbouring != "add_remove"]:
+            raise ConfigError(
+                f"budget {shared.name!r}: members: {other[0]!r} protects values, and not whether a "
+                "unit is there: costs under two relations do not add up; give it its own budget"
+            )
+        costs = [one.cost() for one in made.values()]
         joint, squares = add(costs), sum((one.epsilon**2 for one in costs), Fraction(0))
         if fits(joint, squares, shared.epsilon, shared.delta):
             one = Spent(1, shared.epsilon, shared.delta, joint, squares)

@@ -17,6 +17,7 @@ from hushstream.agents.deployment.statement import charge_body
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.accounting import add, total
 from hushstream.mechanisms.accounting.composition import Spent
+from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.topics.config.load import loads
 
 HEAD = """
@@ -146,3 +147,9 @@ def test_members_that_cannot_share_are_refused_with_their_line(case):
 def test_the_gain_grows_with_the_square_root_of_the_members():
     two = made("a = 1, b = 1", names=("a", "b"))
     assert 1.3 < noise(even()[0]) / noise(two[0]) < 1.05 * sqrt(2)
+
+
+def test_a_mechanism_of_another_relation_shares_nothing(monkeypatch):
+    monkeypatch.setattr(Histogram, "neighbouring", "replace_value")
+    with pytest.raises(ConfigError, match="'a' protects values"):
+        made("a = 1, b = 1", names=("a", "b"))
