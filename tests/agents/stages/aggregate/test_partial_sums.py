@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hushstream.agents.stages.aggregate.partial_sums import PartialSums
+from hushstream.agents.stages.aggregate.partial_sums import PART_BYTES, SPILL_BYTES, PartialSums
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.mechanisms.columns import Part
 from hushstream.mechanisms.keys import Keys
@@ -40,3 +40,17 @@ def test_when_memory_was_full_does_not_decide_about_a_sum(values, spilled) -> No
     sums.spill(rows := {})
     store.write(rows)
     assert sums.chunk(store, PLACE, None, None).sums.tolist() == [[len(values), exact]]
+
+
+def test_long_keys_fill_memory_by_their_bytes() -> None:
+    sums = PartialSums(Mechanism())  # type: ignore[arg-type]
+    size, frames = 1000, SPILL_BYTES // (1000 + PART_BYTES)
+    for number in range(frames):
+        keys = Keys.of([b"%d" % number + b"k" * (size - len(b"%d" % number))])
+        sums.add(PLACE, Part(keys, np.zeros(1, np.uint8), np.ones((1, 2), np.int64), np.zeros(0)))
+    assert not sums.full
+    sums.add(PLACE, part(1))
+    sums.add(PLACE, part(1))
+    assert sums.full
+    sums.spill({})
+    assert not sums.full
