@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from .merge import tables
 
-HASH: Final = "hash of the pipeline's configuration"
-LEDGER: Final = "ledger record of the pipeline"
-KEY: Final = "ledger record of the pipeline, by the key's fingerprint"
-END: Final = "ledger record of its end, once there is one"
+HASH: Final = "hash"
+LEDGER: Final = "record of the pipeline"
+KEY: Final = "record of the pipeline, by the key's fingerprint"
+END: Final = "record of its end, once there is one"
 FREE: Final = "nothing"
 
 
@@ -92,7 +92,7 @@ def of(setting: str) -> Change | None:
     """Look up what holds a setting, by its path; None if it is not listed.
 
     >>> of("input.time.zone").held
-    "hash of the pipeline's configuration"
+    'hash'
     """
     steps = setting.split(".")
     tables = (".".join([*steps[:depth], "*"]) for depth in range(len(steps) - 1, 0, -1))
@@ -115,10 +115,13 @@ def reference() -> str:
     """A Markdown section with the table of what holds each setting."""
     held = {path: change for path, change in SETTINGS.items() if change.held != FREE}
     rows = [f"| `{path}` | {change.held} | {change.why} |" for path, change in held.items()]
-    free = ", ".join(f"`{path}`" for path in SETTINGS if path not in held)
+    inside = tuple(path.removesuffix("*") for path in held if path.endswith("*"))
+    free = ", ".join(f"`{p}`" for p in SETTINGS if p not in held and p.startswith(inside))
     head = (
         "## What holds a setting\n\nA change of a setting that the ledger holds is refused by "
-        "`hush worker`, `hush check` and `hush topics`.\n\n"
+        "`hush worker`, `hush check` and `hush topics`. It is held by the *hash* of the pipeline's "
+        "configuration, or by a *record* of the ledger.\n\n"
         "| Setting | Held by | Why |\n|---|---|---|"
     )
-    return "\n".join((head, *rows, "", f"Nothing holds {free}: restart the workers.", ""))
+    tail = f"Nothing holds {free}, or a setting that is not listed: restart the workers."
+    return "\n".join((head, *rows, "", tail, ""))

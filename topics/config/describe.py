@@ -37,7 +37,7 @@ _TYPES: dict[Any, str] = {
 
 
 def reference() -> str:
-    """Return one Markdown section with a table of settings for every table of the file."""
+    """Return one Markdown section with a list of settings for every table of the file."""
     return "\n".join([*(_section(name, kind) for name, kind in tables()), change.reference()])
 
 
@@ -65,15 +65,21 @@ def settings_of(kind: type[Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _section(name: str, kind: type[Any]) -> str:
+def _section(title: str, kind: type[Any]) -> str:
     summary = (inspect.getdoc(kind) or "").partition("\n\nAttributes:")[0]
     rows = [
-        f"| `{name}` | {' | '.join(rest)} |"
-        for name, *rest in settings_of(kind)
-        if name not in IMPLIED
+        f"- `{name}` ({form}{_said(default)}): {text}"
+        for name, form, default, text in settings_of(kind)
+        if name not in IMPLIED and not (name == "kind" and "kind = " in title)
     ]
-    head = "| Setting | Type | Default | Meaning |\n|---|---|---|---|"
-    return f"## `{name}`\n\n{summary}\n\n{head}\n" + "\n".join(rows) + "\n"
+    return f"## `{title}`\n\n{summary}\n\n" + "\n".join(rows) + "\n"
+
+
+def _said(default: str) -> str:
+    """The words on a default behind the type; none where there is no default to name."""
+    if default in ("none", "see below"):
+        return ""
+    return ", required" if default == "required" else f"; {default}"
 
 
 def _type(hint: Any) -> str:
@@ -83,8 +89,10 @@ def _type(hint: Any) -> str:
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in get_args(hint))
     if origin in (typing.Union, types.UnionType):
-        members = (_type(m) for m in get_args(hint) if m is not types.NoneType)
-        return " or ".join(dict.fromkeys(members))
+        members = dict.fromkeys(_type(m) for m in get_args(hint) if m is not types.NoneType)
+        return (
+            "value" if _TYPES[str] in members and _TYPES[bool] in members else " or ".join(members)
+        )
     if origin is tuple:
         inner = _type(get_args(hint)[0])
         return f"list of ({inner})" if " " in inner else f"list of {inner}s"
@@ -95,7 +103,7 @@ def _default(setting: Field[Any], hint: Any) -> str:
     if setting.default is MISSING:
         return "required" if setting.default_factory is MISSING else "see below"
     value = setting.default
-    if value is None or value == ():
+    if value in (None, (), ""):
         return "none"
     if Duration in _leaves(hint):
         return f"`{format_duration(value)}`"

@@ -159,8 +159,8 @@ class Engine:
 
     Attributes:
         data_dir: folder of the local tables, which are restored if they are lost.
-        witness: file on other storage than the brokers' that remembers the last trigger: a cluster
-            that was restored from before it is refused. Empty: there is none.
+        witness: file on other storage than the brokers' that remembers the last trigger, so that a
+            cluster restored from before it is refused.
         units_partitions: partitions of the topic re-partitioned by privacy unit; fixed at genesis.
         cells_partitions: partitions of the topic of partial sums by key; fixed at genesis.
         release_partitions: partitions of each release topic; fixed at genesis.
@@ -168,16 +168,15 @@ class Engine:
         beat_interval: interval at which new records become available for processing; up to a
             second after a pause.
         publish_delay: least public pause between a trigger and its publication, to hide load.
-        settle: time in which no trigger of a schedule is cut after the brokers were away or no
-            worker kept the clock, so that producers can send what they hold; a trigger that was due
-            meanwhile waits for `lateness` where that is longer. Releases come later by that then,
-            and at no other time.
+        settle: time after an outage of the brokers, or of all workers, in which no scheduled
+            trigger is cut, so that producers can send what they hold; a trigger that was due
+            meanwhile waits for `lateness` where that is longer.
         max_clock_lead: a worker fires no triggers while its clock is further ahead of the broker's.
         max_future_skew: records further ahead of the clock are set aside.
         step_records: maximum records per transaction.
         step_bytes: maximum bytes per fetch of a partition, and of the raw records of one step.
         input_mb: memory of fetched records that wait for their step, MiB per process; its
-            partitions share it, and one that holds its share is not fetched meanwhile.
+            partitions share it.
         stall_timeout: a worker one of whose tasks makes no progress for longer is not `/live`.
         loss_share: an alarm is written inside the trust boundary while more than this part of a
             pipeline's records is bad, misplaced, late or cut off; 0: never.
