@@ -38,12 +38,6 @@ class Begins(msgspec.Struct, frozen=True):
         """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key.
 
         The ledger may be public. Without the key nobody can try likely offsets.
-
-        Args:
-            secret: the noise key.
-
-        Returns:
-            64 hexadecimal digits.
         """
         return hmac.new(derive(secret, "begins"), self.encode(), hashlib.sha256).hexdigest()
 
@@ -52,15 +46,6 @@ def read_begins(
     cluster: Cluster, names: Names, ledger: Ledger, secret: bytes
 ) -> dict[str, list[int]]:
     """Read the first offsets of every declared pipeline, checked against the ledger.
-
-    Args:
-        cluster: where the internal topic is.
-        names: of all topics.
-        ledger: with a seal for each declared pipeline.
-        secret: the noise key.
-
-    Returns:
-        Offsets by pipeline, one for each partition of its input.
 
     Raises:
         LedgerError: those of a pipeline are missing, or are not what the ledger pinned.
@@ -99,11 +84,6 @@ def begin_of(begins: Mapping[str, list[int]], ledger: Ledger, source: Input) -> 
 
     All pipelines of an input are served by the same shards, so the first one that was declared
     decides for all.
-
-    Args:
-        begins: offsets by pipeline, of `read_begins`.
-        ledger: says which pipelines were declared, and in which order.
-        source: the input.
     """
     declared = [p.name for p in source.pipelines if p.name in ledger.pipelines]
     first = min(declared, key=lambda name: ledger.pipelines[name]["number"], default="")

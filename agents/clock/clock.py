@@ -42,8 +42,6 @@ def take_request(
 
     Args:
         requested: time up to which each pipeline may fire, microseconds since 1970; changed.
-        request: for some of the pipelines, or to end earlier ones.
-        external: pipelines that wait for requests.
     """
     for name in external:
         if request.pipelines and name not in request.pipelines:
@@ -59,7 +57,6 @@ def too_early(request: TriggerRequest, sent: int) -> bool:
     """Whether a request is ignored: it was sent more than a day before the time it asks for.
 
     Args:
-        request: as it was read.
         sent: microseconds since 1970.
     """
     return request.at > sent + REQUEST_AHEAD
@@ -69,10 +66,7 @@ class Clock:
     """The state of the clock's owner: a fold over clock log and ledger, and what comes next.
 
     Args:
-        deployment: compiled pipelines.
         ledger: the owner's; what it takes, this class sees.
-        version: of this code, for charges.
-        key_fingerprint: of the deployment's noise key, for charges.
         salt: a text that no other opening of a clock has, for charges.
 
     Attributes:
@@ -135,11 +129,7 @@ class Clock:
         take_request(self.requested, request, external)
 
     def starts(self, now: int) -> list[Start]:
-        """List first windows, for pipelines that the clock has not seen yet.
-
-        Args:
-            now: microseconds since 1970.
-        """
+        """List first windows, for pipelines that the clock has not seen yet."""
         found = []
         for name, pipeline in self._pipelines.items():
             if self.timelines[name].first is None:
@@ -153,9 +143,6 @@ class Clock:
         """List ends of pipelines that the ledger has retired and the clock log does not say yet.
 
         The ledger alone decides: an owner that runs an older configuration obeys it too.
-
-        Args:
-            now: microseconds since 1970.
         """
         found = []
         for name, pipeline in self._pipelines.items():
@@ -170,7 +157,6 @@ class Clock:
         """List triggers whose time has come, earliest first, at most `MOST_TRIGGERS`.
 
         Args:
-            now: microseconds since 1970.
             held: whether a trigger must wait, and with it all later ones of its pipeline.
         """
         found: list[tuple[Pipeline, Due]] = []
@@ -188,11 +174,6 @@ class Clock:
 
     def fire(self, pipeline: Pipeline, due: Due, now: int) -> tuple[list[Record], ClockRecord]:
         """Make the records of one due trigger.
-
-        Args:
-            pipeline: whose trigger.
-            due: one of `due`.
-            now: microseconds since 1970.
 
         Returns:
             A charge for the ledger, where the epoch has none yet, and the trigger. Or, where the
@@ -236,9 +217,6 @@ class Clock:
         unless the limit is raised; a raised limit counts for epochs that have not begun. A pipeline
         that is triggered by request is refused at its triggers, since its windows do not follow
         this time.
-
-        Args:
-            now: microseconds since 1970.
         """
         found = []
         for name, pipeline in self._pipelines.items():
@@ -260,12 +238,7 @@ class Clock:
         """Make the records that refuse an epoch.
 
         Args:
-            pipeline: whose epoch.
             window: the first one that is refused; the rest of its epoch follows.
-            now: microseconds since 1970.
-
-        Returns:
-            A record for the ledger, unless it holds one already, and one for the clock log.
         """
         epoch = pipeline.windows.epoch(window)
         name = pipeline.name

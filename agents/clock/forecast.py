@@ -29,7 +29,6 @@ class TriggerForecast:
     """Triggers of one pipeline that are due up to some time.
 
     Attributes:
-        due: all that are due.
         triggers: those of them that would fire.
         charges: epochs that would be charged for them, within the limits.
         refused: epochs that would be refused, for good, because a limit is reached.
@@ -51,8 +50,6 @@ class Standing:
     """The standing of pipelines in the clock log; each look reads on from the one before.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
         horizons: triggers per window, by pipeline.
 
     Attributes:
@@ -95,9 +92,7 @@ class InForce:
     """Requests from a place of their topic on, folded as the clock's owner folds them.
 
     Args:
-        cluster: where they are.
         topic: of the requests; what comes from now on is followed.
-        pipelines: external ones.
 
     Raises:
         EngineError: the end of the topic cannot be had.
@@ -138,9 +133,6 @@ def forecast(pipeline: Pipeline, timeline: Timeline, ledger: Ledger, at: int) ->
     """Count what is scheduled up to a time and has not fired yet.
 
     Args:
-        pipeline: an external one.
-        timeline: where it stands.
-        ledger: says which epochs are charged or refused.
         at: microseconds since 1970.
     """
     name, windows = pipeline.name, pipeline.windows

@@ -51,10 +51,6 @@ class Line(NamedTuple):
 def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
     """Read and verify the ledger of a deployment.
 
-    Args:
-        cluster: where it is.
-        deployment: name of the deployment.
-
     Raises:
         NoLedgerError: there is none.
         LedgerError: its chain is broken, or a version of Hushstream wrote it that is too old.
@@ -98,11 +94,8 @@ def begin(
     of an earlier format gets this version's: no version that does not know it goes on after that.
 
     Args:
-        cluster: where the topics are.
-        deployment: compiled pipelines.
         replication: copies of each partition; -1 is the cluster's default.
         now: microseconds since 1970.
-        secret: the noise key.
         grow: count partitions that were added to raw topics; None: they are refused.
 
     Returns:
@@ -126,10 +119,7 @@ def verify_begin(
     """Check all that `begin` needs, and write nothing.
 
     Args:
-        cluster: where the topics are, or will be.
-        deployment: compiled pipelines.
         now: microseconds since 1970.
-        secret: the noise key.
         grow: whether partitions that were added to raw topics will be counted.
 
     Returns:
@@ -188,10 +178,6 @@ def refuse_lost(cluster: Cluster, deployment: str) -> None:
     """Refuse to begin where an earlier genesis was committed: its ledger is lost, not unwritten.
 
     Topics of a genesis that was never committed are empty and do not count.
-
-    Args:
-        cluster: where the ledger should be.
-        deployment: name of the deployment.
 
     Raises:
         LedgerError: a topic of an earlier genesis holds records.

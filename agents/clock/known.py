@@ -37,7 +37,6 @@ def check_grown(deployment: Deployment, ledger: Ledger) -> None:
     """Check that this process counts the partitions that the ledger does, or let nothing beat.
 
     Args:
-        deployment: compiled pipelines.
         ledger: read after the last owner of the clock was fenced.
 
     Raises:
@@ -56,19 +55,12 @@ class KnownLogs:
     """Ledger and clock log, as far as the clock's owner has read or written them.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
-        deployment: compiled pipelines.
-        version: of this code, for charges.
-        key_fingerprint: of the noise key, for charges.
         progress: of the owner; it moves with each list that was read.
         witness: remembers the last trigger outside the cluster; None: nothing does.
         keep: microseconds for which replays shall find the clock log.
 
     Attributes:
-        ledger: all of its records.
         clock: where the clock log has brought all pipelines; `read` makes it.
-        snapshots: those of the clock log.
         end: offset in the clock log, before which all was read or written.
     """
 
@@ -185,13 +177,7 @@ class KnownLogs:
 
 
 class AskedTriggers:
-    """Requests for triggers, which anyone with the right to write to their topic may send.
-
-    Args:
-        kafka: the connection.
-        topic: of the requests.
-        came: called when some have come.
-    """
+    """Requests for triggers, which anyone with the right to write to their topic may send."""
 
     def __init__(self, kafka: Kafka, topic: str, came: Callable[[], None]) -> None:
         self._kafka = kafka
@@ -204,7 +190,6 @@ class AskedTriggers:
 
         Args:
             clock: takes them, now and with each `read`.
-            wall: the time by which they are judged.
             last: the newest snapshot, which says what was read before it.
         """
         self._clock, self._wall = clock, wall
@@ -226,11 +211,7 @@ class AskedTriggers:
         return place
 
     async def read(self, timeout_ms: int = 0) -> bool:
-        """Give requests that have come to the clock; return whether there were any.
-
-        Args:
-            timeout_ms: milliseconds to wait for the first one.
-        """
+        """Give requests that have come to the clock; return whether there were any."""
         found = await self._consumer.getmany(timeout_ms=timeout_ms)
         for records in found.values():
             for record in records:

@@ -30,10 +30,6 @@ def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
     There are several beats a second, for ever, and few records of any other kind, so decoding all
     would make a start slower with every day. The last beat of a list is decoded in any case: it
     says how far the log had come.
-
-    Args:
-        records: a list, in offset order.
-        beats_from: offset in the clock topic.
     """
     beats = [place for place, r in enumerate(records) if is_beat(r.value)]
     passed = {place for place in beats[:-1] if records[place].offset < beats_from}
@@ -48,7 +44,6 @@ class ClockLog:
 
     Args:
         horizons: triggers per window, by pipeline.
-        entries: records to begin with.
         forgets: whether a snapshot lets go of windows that all shards of the deployment have left
             behind. A replay has shards of its own, which stand wherever it has got to.
     """
@@ -128,8 +123,6 @@ class ClockLog:
         concerns it, and what it would wait for there may have been deleted.
 
         Args:
-            place: in the clock log.
-            pipelines: those that the shard serves.
             raw: topic and number of its raw partition.
 
         Raises:
@@ -183,10 +176,7 @@ class ClockLog:
         """Take the log on anew; what came meanwhile is kept.
 
         Args:
-            start: where it was read from.
-            snapshot: the one that it begins with, if it does.
             place: beats from here on are among the entries.
-            entries: as they were read.
         """
         fresh = list(entries)
         end = fresh[-1][0] + 1 if fresh else start

@@ -56,14 +56,8 @@ class ClockOwner:
     """Runs the `Clock` of its `KnownLogs` against the broker until it is closed.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
-        deployment: compiled pipelines.
-        version: of this code, for charges.
-        key_fingerprint: of the noise key, for charges.
         beat_seconds: from one beat to the next, while records come or a trigger is near.
         most_ahead: microseconds that this clock may differ from the broker's.
-        transaction_timeout_ms: milliseconds after which the broker aborts an open transaction.
         on_record: called with each record that was committed, and with the ledger by then.
         on_lost: called for each transaction that failed, unless another owner has taken over.
         witness: remembers the last trigger outside the cluster; None: nothing does.
@@ -71,9 +65,6 @@ class ClockOwner:
         trim: called after each snapshot with places below which nothing is needed, and with the
             first window of each pipeline that a shard may still need; None: nothing is trimmed.
         settling: holds back triggers after an outage; this process's.
-
-    Attributes:
-        progress: of the beats.
     """
 
     def __init__(

@@ -17,7 +17,6 @@ class Clocked:
     """The result of one pass over the clock log: its triggers, and how far it reaches.
 
     Attributes:
-        triggers: all of them, in order.
         reached: the last cut or beat of each raw topic.
         snapshots: all of them; the first is where the pass began, if that was not at 0.
     """

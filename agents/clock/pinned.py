@@ -66,7 +66,6 @@ def growths(deployment: Deployment, ledger: Ledger, names: Names) -> list[Growth
     Args:
         deployment: compiled, with the partitions that there are.
         ledger: with the partitions that count.
-        names: of all topics.
 
     Raises:
         EngineError: one of them cannot grow.
@@ -86,13 +85,7 @@ def verify_declared(
     """Do what `verify` does, for the pipelines that the ledger knows already.
 
     Args:
-        cluster: it answers.
-        deployment: compiled.
-        ledger: what it shall fit.
         growing: raw topics whose added partitions are to be counted.
-
-    Returns:
-        Names of all topics, with the genesis id of the ledger.
 
     Raises:
         EngineError: something does not fit; the message says what to do.
@@ -131,10 +124,6 @@ def verify_key(ledger: Ledger, secret: bytes) -> None:
 
     Pipelines with a key of their own have been charged with that one; `verify_declared` checks
     whether it is at hand.
-
-    Args:
-        ledger: with the fingerprint of the genesis, and of each charge.
-        secret: the noise key.
 
     Raises:
         LedgerError: this key has another fingerprint.

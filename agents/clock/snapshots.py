@@ -249,11 +249,8 @@ class Snapshots:
 
         Args:
             now: microseconds.
-            offsets: of the last beat or trigger.
-            standings: of all pipelines of the log.
             paid: number of ledger records, and the hash of the last one.
             requests: those in force, and the place before which they were read.
-            deployment: its shards are those that must be able to open.
             markers: of these shards, read after everything before was committed.
         """
         before = self.last.needed if self.last is not None else 0

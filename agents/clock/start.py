@@ -32,13 +32,6 @@ def check_clock_log(
 ) -> tuple[Ledger, dict[str, Timeline]]:
     """Hold the clock log against ledger and raw topics.
 
-    Args:
-        kafka: the connection.
-        cluster: the same, for administration.
-        names: of all topics.
-        ledger: as it was read.
-        deployment: compiled pipelines.
-
     Returns:
         The ledger, read again where the clock has charged something meanwhile; and where all
         pipelines stand.
@@ -60,8 +53,6 @@ def read_clock(kafka: Kafka, names: Names, horizons: Mapping[str, int]) -> Clock
     """Read the whole clock log; of its beats, only the last of each list is decoded.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
         horizons: triggers per window, by pipeline.
 
     Raises:
@@ -76,9 +67,6 @@ def read_standing(
     kafka: Kafka, names: Names, horizons: Mapping[str, int], read: Clocked
 ) -> dict[str, Timeline]:
     """Read where every pipeline stands at the end of the clock log, from where it is needed.
-
-    Args:
-        read: takes everything that was read.
 
     Raises:
         EngineError: the log has a gap, goes back, or the broker is silent.
@@ -101,8 +89,6 @@ def last_triggers(kafka: Kafka, names: Names, pipelines: Iterable[str]) -> dict[
     """Read the number of the last trigger of each pipeline; 0 before the first.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
         pipelines: their names; they need not be configured.
 
     Raises:
@@ -137,12 +123,6 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
     A clock that runs meanwhile charges and fires in one transaction, so a ledger that is read
     after the clock log has every charge that the log needs.
 
-    Args:
-        cluster: where the ledger is.
-        read: triggers of the clock log.
-        ledger: as it was read before the clock log.
-        names: of all topics.
-
     Returns:
         The ledger that pays for all of them.
 
@@ -162,8 +142,6 @@ def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[R
     """Read the committed records of a topic of one partition, from its beginning to its end.
 
     Args:
-        kafka: the connection.
-        topic: name of the topic.
         start: an offset, to begin there if the topic begins before it.
 
     Yields:

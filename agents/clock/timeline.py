@@ -186,7 +186,6 @@ class Over:
         """Find the first window that is not over; None before the pipeline has started.
 
         Args:
-            ordinal: the last trigger that the shard has closed.
             since: an earlier answer for a smaller ordinal, where to begin.
 
         Raises:

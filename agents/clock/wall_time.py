@@ -45,11 +45,7 @@ class WallClock:
         self._warned = False
 
     def reach(self, moment: int) -> None:
-        """Learn from the clock log that a time has come.
-
-        Args:
-            moment: microseconds since 1970.
-        """
+        """Learn from the clock log that a time has come."""
         self._tick_on()  # or the time since the last look would be added to the moment
         self._wall = max(self._wall, moment / 1e6)
 
@@ -58,9 +54,6 @@ class WallClock:
 
         A worker that began with a clock far behind goes on late until its clock is set right, and
         no longer.
-
-        Args:
-            moment: microseconds since 1970, of the broker.
         """
         self.reach(min(moment, int(time.time() * 1e6)))
 
@@ -100,7 +93,6 @@ class ClockLead:
     difference is a clock ahead of the broker's. A clock behind only delays triggers.
 
     Args:
-        topic: the clock topic, for messages.
         most_ahead: difference that is tolerated, microseconds.
     """
 
@@ -113,7 +105,6 @@ class ClockLead:
         """Compare the time in a record with the time at which the broker appended it.
 
         Args:
-            made: time in the record, microseconds since 1970.
             metadata: the broker's answer, with its own time in milliseconds.
 
         Raises:
@@ -139,8 +130,6 @@ class ClockLead:
         the broker's, however slow the way was.
 
         Args:
-            now: time of this clock after the answer came, microseconds since 1970.
-            metadata: the broker's answer, with its own time in milliseconds.
             first: whether the record says in which window a pipeline begins.
 
         Raises:
@@ -187,11 +176,7 @@ class Pace:
         self._stirred = time.monotonic()
 
     def left(self, soon: bool) -> float:
-        """Tell how many seconds are left until the next beat; 0 if it is due.
-
-        Args:
-            soon: whether a trigger is due within `SOON`.
-        """
+        """Tell how many seconds are left until the next beat; 0 if it is due."""
         now = time.monotonic()
         quiet = not soon and now - self._stirred > QUIET_SECONDS
         seconds = max(self._seconds, QUIET_BEAT_SECONDS) if quiet else self._seconds
@@ -227,11 +212,7 @@ class Settling:
         self._began = self._returned = 0  # the last outage, from when to when
 
     def watched(self, now: int) -> None:
-        """Take an answer to one of the looks at logs that a worker always takes.
-
-        Args:
-            now: when it came.
-        """
+        """Take an answer to one of the looks at logs that a worker always takes."""
         known = max(self._seen, self._heard)
         if known and now - known > WATCHED:
             self._outage(known, now)
@@ -241,7 +222,6 @@ class Settling:
         """Take an answer to the clock's owner, which ends an outage if there was none for long.
 
         Args:
-            now: when it came.
             usual: time between two beats that means nothing.
         """
         if self._heard and now - self._heard > SILENT + usual:
@@ -252,10 +232,8 @@ class Settling:
         """Take over a clock, maybe after a time in which nobody kept it.
 
         Args:
-            now: when.
             last: time of the last record of the clock log; 0: it has none.
             overdue: time for which the first trigger that is due was scheduled; None: none is due.
-            usual: time between two beats that means nothing.
         """
         self.watched(now)
         self._heard = now
@@ -281,9 +259,7 @@ class Settling:
         trigger that was due before, and for a later one the part of it that the outage took.
 
         Args:
-            scheduled: when the trigger was due.
             lateness: of its pipeline, which is part of that time.
-            now: when this is asked.
         """
         self._returned = min(self._returned, now)  # a clock that was set since the outage
         whole = self._returned + lateness

@@ -44,12 +44,10 @@ class Sighting(msgspec.Struct, frozen=True):
     """The content of a witness file.
 
     Attributes:
-        genesis: id of the deployment's genesis.
         offset: of the last trigger in the clock topic.
         seal: keyed hash of that record.
         records: number of ledger records that had been committed before.
         head: hash of the last of these.
-        schema: of this file.
     """
 
     genesis: str
@@ -65,7 +63,6 @@ class Witness:
 
     Args:
         path: of the file; its folder exists.
-        names: of the deployment that it witnesses.
         secret: the noise key, under which records are sealed.
     """
 
@@ -106,7 +103,6 @@ class Witness:
         """Write, durably, that a trigger stands at an offset of the clock log.
 
         Args:
-            offset: in the clock topic.
             value: bytes of the trigger's record.
             ledger: as committed before.
 
@@ -143,7 +139,6 @@ class Witness:
         """Hold the cluster against the file.
 
         Args:
-            kafka: the connection.
             ledger: called after the file was read, since a clock that runs meanwhile writes both.
 
         Raises:

@@ -21,7 +21,6 @@ def cautions(config: Config, now: int) -> Iterator[str]:
     """Yield one sentence for each setting that is valid and probably not meant.
 
     Args:
-        config: the configuration.
         now: the present, in microseconds since 1970.
     """
     units = {one.name: one.unit for one in config.input}

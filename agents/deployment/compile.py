@@ -39,7 +39,6 @@ def compile_config(
     """Compile every input and pipeline.
 
     Args:
-        config: as it was read.
         partitions: of each raw topic; 1 where the topic is not known.
         numbers: of each pipeline in the ledger; None: the order in the file decides.
 
@@ -179,11 +178,6 @@ def input_paths(
 
     ``value`` is the value column, and ``time`` the event time, unless configured otherwise.
 
-    Args:
-        p: the pipeline as configured.
-        mechanism: built for it.
-        columns: its value columns.
-
     Returns:
         Paths by input; without ``time``, where it is the event time.
 
@@ -243,11 +237,7 @@ def build(
     """Build the mechanism of a pipeline.
 
     Args:
-        p: the pipeline as configured.
-        schedule: of its windows and triggers.
-        columns: its value columns.
         keys: encoded public keys in canonical order; None: keys are selected.
-        shards: aggregate shards.
 
     Raises:
         ConfigError: the mechanism refuses a setting, which the message names.
@@ -296,10 +286,6 @@ def pinned_hash(configured: str, mechanism: Mechanism) -> str:
     Factorisations are computed in floating point before they are rounded. If a machine rounds one
     entry otherwise, its hash differs from the charged one, and it stops. So does a version of this
     code that would draw or count otherwise.
-
-    Args:
-        configured: hash of the privacy settings.
-        mechanism: built from them.
     """
     factors = sorted(set(mechanism.digests()))
     versions = [SEMANTICS, SAMPLER_VERSION]

@@ -24,7 +24,6 @@ def value_schema(p: Pipeline, integers: Collection[str] = ()) -> Field:
     """Describe the rows of a pipeline in the words of Connect's JSON converter.
 
     Args:
-        p: the pipeline.
         integers: key columns that hold whole numbers; those of public keys are known.
 
     Raises:
@@ -70,9 +69,7 @@ def sink_properties(p: Pipeline, url: str, table: str, integers: Collection[str]
     """Write the properties of a JDBC sink that keeps a table like the latest topic.
 
     Args:
-        p: the pipeline.
         url: of the database, as JDBC writes it.
-        table: its name.
         integers: key columns that hold whole numbers.
 
     Raises:

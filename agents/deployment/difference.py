@@ -30,7 +30,6 @@ class Terms:
     """The terms of one pipeline, as a configuration or a ledger has them.
 
     Attributes:
-        name: of the pipeline.
         config: its charged settings.
         until: its end, microseconds since 1970; None: it has none.
         free: further settings by path, which may change at once.
@@ -83,9 +82,7 @@ class Difference:
     """One pipeline against the one that it was, or follows.
 
     Attributes:
-        pipeline: its name.
         against: name of the other one; None: there is none, and it is new.
-        lines: settings that differ.
         words: the effect in sentences.
     """
 
@@ -99,8 +96,6 @@ def differences(old: Sequence[Terms], new: Sequence[Terms], now: int) -> list[Di
     """Hold new terms against old ones.
 
     Args:
-        old: as they were configured or declared.
-        new: as they shall be.
         now: microseconds since 1970.
     """
     before = {one.name: one for one in old}
@@ -174,12 +169,7 @@ def _free(old: Terms, new: Terms, holds: str) -> Iterator[ChangedSetting]:
 def changes(
     old: Mapping[str, Any], new: Mapping[str, Any], path: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """List charged settings that differ: path, old value, new value.
-
-    Args:
-        old, new: charged settings of two pipelines.
-        path: of the table that is compared.
-    """
+    """List charged settings that differ: path, old value, new value."""
     for name in sorted({*old, *new} - (set(IDENTITY) if not path else set())):
         a, b = old.get(name), new.get(name)
         if isinstance(a, Mapping) and isinstance(b, Mapping) and "sha256" not in {*a, *b}:
@@ -253,7 +243,6 @@ def proposal(old: Terms, now: int) -> str:
     """Say what to write so that new terms hold from a boundary of epochs on.
 
     Args:
-        old: the terms as they were declared.
         now: microseconds since 1970.
     """
     if old.config["schedule"] == "external" or old.config["window"]["length"] is None:
@@ -281,11 +270,7 @@ def next_name(name: str) -> str:
 
 
 def beside(old: Config, new: Config) -> list[ChangedSetting]:
-    """List settings that differ and belong to no pipeline; charged ones stand with each pipeline.
-
-    Args:
-        old, new: whole configurations.
-    """
+    """List settings that differ and belong to no pipeline."""
     found = []
     for path in (path for path in every() if path.startswith("engine.")):
         name = path.partition(".")[2]

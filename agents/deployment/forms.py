@@ -24,11 +24,8 @@ class Subject(NamedTuple):
     """A schema and a name under which a registry keeps it.
 
     Attributes:
-        pipeline: whose records.
         header: name of the records' header.
         name: subject in the registry.
-        encoding: of the records.
-        text: of the schema.
     """
 
     pipeline: str
@@ -81,10 +78,6 @@ def pins(p: Pipeline) -> dict[str, Any]:
 
 def pinned_forms(deployment: Deployment, ledger: Mapping[str, Mapping[str, Any]]) -> Deployment:
     """Give each pipeline the form that its declaration has pinned.
-
-    Args:
-        deployment: compiled; its pipelines are declared.
-        ledger: bodies of the declarations, by pipeline.
 
     Raises:
         EngineError: what was pinned is missing, or is not what this version writes.

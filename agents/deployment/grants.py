@@ -34,7 +34,6 @@ def kafka_acls(user: str, given: Sequence[Right]) -> str:
 
     Args:
         user: name of the principal, without ``User:``.
-        given: rights of its role.
     """
     alike: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
     for one in given:
@@ -59,8 +58,6 @@ def strimzi_user(user: str, given: Sequence[Right], cluster: str) -> str:
     """A ``KafkaUser`` manifest with exactly these rights, who signs in by SCRAM-SHA-512.
 
     Args:
-        user: its name.
-        given: rights of its role.
         cluster: name of the ``Kafka`` resource.
     """
     acls = [
@@ -85,7 +82,6 @@ def strimzi_topic(spec: TopicSpec, replicas: int, cluster: str) -> str:
     """A ``KafkaTopic`` manifest.
 
     Args:
-        spec: the topic.
         replicas: of each partition; -1 is the cluster's default.
         cluster: name of the ``Kafka`` resource.
     """

@@ -20,7 +20,6 @@ class Growth:
     """Partitions of one raw topic that the ledger does not count yet.
 
     Attributes:
-        topic: the raw topic.
         changelog: of the shards that read it; it needs as many partitions.
         before: partitions that count so far.
         after: partitions that there are.
@@ -68,8 +67,6 @@ def growth(
     """Tell by how much an input has grown; None if it has not.
 
     Args:
-        source: with the partitions that its topic has.
-        names: of all topics.
         counted: by declared pipeline that reads the topic, partitions of its topics that count.
         fixed: those of these pipelines whose units are kept by the raw partition.
 
@@ -91,11 +88,7 @@ def growth(
 
 
 def keyed(declared: Mapping[str, Any]) -> bool:
-    """Whether the raw partition of a unit decides where its bound is kept.
-
-    Args:
-        declared: body of the pipeline's declaration in the ledger.
-    """
+    """Whether the raw partition of a unit decides where its bound is kept."""
     return bool(declared.get("placement", {}).get("partitioner") != "none")
 
 
@@ -105,7 +98,6 @@ def refused(
     """Say what is wrong with the body of a growth's record; None if nothing is.
 
     Args:
-        body: as the ledger holds it.
         layouts: by declared pipeline that reads the topic, partitions that count before it.
         fixed: those of these pipelines whose units are kept by the raw partition.
     """
@@ -122,12 +114,7 @@ def refused(
 
 
 def extended(pinned: Mapping[str, int], grown: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Tell how many partitions topics have that a pipeline was declared with, as they have grown.
-
-    Args:
-        pinned: at its declaration.
-        grown: bodies of the ledger's records, in order.
-    """
+    """Tell how many partitions the topics of a declaration have, as they have grown."""
     found = dict(pinned)
     for body in grown:
         for topic in found.keys() & {body["topic"], body["changelog"]}:
@@ -136,12 +123,7 @@ def extended(pinned: Mapping[str, int], grown: Sequence[Mapping[str, Any]]) -> d
 
 
 def joined(pipeline: str, grown: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    """Tell the last trigger before each raw partition counted; () where all did at once.
-
-    Args:
-        pipeline: its name.
-        grown: bodies of the ledger's records, in order.
-    """
+    """Tell the last trigger before each raw partition counted; () where all did at once."""
     found: list[int] = []
     for body in grown:
         if pipeline in body["triggers"]:
@@ -154,7 +136,6 @@ def with_joined(deployment: Deployment, since: Mapping[str, tuple[int, ...]]) ->
     """Tell each pipeline after which of its triggers each raw partition counts.
 
     Args:
-        deployment: compiled.
         since: by pipeline; () where all have counted from the beginning.
     """
 

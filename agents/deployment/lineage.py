@@ -12,10 +12,6 @@ from .model import Deployment, Pipeline
 def lineage(name: str, follows: Mapping[str, str]) -> tuple[str, ...]:
     """List what a pipeline follows, the first generation first; () if it follows nothing.
 
-    Args:
-        name: of the pipeline.
-        follows: what each pipeline follows.
-
     >>> lineage("c", {"b": "a", "c": "b"})
     ('a', 'b')
     """
@@ -42,7 +38,6 @@ def with_lineage(deployment: Deployment, pipelines: Mapping[str, Mapping[str, An
     A configuration need not name generations that have ended.
 
     Args:
-        deployment: compiled.
         pipelines: bodies of the declarations in the ledger, by name.
     """
     known = followed(pipelines)

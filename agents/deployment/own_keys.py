@@ -13,7 +13,6 @@ def with_keys(deployment: Deployment, own: Mapping[str, bytes]) -> Deployment:
     """Give each pipeline that has a noise key of its own the fingerprint of that key.
 
     Args:
-        deployment: compiled.
         own: these keys by pipeline, 32 bytes each.
     """
     inputs = [
@@ -30,11 +29,6 @@ def with_keys(deployment: Deployment, own: Mapping[str, bytes]) -> Deployment:
 
 
 def fingerprints(deployment: Deployment, secret: bytes) -> dict[str, str]:
-    """Tell under which noise key each pipeline releases, by the key's fingerprint.
-
-    Args:
-        deployment: with the keys of its pipelines.
-        secret: the deployment's noise key, for all others.
-    """
+    """Tell under which noise key each pipeline releases, by the key's fingerprint."""
     common = fingerprint(secret)
     return {p.name: p.own_key or common for p in deployment.pipelines}

@@ -27,11 +27,8 @@ class Right(NamedTuple):
     """Operations that a role may do on one resource of Kafka.
 
     Attributes:
-        kind: of the resource.
         name: of the resource, or with ``prefixed`` the beginning of its name.
-        prefixed: whether the right is for all resources whose name begins so.
         operations: as Kafka calls them.
-        why: what they are needed for.
     """
 
     kind: Kind
@@ -50,8 +47,6 @@ def rights(role: Role, deployment: Deployment, names: Names) -> list[Right]:
     """List what a role needs; it needs nothing else of Kafka.
 
     Args:
-        role: whose rights.
-        deployment: compiled pipelines.
         names: of the deployment; its genesis is `UNKNOWN` before `hush topics` has made one.
     """
     made = _MAKERS[role](deployment, names)
@@ -151,10 +146,6 @@ def _aside(deployment: Deployment) -> list[str]:
 def wanted(found: Iterable[Right], topics: Iterable[str]) -> dict[str, list[str]]:
     """Tell what rights mean for topics.
 
-    Args:
-        found: of one role.
-        topics: names.
-
     Returns:
         The operations on each topic, in Kafka's words and without those on which there is no right.
     """
@@ -170,9 +161,6 @@ def reached(deployment: Deployment) -> str:
     """Name what the administrator's rights by prefix reach although they are not meant for it.
 
     All other roles have a genesis id in their prefixes.
-
-    Args:
-        deployment: compiled pipelines.
 
     Returns:
         Topics in words; empty: nothing of this deployment.

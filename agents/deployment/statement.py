@@ -33,7 +33,6 @@ def key_threshold(mechanism: Mechanism, index: int) -> int | float | None:
     """State the threshold of a key's noisy count at a trigger.
 
     Args:
-        mechanism: that selects keys, or not.
         index: of the trigger in its window, from 1.
 
     Returns:
@@ -47,7 +46,6 @@ def privacy(pipeline: Pipeline, trigger: Trigger) -> dict[str, Any]:
     """State the guarantee, its cost, and the budget that the pipeline has spent so far.
 
     Args:
-        pipeline: whose release.
         trigger: of the release; it names the charge, and the epochs charged by then.
     """
     cost = pipeline.mechanism.cost()
@@ -91,14 +89,7 @@ def stated(pipeline: Pipeline) -> dict[str, Fraction]:
 def charge_body(
     pipeline: Pipeline, epoch: int, code_version: str, key_fingerprint: str
 ) -> dict[str, Any]:
-    """Make the body of a charge: exact cost, configuration and code of one epoch.
-
-    Args:
-        pipeline: whose epoch.
-        epoch: its number.
-        code_version: of the code that will release it.
-        key_fingerprint: of the noise key.
-    """
+    """Make the body of a charge: exact cost, configuration and code of one epoch."""
     cost = pipeline.mechanism.cost()
     return {
         "pipeline": pipeline.name,

@@ -22,13 +22,6 @@ def check_period(
     after slot 0. The epoch is charged for as many. So no two periods may reach into one epoch,
     which can be told only if slots are event times in seconds.
 
-    Args:
-        pipeline: its name, for messages.
-        survey: that devices answer.
-        slot: path of a report's slot.
-        fields: how the input's records are read.
-        schedule: of windows and epochs.
-
     Raises:
         ConfigError: two periods may reach into one epoch, or that cannot be told.
     """

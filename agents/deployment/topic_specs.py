@@ -125,14 +125,7 @@ def layout(source: Input, p: Pipeline, names: Names) -> dict[str, int]:
 
 
 def counted(specs: Iterable[TopicSpec]) -> list[str]:
-    """Count topics and partitions, of all and of each pipeline; say how there would be fewer.
-
-    Args:
-        specs: of `public_topics` and `internal_topics`.
-
-    Returns:
-        Lines of text.
-    """
+    """Count topics and partitions, of all and of each pipeline; say how there would be fewer."""
     every = list(specs)
     common = [spec for spec in every if not spec.pipeline]
     lines = [

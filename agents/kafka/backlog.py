@@ -105,7 +105,6 @@ class Backlog:
     Records stay as they were fetched: to join them costs a copy, and a step wants only some.
 
     Args:
-        room: of the process.
         step: bytes of records that are offered to one step; 0: all.
         most: records that one step takes at the most; 0: all.
 

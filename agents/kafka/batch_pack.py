@@ -46,10 +46,7 @@ def _pack(
     """Write records of one time and without headers behind the header of a batch.
 
     Args:
-        keys, key_ends: of the records.
-        values, value_ends: likewise.
         gone: which records have no value.
-        begun: the first record to write.
         out: the batch; it has room for ``most`` bytes, and for the first record.
         most: bytes of a batch; only its first record may be larger.
 
@@ -89,8 +86,6 @@ def packed(rows: RecordColumns, begun: int, most: int) -> tuple[bytearray, int]:
     """Write a batch, all but its header.
 
     Args:
-        rows: the records.
-        begun: index of the first one to write.
         most: bytes of a batch; only its first record may be larger.
 
     Returns:

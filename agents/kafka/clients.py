@@ -42,13 +42,7 @@ AIO_DENIED: dict[type[BaseException], tuple[str, str]] = {
 def transactional_producer(
     kafka: Kafka, transactional_id: str, timeout_ms: int
 ) -> aiokafka.AIOKafkaProducer:
-    """Make a producer whose start fences every earlier owner of the same id.
-
-    Args:
-        kafka: the connection.
-        transactional_id: of a shard, or of the clock.
-        timeout_ms: after which the broker aborts an open transaction, milliseconds.
-    """
+    """Make a producer whose start fences every earlier owner of the same id."""
     producer = aiokafka.AIOKafkaProducer(
         **client_options(kafka),
         transactional_id=transactional_id,
@@ -68,9 +62,6 @@ async def start_producer(producer: aiokafka.AIOKafkaProducer) -> None:
 
     The library waits without end for a coordinator that has no leader. Brokers that cannot protect
     transactions against whatever repeats requests are warned of, once.
-
-    Args:
-        producer: a new one.
 
     Raises:
         TimeoutError: it got no id within `START_SECONDS`.
@@ -101,9 +92,6 @@ def within(timeout_ms: int) -> asyncio.Timeout:
 
     It does where the coordinator of the transaction has lost its leader. What becomes of a commit
     that is given up is unknown, as after any error: only the logs tell.
-
-    Args:
-        timeout_ms: milliseconds after which the broker aborts an open transaction.
     """
     return asyncio.timeout(timeout_ms / 1000 + COMMIT_SECONDS)
 
@@ -129,7 +117,6 @@ async def reached(
     up to `SETTLE_SECONDS`.
 
     Args:
-        client: a started one.
         known: position reached in each partition; 0 where nothing was read.
 
     Raises:
@@ -154,12 +141,6 @@ async def reached(
 async def check_reached(kafka: Kafka, topic: str, partition: int, position: int) -> None:
     """Check that a partition holds everything below a position that was reached in it.
 
-    Args:
-        kafka: the connection.
-        topic: name of the topic.
-        partition: its number.
-        position: an offset.
-
     Raises:
         RewoundError: the partition ends below it.
     """
@@ -172,11 +153,7 @@ async def check_reached(kafka: Kafka, topic: str, partition: int, position: int)
 
 
 class Silence:
-    """Notices that nothing comes although a log has more.
-
-    Args:
-        what: topic and partition, for the message.
-    """
+    """Notices that nothing comes although a log has more."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -205,10 +182,6 @@ async def read_span(
     """Read committed records of an assigned partition between two offsets.
 
     Args:
-        client: a started one.
-        tp: the partition.
-        start: the first offset.
-        end: the offset after the last one.
         columns: whether records may come as a `RawBatch`.
 
     Yields:
@@ -239,9 +212,6 @@ async def read_to_end(
     """Read committed records of one partition from ``start`` to its end at the time of the call.
 
     Args:
-        kafka: the connection.
-        topic: name of the topic.
-        partition: its number.
         start: an offset; None: the first one that the broker still has.
         columns: whether records may come as a `RawBatch`, without an object for each.
 
@@ -296,7 +266,6 @@ async def through_outages(
     """Acquire something from the broker, however often that fails while it is away.
 
     Args:
-        progress: of the task; its ``what`` names the task in the log.
         acquire: called again after each outage.
         let_go: called after each outage, to release what was acquired so far.
         patience: microseconds, `kafka.outage_timeout`.
@@ -324,10 +293,8 @@ def check_outage(what: str, until: float, patience: int, error: BaseException) -
     """Give up an outage that has lasted too long.
 
     Args:
-        what: name of the task.
         until: monotonic time of the end of patience, seconds.
         patience: microseconds, for the message.
-        error: raised by the client; the cause of ours.
 
     Raises:
         EngineError: that time has come, or the error will not pass: a right is refused.
@@ -348,7 +315,6 @@ def aio_refusal(
     """Make an error of a right that aiokafka was refused; None for any other error.
 
     Args:
-        error: of aiokafka.
         role: in which this client acts; empty: not known.
         operation: that was tried; None: the one that such an error usually stands for.
     """

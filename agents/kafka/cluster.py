@@ -44,13 +44,11 @@ class Cluster:
     """Administration over confluent-kafka; never used inside a worker's event loop.
 
     Args:
-        kafka: the connection.
         patience: seconds to wait for the cluster, and for metadata to spread.
         role: in which this client acts, for errors of refused rights; empty: not known.
         options: further options of librdkafka, which win.
 
     Attributes:
-        bootstrap: address of the brokers.
         rights: what this user may do.
         offsets: where partitions begin and end.
     """
@@ -130,7 +128,6 @@ class Cluster:
         """Ask for the number of partitions of a topic; 0: there is none of that name.
 
         Args:
-            topic: its name.
             operation: what this user wants to do, for the error.
 
         Raises:
@@ -147,10 +144,6 @@ class Cluster:
 
     def members(self, group: str, instance: str) -> list[tuple[str, str]]:
         """List client id and address of whoever was the first to have a static name in a group.
-
-        Args:
-            group: its name.
-            instance: the static name.
 
         Raises:
             RightError: this user may not describe the group.
@@ -198,7 +191,6 @@ class Cluster:
         """Create missing topics, and wait until the cluster's metadata show them.
 
         Args:
-            specs: the wanted topics.
             replication: copies of each partition; -1 is the cluster's default.
 
         Returns:
@@ -319,11 +311,6 @@ class Cluster:
         A commit returns before its records become visible. So the call waits for everything
         that was written before it, unless a producer died and left its transaction open.
 
-        Args:
-            topic: name of the topic.
-            partition: its number.
-            start: first offset to read.
-
         Raises:
             OutageError: the broker is silent, or the partition has no leader.
             EngineError: it reports another error, or refuses the right to read.
@@ -363,10 +350,6 @@ class Cluster:
 
     def write(self, topic: str, records: Iterable[tuple[bytes | None, bytes]]) -> None:
         """Write records, keys and values, to the first partition of a topic, and wait for all.
-
-        Args:
-            topic: its name.
-            records: in order.
 
         Raises:
             EngineError: the broker did not take them, or refuses the right to write.

@@ -114,8 +114,6 @@ def portions(batch: memoryview, codec: int, reading: Allowed) -> Iterator[Any]:
 
     Args:
         batch: its bytes, from the base offset on.
-        codec: as `codec_of` says.
-        reading: what its partition allows.
 
     Yields:
         Bytes of an uncompressed batch with the next records, or a record.

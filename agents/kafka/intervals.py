@@ -28,9 +28,7 @@ class Interval(NamedTuple):
     """Records of one partition in [start, end), in order; possibly none.
 
     Attributes:
-        tp: the partition.
         start, end: offsets; control records and aborted transactions in between count as covered.
-        records: those that are left.
         size: bytes of their keys, values and headers.
     """
 
@@ -59,7 +57,6 @@ class Taken:
     """Records and chunks as they were taken.
 
     Attributes:
-        number: of records.
         size: bytes of their keys, values and headers, and what Python needs besides.
     """
 
@@ -154,7 +151,6 @@ class Gone:
         """Raise the error of a failed fetch, unless it may pass by itself.
 
         Args:
-            failed: the fetcher's error.
             wanted: the position that each open shard wants next.
 
         Raises:

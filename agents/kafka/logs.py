@@ -61,9 +61,6 @@ def read_topic(
     """Read each partition of a topic to its end.
 
     Args:
-        kafka: the connection.
-        topic: name of the topic.
-        partitions: of the topic.
         committed: False also returns records of aborted transactions.
         advance: called with the number of records read since its last call.
 
@@ -97,12 +94,7 @@ def read_topic(
 
 
 def failed(error: KafkaError, text: str) -> EngineError:
-    """Make the error to raise for one of the client library: an outage, or something that stays.
-
-    Args:
-        error: as the library tells it.
-        text: what could not be done.
-    """
+    """Make the error to raise for one of the client library: an outage, or something that stays."""
     return (OutageError if passing(error) else EngineError)(f"{text}: {error.str()}")
 
 
@@ -116,10 +108,6 @@ def watermarks(client: Consumer, place: TopicPartition) -> tuple[int, int]:
 
     A broker that has just started may not lead its partitions yet, so it is asked again, for up to
     `PATIENCE_SECONDS`.
-
-    Args:
-        client: any one.
-        place: topic and partition.
 
     Raises:
         OutageError: the broker is silent, or the partition has no leader for too long.
@@ -143,7 +131,6 @@ def consumer(kafka: Kafka, committed: bool, more: Mapping[str, Any] | None = Non
     """Make a client that reads assigned partitions and reports their ends.
 
     Args:
-        kafka: the connection.
         committed: False also returns records of aborted transactions.
         more: further options of librdkafka, which win.
     """
@@ -174,10 +161,7 @@ def check(kafka: Kafka, what: str, error: KafkaError, topic: str, role: str = ""
     """Raise what a client that reads assigned partitions says, unless it passes by itself.
 
     Args:
-        kafka: the connection.
-        what: is read, for the message.
         error: as the client says it; not the end of a partition.
-        topic: that is read.
         role: in which this client acts; empty: not known.
 
     Raises:

@@ -36,12 +36,8 @@ async def seek_marker(
     """Look for a committed marker beside a position of a changelog partition.
 
     Args:
-        kafka: the connection.
-        changelog: the topic.
-        partition: its number.
         position: of a table, not beyond the end: its marker is the last one below it, or, where the
             table had it from a step of its own, the first one at or above it.
-        marker: of that table.
     """
     client, tp = consumer(kafka), TopicPartition(changelog, partition)
     await client.start()

@@ -19,8 +19,6 @@ class PartitionOffsets:
     """Beginnings and ends of partitions; asked for again while an error may pass.
 
     Args:
-        admin: asks the brokers.
-        rights: of its user.
         patience: seconds for which an error may pass.
     """
 

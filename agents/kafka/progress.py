@@ -6,11 +6,7 @@ import time
 
 
 class Progress:
-    """Progress of one task.
-
-    Args:
-        what: name of the task, for the log.
-    """
+    """Progress of one task."""
 
     def __init__(self, what: str) -> None:
         self.what = what

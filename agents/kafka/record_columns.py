@@ -20,8 +20,6 @@ class RecordColumns:
     """n records of the time at which they are sent, without headers.
 
     Attributes:
-        keys: of the records.
-        values: likewise.
         gone: (n,) which of them have no value, and so delete their key.
     """
 

@@ -228,12 +228,7 @@ class Consumer(of_faust.HookedConsumer):
                     await self.seek_to(tp, position)
 
     async def seek_to(self, tp: TP, position: int) -> None:
-        """Move the position of one partition.
-
-        Args:
-            tp: the partition.
-            position: an offset.
-        """
+        """Move the position of one partition."""
         # In the consumer's thread: between a fetch and its interval the position must stay.
         thread = cast(ConsumerThread, self.thread)
         await thread.call_thread(_seek, thread.ready_client, TopicPartition(*tp), position)

@@ -36,9 +36,6 @@ class Trimmer:
     A new worker's first fetch begins at the group's offset, and only then at the shard's own
     position. The group's offset lags a little, so a round cuts at the position of the round
     *before*, which it has long passed.
-
-    Args:
-        kafka: the connection.
     """
 
     def __init__(self, kafka: Kafka) -> None:

@@ -14,10 +14,6 @@ from ..kafka.cluster import Cluster
 def announce(cluster: Cluster, deployment: Deployment) -> None:
     """Write what readers must know of a deployment's schemas; safe to repeat.
 
-    Args:
-        cluster: where `hush.owners.v1` exists.
-        deployment: with the forms of its pipelines.
-
     Raises:
         EngineError: it cannot be written.
     """
@@ -36,10 +32,6 @@ def announce(cluster: Cluster, deployment: Deployment) -> None:
 
 def announced(cluster: Cluster, topic: str) -> dict[int, Described]:
     """Read what is known of the schemas of a release topic, by their numbers; the last one counts.
-
-    Args:
-        cluster: where `hush.owners.v1` may be.
-        topic: release topic.
 
     Raises:
         RightError: this user may not read `hush.owners.v1`.

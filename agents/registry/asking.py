@@ -77,9 +77,7 @@ class Asking:
     """Answers stages from memory, and asks the registry for what is not known yet.
 
     Args:
-        client: asked in threads of its own.
         patience: microseconds without a clear answer, `registry.outage_timeout`.
-        wake: called after new answers.
 
     Attributes:
         progress: of the asking; away while the registry does not answer.
@@ -120,7 +118,6 @@ class Asking:
 
         Args:
             topic, partition: where the id occurs: each partition may ask for so many unknown ids.
-            number: the id.
         """
         place, now = (topic, partition), time.monotonic()
         with self._lock:
@@ -346,10 +343,6 @@ def _why(error: Exception) -> str:
 
 def asking_of(settings: RegistrySettings, wake: Callable[[], None]) -> Asking:
     """Make what asks the registry of a configuration.
-
-    Args:
-        settings: with an address.
-        wake: called after new answers.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.

@@ -23,9 +23,6 @@ TOO_MUCH = Schema("none", "")  # stands for one that is too large or no text, an
 class RegistryClient:
     """A client of a schema registry; several threads may use it, but only one may probe.
 
-    Args:
-        settings: with an address.
-
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.
     """
@@ -47,12 +44,6 @@ class RegistryClient:
 
     def fetch(self, number: int) -> Schema | Verdict:
         """Ask for a schema by its id.
-
-        Args:
-            number: the id.
-
-        Returns:
-            The schema, or that there is none.
 
         Raises:
             IdRefused: the answer holds no schema, or the registry refuses this one or one of those

@@ -7,11 +7,7 @@ FORBIDDEN = 403  # of the client, unless other ids are not
 
 
 class IdRefused(Exception):
-    """The registry answers, but not with a schema: a matter of this id, if it answers others.
-
-    Args:
-        status: HTTP status of the answer.
-    """
+    """The registry answers, but not with a schema: a matter of this id, if it answers others."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"HTTP {status}")

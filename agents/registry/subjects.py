@@ -30,10 +30,6 @@ Ask = Callable[[SchemaRegistryClient, str, Schema], int]
 def register(settings: RegistrySettings, deployment: Deployment) -> Deployment:
     """Register the schemas of every pipeline that releases them; safe to repeat.
 
-    Args:
-        settings: of the registry.
-        deployment: compiled pipelines.
-
     Returns:
         The deployment, with the numbers of its schemas.
 
@@ -48,10 +44,6 @@ def verify_numbers(settings: RegistrySettings, pinned: Deployment) -> None:
     """Check that the registry knows no pinned schema by another number; nothing is registered.
 
     Schemas that it does not know are passed over: `register` may give them back to it.
-
-    Args:
-        settings: of the registry.
-        pinned: with the forms that the ledger has pinned.
 
     Raises:
         ConfigError: a certificate, a key or the password cannot be read.
@@ -74,10 +66,6 @@ def verify_numbers(settings: RegistrySettings, pinned: Deployment) -> None:
 
 def look_up(settings: RegistrySettings, deployment: Deployment) -> int:
     """Check that the registry knows every pinned schema, under its subject and its number.
-
-    Args:
-        settings: of the registry.
-        deployment: with the forms that the ledger has pinned.
 
     Returns:
         Number of subjects.

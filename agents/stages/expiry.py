@@ -63,8 +63,6 @@ class Expiry:
 
         Args:
             over: windows of the pipeline that the clock log has ended.
-            marker: the last committed one.
-            pipeline: name of the pipeline.
         """
         closed = marker.closed.get(pipeline, 0)
         if (closed, over.version) == self._seen:
@@ -78,8 +76,6 @@ class Expiry:
         """Put deletions of expired rows into a step.
 
         Args:
-            reader: committed rows.
-            step: takes the deletions.
             limit: rows to delete at most; None: `GARBAGE`.
 
         Returns:
@@ -96,8 +92,6 @@ class Expiry:
         """Add deletions to a step.
 
         Args:
-            reader: committed rows.
-            marker: the last committed one.
             step: the step just computed; None where the stage had nothing to do.
 
         Returns:

@@ -31,10 +31,6 @@ def changed_statuses(
     """Yield records of keys whose public status has changed.
 
     Args:
-        topic: the selected topic of the pipeline.
-        reader: committed rows, with the statuses so far.
-        trigger: of the releases.
-        shard: number of the aggregate shard.
         releases: with the status of each released key.
         rows: changes of the step; takes the new statuses.
     """
@@ -99,7 +95,6 @@ class Feedback:
         """Whether all shards have released a trigger.
 
         Args:
-            window: of the trigger.
             trigger: its index in the window, from 1; below 1 there is nothing to wait for.
         """
         return trigger < 1 or len(self._done.get((window, trigger), ())) == self._shards
@@ -108,7 +103,6 @@ class Feedback:
         """Look up the public status of keys.
 
         Args:
-            window: of the keys.
             keys: k of them.
             as_of: index of the last trigger whose releases count; later ones are ignored, so that
                 the answer does not depend on how far this process has read.

@@ -14,7 +14,6 @@ def route(keys: Keys, partitions: int) -> NDArray[np.intp]:
 
     Args:
         keys: k of them.
-        partitions: of the topic.
 
     Returns:
         (k,) partitions.
@@ -27,7 +26,6 @@ def route_units(digests: NDArray[np.uint8], partitions: int) -> NDArray[np.intp]
 
     Args:
         digests: (n, 16), uniform: the first four bytes decide.
-        partitions: of the topic.
 
     Returns:
         (n,) partitions.

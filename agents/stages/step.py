@@ -81,12 +81,7 @@ class Stage(Protocol):
         """The input offset that is wanted next."""
 
     def open(self, reader: StateReader, marker: Marker) -> None:
-        """Take up committed state.
-
-        Args:
-            reader: committed rows.
-            marker: the last committed one.
-        """
+        """Take up committed state."""
 
     def step(
         self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
@@ -111,7 +106,6 @@ def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
     topic and the tables of that stage are not of one history.
 
     Args:
-        pipeline: its name.
         due: ordinal of the trigger whose barrier was to come.
         came: ordinal of the one that came.
     """

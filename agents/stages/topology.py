@@ -34,12 +34,8 @@ class StageSpec:
 
     Attributes:
         stage: "ingest", "bound" or "aggregate".
-        source: the input that its events come from.
         pipeline: None for ingest, which serves all pipelines of its input.
-        topic: what it reads.
-        partitions: of that topic.
         upstreams: number of shards that send barriers to each of its shards; 0 for ingest.
-        changelog: the topic of its state, with as many partitions.
     """
 
     stage: str
@@ -56,10 +52,6 @@ class Topology:
 
     Attributes:
         specs: stage by stage, in the order in which an event meets them.
-
-    Args:
-        deployment: compiled pipelines.
-        names: of all topics.
     """
 
     def __init__(self, deployment: Deployment, names: Names) -> None:
@@ -98,10 +90,6 @@ class StageFactory:
     """Makes the stages of one process; they share its clock log and its feedback.
 
     Args:
-        deployment: compiled pipelines.
-        names: of all topics.
-        secret: the root key.
-        clock: the clock log as this process knows it.
         opening: where the nonces of the noise come from, at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
         schemas: answers what a schema's id stands for; None: no input needs that.

@@ -94,15 +94,11 @@ def prepare(
     """Decide whether a worker may start, from the cluster as it is; see `admit`.
 
     Args:
-        config: as it was read.
         member: name of the worker, and of its folder below ``engine.data_dir``.
         patience: seconds to wait for a cluster, or a partition, that does not answer.
         told: called with each finding in order, also where a later one stops the worker.
         waiting: called, again and again, while something does not answer.
         role: whose rights the cluster must grant; a replay only reads.
-
-    Returns:
-        Everything that the worker needs to run.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
@@ -130,13 +126,6 @@ def admit(
     config: Config, cluster: Cluster, member: str, told: Told, role: Role = "worker"
 ) -> WorkerSetup:
     """Hold key, configuration, topics, ledger and clock log against each other; fail closed.
-
-    Args:
-        config: as it was read.
-        cluster: it answers.
-        member: name of the worker, and of its folder below ``engine.data_dir``.
-        told: called with each finding, in order.
-        role: whose rights the cluster must grant.
 
     Raises:
         ConfigError, LedgerError, EngineError: something does not fit; the message says what to do.
@@ -201,9 +190,6 @@ def owed(
     whether one did is raw data, and a charge is public.
 
     Args:
-        deployment: compiled pipelines.
-        ledger: with its charges.
-        lines: where each pipeline stands.
         now: microseconds since 1970.
     """
     found = {
@@ -331,15 +317,7 @@ def _wanted(spec: TopicSpec) -> dict[str, str]:
 
 
 def warnings(cluster: Cluster, deployment: Deployment, names: Names) -> list[str]:
-    """List departures from what a production cluster should have; no worker insists on these.
-
-    Args:
-        cluster: it answers.
-        topics: names of the topics to look at.
-
-    Returns:
-        One sentence for each.
-    """
+    """List departures from what a production cluster should have; no worker insists on these."""
     found = []
     space = {spec.name: sized(spec) for spec in internal_topics(deployment, names)}
     for topic, settings in cluster.settings(space).items():

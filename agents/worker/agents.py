@@ -29,11 +29,6 @@ def instance_of(member: str, specs: Iterable[StageSpec], clock: str) -> str | No
     A member that comes back under a name that the group knows gets the partitions that it had, and
     nobody spreads them anew. With a configuration of other topics, these would then be read by
     nobody, without an error, until something else made the group spread its partitions.
-
-    Args:
-        member: stable name of the worker; may be empty.
-        specs: of all stages.
-        clock: the clock topic.
     """
     read = sorted({clock, *(f"{spec.topic}/{spec.partitions}" for spec in specs)})
     mark = hashlib.sha256("\n".join(read).encode()).hexdigest()[:12]
@@ -49,10 +44,7 @@ def make_app(
     """Make the application of one worker, without its agents.
 
     Args:
-        setup: what the worker was started with.
-        topology: of its stages.
         fail: called with what an agent raised; Faust would acknowledge the event and lose it.
-        client_id: what the group keeps of this process.
     """
     transport.register()
     engine, kafka = setup.config.engine, setup.config.kafka
@@ -95,9 +87,6 @@ def declare_agents(app: faust.App, topology: Topology, clock: str, deliver: Deli
     """Subscribe the worker to everything that stages read, and to the clock.
 
     Args:
-        app: as made by `make_app`.
-        topology: which stage reads which topic.
-        clock: the clock topic.
         deliver: hands an interval to the shard of its partition; never waits.
     """
 

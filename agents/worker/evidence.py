@@ -47,7 +47,6 @@ class Known:
     Attributes:
         position: changelog offset before which everything is in it.
         fresh: whether the changelog still has all deletions since then.
-        marker: the last committed one that it has seen.
     """
 
     position: int
@@ -60,7 +59,6 @@ def known_of(position: bytes | None, marker: bytes | None) -> Known | None:
 
     Args:
         position: JSON with a changelog offset and the time when it was written, seconds.
-        marker: the last committed one.
 
     Returns:
         None if one of the rows is missing.
@@ -76,8 +74,6 @@ def check_forward(name: str, before: Marker, after: Marker | None) -> None:
     """Check that the changelog's last marker is not behind one that a table has seen.
 
     Args:
-        name: of the table, for the message.
-        before: seen by the table.
         after: the last one of the changelog; None: it has none.
 
     Raises:
@@ -103,10 +99,6 @@ def check_same(name: str, sought: Sought) -> bool:
     Compaction deletes markers from the oldest on, up to some place, but for the newest there. So an
     older marker that is still there shows that the table's was never in this log.
 
-    Args:
-        name: of the table, for the message.
-        sought: what the changelog says of the table's marker.
-
     Returns:
         Whether the table may be used. If not, nothing tells: compaction has deleted its marker, and
         all of the table must be restored.
@@ -124,12 +116,6 @@ def check_tables(kafka: Kafka, cluster: Cluster, names: Names, data_dir: Path) -
 
     This includes tables whose partitions other workers have now: those workers have no table that
     could tell them.
-
-    Args:
-        kafka: the connection.
-        cluster: the same, for administration; it answers.
-        names: of all topics.
-        data_dir: the worker's folder.
 
     Returns:
         The number of tables.
@@ -170,13 +156,6 @@ def check_near(
     kafka: Kafka, cluster: Cluster, client: Consumer, place: TopicPartition, known: Known
 ) -> None:
     """Hold a table against the part of its changelog partition that lies beside its position.
-
-    Args:
-        kafka: the connection.
-        cluster: the same, for administration.
-        client: reads committed records.
-        place: the partition.
-        known: of the table.
 
     Raises:
         RewoundError: other transactions are there.
@@ -258,8 +237,6 @@ class LastRead:
         """Keep the last record of a list.
 
         Args:
-            place: the log.
-            record: with its offset and value.
             before: records kept when this reading began; this one takes the place of those that
                 came since. None: none of them.
         """

@@ -42,14 +42,7 @@ class Shared:
     """The parts that all shards of one worker share.
 
     Attributes:
-        kafka: the connection.
-        genesis: id of the deployment's genesis.
-        data_dir: the worker's folder.
-        cache: of RocksDB blocks.
         write_buffer_bytes: of each table.
-        executor: threads that work on tables.
-        metrics: for the operator.
-        transaction_timeout_ms: milliseconds after which the broker aborts an open transaction.
         wall: not behind the clock log.
         losses: alarms about records that do not count.
         room: for records that wait for their step.
@@ -75,11 +68,7 @@ class Shared:
 
 
 class Restoring:
-    """Says in the log how far a restore has come, in percent: exact numbers are raw data.
-
-    Args:
-        name: of the table.
-    """
+    """Says in the log how far a restore has come, in percent: exact numbers are raw data."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -101,8 +90,6 @@ class LocalState:
     """The table of one shard in RocksDB.
 
     Args:
-        shared: what all shards of this worker share.
-        changelog, partition: where its rows are kept for ever.
         hold: rows kept in memory before they are written to disk.
         moved: called after each list that was read from the changelog.
     """
@@ -188,9 +175,7 @@ class LocalState:
         """Write the rows of a committed step in one batch.
 
         Args:
-            changes: rows of the step, and its marker.
             reached: changelog offset at which the step's rows end.
-            units: rows of units of the step.
         """
         self.table.write({**changes, POSITION: _position(reached)}, units)
 

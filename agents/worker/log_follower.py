@@ -47,8 +47,6 @@ class LogFollower:
     """Follows the clock and the selected topics, which every worker reads whole.
 
     Args:
-        kafka: where they are.
-        names: of all topics.
         clock: fed with the clock topic.
         feedback: by pipeline; fed with the selected topics.
         fingerprints: of this worker's noise keys, by pipeline.
@@ -57,7 +55,6 @@ class LogFollower:
         wall: learns the times of the clock log.
 
     Attributes:
-        progress: of the following.
         others: lists partitions whose ends are asked for as well.
         ends: of these, as the broker said last.
         answered: told when the broker has answered, microseconds since 1970.
@@ -320,8 +317,6 @@ class LogFollower:
         It is read again where some of it was dropped.
 
         Args:
-            place: of the shard.
-            pipelines: those of its input.
             raw: topic and number of its partition.
 
         Raises:

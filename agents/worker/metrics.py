@@ -42,12 +42,7 @@ EVENTS = (
 
 
 def share_left(standing: Spent, terms: Charging) -> float:
-    """Tell the share of the epochs within limits that are not charged yet.
-
-    Args:
-        standing: what counts against the limits.
-        terms: one epoch, and the limits.
-    """
+    """Tell the share of the epochs within limits that are not charged yet."""
     left = terms.room(standing, MANY)
     return left / (left + standing.epochs) if left else 0.0
 
@@ -140,7 +135,6 @@ class PublicMetrics:
         """Publish when the last trigger of a pipeline is scheduled.
 
         Args:
-            pipeline: a retired one.
             window: the first one that it does not serve.
         """
         last = pipeline.windows.times(window - 1)[-1]
@@ -205,11 +199,7 @@ class OperatorMetrics:
         ProcessCollector(**given)  # memory, processor, open files: they follow the load
 
     def declare(self, pipeline: Pipeline) -> None:
-        """Begin every series of a pipeline at 0: one that began with its first event would hide it.
-
-        Args:
-            pipeline: of this deployment.
-        """
+        """Begin every series at 0: one that began with its first event would hide it."""
         name = pipeline.name
         for outcome in EVENTS:
             self._events.labels(pipeline=name, outcome=outcome).inc(0)
@@ -225,8 +215,6 @@ class OperatorMetrics:
         Args:
             shard: name of its input partition.
             store: name of its table.
-            partition: number of its input partition.
-            pipelines: those whose watermark it reported.
         """
         ended: list[tuple[Gauge, tuple[str, ...]]] = [
             (self.lag, (shard,)), (self.recovery, (store,)), (self.state, (store,))

@@ -32,9 +32,6 @@ class OwnedClock:
     """The clock's owner from its opening to its close, while this worker has the partition.
 
     Args:
-        setup: of the worker.
-        follower: reads what the clock writes.
-        tasks: runs the clock.
         public: is told of each record that was committed.
         operator: counts transactions that failed.
 

@@ -20,12 +20,9 @@ class WorkerSetup:
     """The findings of `admission.prepare`, checked.
 
     Attributes:
-        config: as it was read.
-        deployment: its pipelines, compiled.
         names: of all topics, with the genesis id of the ledger.
         ledger: as it was read at the start.
         secret: the root key.
-        data_dir: folder of local state.
         member: stable name of this worker in the consumer group; empty: it has none.
         begins: first offsets of the inputs, by the pipeline that was declared then.
         witness: what remembers the last trigger; None without `engine.witness`.

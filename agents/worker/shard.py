@@ -66,7 +66,6 @@ class ShardSpec:
     """The input and the state of a shard, by name.
 
     Attributes:
-        tp: the input partition.
         transactional_id: fences any other owner.
         changelog: topic of this stage's state; same partition number.
         begin: offset where the input began when the deployment did.
@@ -89,14 +88,7 @@ class ShardSpec:
 class Shard:
     """One stage over one partition of one topic.
 
-    Args:
-        shared: what all shards of this worker have in common.
-        spec: where it reads and where it keeps its state.
-        stage: the pure function of its steps.
-        host: the worker.
-
     Attributes:
-        tp: the input partition.
         marker: the last committed one.
         moved: whether it has come further here.
     """

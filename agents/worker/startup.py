@@ -56,7 +56,6 @@ def run_worker(config: Config, member: str = "", pages: Path | None = None) -> N
     """Run one worker process until SIGINT or SIGTERM.
 
     Args:
-        config: as it was read.
         member: stable name of this worker in the consumer group; empty: it has none.
         pages: socket at which all pages are served to the process that started this one, instead of
             the configured addresses.
@@ -147,8 +146,6 @@ def admitted(config: Config, member: str, probes: Probes) -> WorkerSetup:
     """Wait until the cluster answers, for `kafka.outage_timeout`; decide whether to start.
 
     Args:
-        config: as it was read.
-        member: stable name of this worker; empty: it has none.
         probes: served meanwhile, since an orchestrator would restart a process that is silent.
 
     Raises:
@@ -233,9 +230,6 @@ async def warmed(deployment: Deployment, data_dir: Path) -> None:
 
     A compiler cannot be interrupted, and may take minutes on a busy machine: longer than a service
     manager waits. Nothing has begun yet that would have to be undone, so the process just ends.
-
-    Args:
-        deployment, data_dir: as for `warm`.
     """
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
@@ -257,7 +251,6 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     """Compile every loop that the inputs of a deployment need, or load it from numba's cache.
 
     Args:
-        deployment: whose inputs.
         data_dir: of the worker; holds the cache where the package's own folder is read-only.
     """
     begun = time.monotonic()

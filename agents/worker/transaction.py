@@ -21,12 +21,6 @@ from ..state.layout import MARKER
 async def transact(producer: Any, step: Step, changelog: str, partition: int) -> int:
     """Commit a step.
 
-    Args:
-        producer: the shard's transactional one, started.
-        step: to commit.
-        changelog: topic of the shard's state.
-        partition: of that topic.
-
     Returns:
         Offset of the first record of the changelog's last batch.
 

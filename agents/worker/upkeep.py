@@ -32,12 +32,7 @@ LOOK_SECONDS = 1.0
 
 
 class ClockTrim:
-    """Deletes what the clock's owner says is no longer needed, and feedback of windows before.
-
-    Args:
-        kafka: the connection.
-        follower: knows where windows begin in the selected topics.
-    """
+    """Deletes what the clock's owner says is no longer needed, and feedback of windows before."""
 
     def __init__(self, kafka: Kafka, follower: LogFollower) -> None:
         self._trimmer = Trimmer(kafka)
@@ -47,7 +42,6 @@ class ClockTrim:
         """Cut each log at its place of the call before, off the event loop; see `Trimmer.round`.
 
         Args:
-            floors: places of logs, by partition.
             first: the first window of each pipeline that a shard may still need.
         """
         due = {**floors, **self._follower.below(first)}
@@ -58,8 +52,6 @@ class Upkeep:
     """Periodic work of one worker.
 
     Args:
-        setup: what the worker was started with.
-        topology: which stage reads which topic.
         shards: those that are open here; changes as partitions come and go.
         clock: the clock log, whose old beats are dropped.
         feedback: by pipeline; windows that all shards here have left behind are dropped.
@@ -106,7 +98,6 @@ class Upkeep:
 
         Args:
             crash: returns why Faust's own services have stopped; None while they run.
-            fail: stops the worker.
         """
         await asyncio.gather(self._look_after(crash, fail), self._watch_topics(fail))
 

@@ -57,17 +57,12 @@ ALARMS = "alarms.log"  # in the worker's folder: inside the trust boundary
 class Worker:
     """One process of the consumer group.
 
-    Args:
-        setup: what `startup.prepare` has checked.
-
     Attributes:
         public: metrics that anyone may scrape.
         operator: metrics that are a function of raw data.
         shards: those that are open, by input partition.
         error: the first error that made this worker stop; None if none did.
         stopped: set it to stop the worker.
-        health: for the health pages.
-        app: the Faust application.
     """
 
     def __init__(self, setup: WorkerSetup) -> None:
@@ -302,10 +297,6 @@ class Worker:
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
         """Check that the logs are those of this history, and read the beats from there on.
-
-        Args:
-            tp: the shard's input partition.
-            marker: its last committed one.
 
         Raises:
             RewoundError: a log ends before the position in the marker, or is another than was read.

@@ -44,25 +44,12 @@ class Lost(msgspec.Struct, frozen=True):
         return encode(self)
 
     def seal(self, secret: bytes) -> str:
-        """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key.
-
-        Args:
-            secret: the noise key.
-
-        Returns:
-            64 hexadecimal digits.
-        """
+        """Hash the record for the ledger: HMAC-SHA256 under a key derived from the noise key."""
         return hmac.new(derive(secret, "losses"), self.encode(), hashlib.sha256).hexdigest()
 
 
 def read_accepted(cluster: Cluster, names: Names, ledger: Ledger, secret: bytes) -> list[Lost]:
     """Read the losses that the ledger accepts, in its order.
-
-    Args:
-        cluster: where the internal topic is.
-        names: of all topics.
-        ledger: with a seal of each loss.
-        secret: the noise key.
 
     Raises:
         LedgerError: the internal topic lacks one.
@@ -102,9 +89,6 @@ def lacking(
     has lost records had not closed, up to the newest that records may have been sent for.
 
     Args:
-        kafka: the connection.
-        names: of all topics.
-        deployment: compiled pipelines.
         losses: of one raw topic.
         now: microseconds since 1970.
     """
@@ -146,13 +130,8 @@ def accept(
     Whoever owns the clock is fenced, and reads the ledger again before it goes on.
 
     Args:
-        cluster: where the topics are.
-        deployment: compiled pipelines.
-        names: of all topics.
         losses: of one raw topic.
-        epochs: those whose releases may lack records.
         now: microseconds since 1970.
-        secret: the noise key.
         floors: where reading of each raw topic goes on so far.
 
     Raises:

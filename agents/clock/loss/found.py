@@ -34,7 +34,6 @@ class Loss(NamedTuple):
     """Records of one partition that can no longer be used.
 
     Attributes:
-        topic, partition: where.
         begin, end: offsets of the first one, and after the last one.
         clock: the next entry of the clock log that the shard would handle.
     """
@@ -58,12 +57,6 @@ def find_lost(
     """Hold the beginning of each raw partition against the marker of its shard.
 
     Args:
-        kafka: the connection.
-        cluster: the same, for administration.
-        names: of all topics.
-        deployment: compiled pipelines.
-        ledger: says which pipeline was declared first.
-        begins: where inputs began, by pipeline.
         resumed: where reading goes on after losses that were accepted.
     """
     found = []
@@ -103,8 +96,6 @@ async def check_kept(kafka: Kafka, tp: TP, applied: int) -> None:
     """Check that a raw partition still has all that its shard has not applied.
 
     Args:
-        kafka: the connection.
-        tp: the partition.
         applied: offset before which the shard has used everything.
 
     Raises:

@@ -29,7 +29,6 @@ def may_read(kafka: Kafka, group: str) -> bool:
     """Ask whether this user may join a consumer group; it joins nothing.
 
     Args:
-        kafka: the connection.
         group: its name; the group need not exist.
 
     Raises:

@@ -22,8 +22,6 @@ class LeftBehind(NamedTuple):
     """Topics of one genesis that the ledger does not name.
 
     Attributes:
-        genesis: its id.
-        topics: their names.
         used: whether they hold records: then it was committed once, to a ledger that is gone.
     """
 
@@ -49,7 +47,6 @@ def left_behind(cluster: Cluster, deployment: str, genesis: str) -> list[LeftBeh
     A `hush topics` that is running may be among them: it has not committed its genesis yet.
 
     Args:
-        cluster: it answers.
         deployment: its name; topics of others are never listed.
         genesis: the id in its ledger; empty: there is none.
     """
@@ -66,12 +63,8 @@ def delete_orphans(
     never will. Whoever begins later has an id that was not listed.
 
     Args:
-        cluster: it answers.
         deployment: its name; topics of others are never touched.
         genesis: reads the id in its ledger; empty: there is none.
-
-    Returns:
-        What was deleted.
 
     Raises:
         RightError: this user may not delete topics, or not write under the deployment's ids.

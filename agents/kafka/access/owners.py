@@ -53,10 +53,6 @@ def _claimed(deployment: Deployment) -> list[str]:
 def claim(cluster: Cluster, deployment: Deployment) -> None:
     """Claim what is not claimed yet; safe to repeat.
 
-    Args:
-        cluster: where the topics and `hush.owners.v1` exist.
-        deployment: the one that claims.
-
     Raises:
         EngineError: another deployment owns one of the topics, or the claim cannot be written.
     """
@@ -108,8 +104,6 @@ def verify_unclaimed(
     """Check that this deployment may claim what it would write, as far as that exists.
 
     Args:
-        cluster: where the topics are, or will be.
-        deployment: the one that would claim.
         pipelines: further names that its pipelines have had.
 
     Raises:

@@ -47,10 +47,6 @@ def refusal(
     """Make an error of a refused right; None for any other error.
 
     Args:
-        kafka: the connection.
-        error: of confluent-kafka.
-        operation: that was tried.
-        name: of the resource.
         role: in which this client acts; empty: not known.
     """
     kind = None if error is None else DENIED.get(error.code())
@@ -63,7 +59,6 @@ def lacking(
     """List rights that a user lacks on a topic: operation, kind and name.
 
     Args:
-        topic: its name.
         told: the broker's description of it, with the operations that the user may do.
         wanted: operations by topic.
 
@@ -89,7 +84,6 @@ def locked_out(kafka: Kafka, heard: Iterable[KafkaError]) -> EngineError | None:
     """Make an error of a failed sign-in or handshake; None if there was none.
 
     Args:
-        kafka: the connection.
         heard: errors that the client reported by itself, oldest first.
     """
     for error in heard:
@@ -124,8 +118,6 @@ class Permits:
     """Rights of a user, as the cluster tells them.
 
     Args:
-        admin: of confluent-kafka.
-        kafka: the connection.
         role: in which this client acts; empty: not known.
     """
 
@@ -154,8 +146,6 @@ class Permits:
         """Raise an error of ours if a client's error is that of a refused right.
 
         Args:
-            error: of confluent-kafka.
-            operation: that was tried.
             name: of the topic, or whatever the error is about.
 
         Raises:
@@ -167,11 +157,6 @@ class Permits:
 
     def result(self, future: Any, operation: str, name: str) -> Any:
         """Wait for an answer, and raise an error of ours where a right was refused.
-
-        Args:
-            future: of confluent-kafka.
-            operation: that was asked for.
-            name: of the topic.
 
         Raises:
             RightError: the right was refused.

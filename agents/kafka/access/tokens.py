@@ -35,9 +35,6 @@ MOST_BYTES = 1 << 20
 def client_options(kafka: Kafka) -> dict[str, Any]:
     """Return the keyword arguments of aiokafka's clients, with a provider of tokens if needed.
 
-    Args:
-        kafka: the connection.
-
     Raises:
         ConfigError: a file cannot be read, or there is no password.
     """
@@ -52,9 +49,6 @@ _providers: dict[Kafka, Tokens] = {}
 
 def provider(kafka: Kafka) -> Tokens:
     """Find the provider that all clients of a connection share.
-
-    Args:
-        kafka: the connection, with `OAUTHBEARER`.
 
     Raises:
         ConfigError: the secret or the authorities' certificates cannot be read.
@@ -73,9 +67,6 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """Tokens of one client; safe for several threads.
-
-    Args:
-        kafka: the connection.
 
     Raises:
         ConfigError: the secret or the authorities' certificates cannot be read.

@@ -23,7 +23,6 @@ def check(library: str, needed: Needed) -> None:
     """Look for every private name.
 
     Args:
-        library: as it is installed.
         needed: classes or modules of it, and their names.
 
     Raises:

@@ -100,7 +100,6 @@ def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:
     """Have a started consumer ask the broker less often while nothing comes.
 
     Args:
-        consumer: a started one.
         longest_ms: milliseconds for which the broker may hold a request.
     """
     fetcher: Any = getattr(consumer, "_fetcher", None)
@@ -118,12 +117,7 @@ async def fetch(
     """Collect fetched intervals of the active partitions; wait a moment if there are none.
 
     Args:
-        consumer: an open one.
-        active: partitions to take from.
         wanted: the position that each open shard wants next.
-        gone: judges positions that the broker refuses.
-        most: of one interval.
-        seconds: to wait.
 
     Raises:
         EngineError: a position that an open shard wants is gone.
@@ -150,9 +144,6 @@ async def fetch_columns(
 
     Args:
         consumer: an open one that reads nothing else.
-        tp: the partition.
-        position: where it stands.
-        seconds: to wait.
 
     Returns:
         Intervals; None where the client is not the library's own.
@@ -264,10 +255,6 @@ class _Ask(Request[_Described]):
 async def described(admin: AIOKafkaAdminClient, group: str) -> tuple[int, int]:
     """Ask a group's coordinator what this user may do with it.
 
-    Args:
-        admin: a client that was started.
-        group: its name; the group need not exist.
-
     Returns:
         An error's code, or 0, and the bits of the operations.
 
@@ -303,8 +290,6 @@ def fill(batch: Any, records: Sequence[Content], begun: int) -> int:
 
     Args:
         batch: an empty one.
-        records: of one partition.
-        begun: index of the first one to append.
 
     Returns:
         Index of the first record that did not fit; ``len(records)`` if all did.
@@ -337,9 +322,6 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
 
     Args:
         batch: an empty one.
-        rows: of one partition.
-        begun: index of the first one to write.
-        most: bytes of a batch.
 
     Returns:
         Index of the first record that did not fit; ``len(rows.gone)`` if all did.
@@ -362,9 +344,6 @@ def fill_columns(batch: Any, rows: RecordColumns, begun: int, most: int) -> int:
 
 def opened(data: memoryview) -> tuple[Any, bytearray, int, int]:
     """Uncompress a record batch.
-
-    Args:
-        data: one batch as it was fetched.
 
     Returns:
         The batch, its bytes, the index at which records begin, and their number.

@@ -294,9 +294,6 @@ def send_once(producer: Any) -> Any:
 
     Args:
         producer: before its start.
-
-    Returns:
-        The producer.
     """
     producer._sender.__class__ = AnsweredSender
     return producer

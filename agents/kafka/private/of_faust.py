@@ -42,7 +42,6 @@ class FailingApp(faust.App):
     Attributes:
         on_agent_failure: called with the error that an agent raised.
         outage_timeout: microseconds after which a broker that is away is given up.
-        progress: of the consumer.
     """
 
     on_agent_failure: Callable[[BaseException], None]

@@ -42,14 +42,7 @@ class Chosen(NamedTuple):
 
 
 class Computation:
-    """The mechanism of one pipeline at one aggregate shard.
-
-    Args:
-        pipeline: whose mechanism.
-        partition: of the cells topic.
-        names: of the topic that released keys are fed back to.
-        secret: the noise key.
-    """
+    """The mechanism of one pipeline at one aggregate shard."""
 
     def __init__(self, pipeline: Pipeline, partition: int, names: Names, secret: bytes) -> None:
         self._pipeline = pipeline
@@ -69,8 +62,6 @@ class Computation:
         """Choose everything that a release reads, for one step.
 
         Args:
-            reader: committed rows.
-            trigger: of the release.
             sums: exact sums of its micro-batch, complete.
             nonces: segments of the window.
 
@@ -99,11 +90,7 @@ class Computation:
         """Choose the next chunk of a large micro-batch, in key order.
 
         Args:
-            reader: committed rows.
-            trigger: of the release.
             begun: the last key of the chunk before; None for the first chunk.
-            sums: exact sums of its micro-batch, complete.
-            nonces: segments of the window.
         """
         place, limit = (trigger.window, trigger.index), KeyLimit(CHUNK, CHUNK_BYTES)
         due = self._due.due(reader, trigger, begun, limit, _renewed(trigger, nonces))
@@ -132,8 +119,6 @@ class Computation:
         """Run the mechanism on closed state.
 
         Args:
-            reader: committed rows.
-            trigger: of the release.
             chosen: by `whole` or `chunk`.
             nonces: segments of the window, that of this trigger included.
             step: takes changed rows and feedback.

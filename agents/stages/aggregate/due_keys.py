@@ -20,7 +20,6 @@ class DueKeys:
     """Chooses the rows that a release reads at one aggregate shard.
 
     Args:
-        pipeline: whose release.
         partition: of the cells topic, which decides the public keys that belong here.
     """
 
@@ -35,8 +34,6 @@ class DueKeys:
         """Choose all keys that the release reads, in canonical order.
 
         Args:
-            reader: committed rows.
-            trigger: of the release.
             part: sums of the micro-batch, merged; their keys are read in any case.
             most: due keys that one step may read.
             every: whether every stored row is due.
@@ -68,11 +65,8 @@ class DueKeys:
         The result is beyond ``most`` exactly if more keys than that are due.
 
         Args:
-            reader: committed rows.
-            trigger: of the release.
             begun: a key; None: from the first key on.
             most: keys that the caller wants.
-            every: whether every stored row is due.
         """
         if every:
             return most.first(stored_keys(reader, trigger.window, begun))
@@ -98,8 +92,6 @@ class DueKeys:
         """Drop rows found through stale index entries.
 
         Args:
-            trigger: of the release.
-            rows: as they were loaded.
             part: sums of the micro-batch; a key that it holds is read in any case.
         """
         if self._all:
@@ -117,10 +109,6 @@ class DueKeys:
 
     def seeded(self, trigger: Trigger, rows: Rows) -> tuple[Rows, Rows]:
         """Make public keys due at every trigger, whether or not there are records of them.
-
-        Args:
-            trigger: of the release.
-            rows: as they were loaded.
 
         Returns:
             All rows, and those of public keys alone, which must be stored.

@@ -37,10 +37,7 @@ def public_time(trigger: Trigger, delay: int, shard: int, shards: int) -> int:
     their order is that of their numbers, whoever had more to compute.
 
     Args:
-        trigger: of the release.
         delay: the public pause; 0: there is none, and nothing is hidden.
-        shard: number of the aggregate shard.
-        shards: how many there are.
     """
     if not delay:
         # Never 0: that stands for a step that publishes nothing, and deletions would join it.
@@ -54,7 +51,6 @@ class Pending(msgspec.Struct, frozen=True):
     """A release in progress.
 
     Attributes:
-        trigger: which one.
         computed: whether all of its rows are held; else they are still being computed.
         done: the last key that was computed, or published; None before the first.
         rows: held so far while they are being computed.
@@ -81,7 +77,6 @@ def hold(releases: Releases, rows: Changes) -> None:
 
     Args:
         releases: computed columns; values in grid steps, variances in squared grid steps.
-        rows: changes of the step.
     """
     blobs = pack_held(releases.value, releases.variance)
     rows.update((HELD + key, blob) for key, blob in zip(releases.key, blobs, strict=True))
@@ -107,7 +102,6 @@ def held(
     """Read held rows in key order, and beside them the keys that an earlier release has shown.
 
     Args:
-        reader: committed rows.
         done: the last key that was published; None before the first.
         limit: of rows and keys that are gone.
         shown: prefix of the keys that the latest topic shows; None where no key is ever gone.

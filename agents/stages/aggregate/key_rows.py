@@ -26,8 +26,6 @@ class KeyRows:
         """Read rows.
 
         Args:
-            reader: committed rows.
-            window: of the rows.
             keys: k of them, in canonical order.
             first: whether this is for the first release of the window, before which there are no
                 rows: one look tells then that none is stored, in place of one for each key.
@@ -52,8 +50,6 @@ class KeyRows:
         """Put rows and their index entries into a step.
 
         Args:
-            window: of the rows.
-            rows: as the mechanism changed them.
             step: takes the rows, and, as local changes, the entries.
         """
         if len(rows.key) == 0:
@@ -95,8 +91,6 @@ def due_keys(reader: StateReader, window: int, due: int, begun: bytes | None) ->
     The index is a hint: the row of such a key may have become due at another trigger.
 
     Args:
-        reader: committed rows.
-        window: of the rows.
         due: index of the trigger; -1 stands for every trigger.
         begun: a key; only those above it. None: all.
     """

@@ -54,10 +54,7 @@ def close(reader: StateReader, trigger: Trigger, nonce: bytes, rows: Changes) ->
     """Put the nonce of a trigger that is being closed into a step; return all segments.
 
     Args:
-        reader: committed rows.
-        trigger: the one that is being closed.
         nonce: of this opening, 16 bytes.
-        rows: changes of the step.
 
     Raises:
         EngineError: the nonces of earlier triggers are missing.

@@ -24,11 +24,7 @@ PART_BYTES = 2048  # that the objects of one frame take: a frame may hold a sing
 
 
 class PartialSums:
-    """Partial sums that one aggregate shard has received and not released yet.
-
-    Args:
-        mechanism: says how many columns and totals a sum has.
-    """
+    """Partial sums that one aggregate shard has received and not released yet."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self._mechanism = mechanism
@@ -62,7 +58,6 @@ class PartialSums:
         """Add the totals of one barrier to those of its trigger.
 
         Args:
-            ordinal: of the trigger.
             totals: (t,) shard-wide totals; empty where the mechanism has none.
         """
         if len(totals):
@@ -104,7 +99,6 @@ class PartialSums:
         """Find the last key of about as many spilled rows above ``begun`` as ``limit`` allows.
 
         Args:
-            place: window and micro-batch.
             begun: the last key of the range before; None for the first range.
             limit: of rows and bytes.
 
@@ -118,13 +112,7 @@ class PartialSums:
         return self._totals.get(ordinal, np.zeros(self._mechanism.totals, np.int64))
 
     def drop(self, place: Place, ordinal: int, rows: Changes) -> None:
-        """Delete a micro-batch whose sums are all in key rows now.
-
-        Args:
-            place: window and micro-batch.
-            ordinal: of its trigger.
-            rows: changes of the step; takes the deletions.
-        """
+        """Delete a micro-batch whose sums are all in key rows now."""
         rows.update(self._runs.drop(place))
         self._buffer.pop(place, None)
         self._recount()

@@ -39,9 +39,7 @@ class Writer:
     """Records of one trigger of one pipeline at one aggregate shard.
 
     Args:
-        pipeline: whose releases.
         trigger: of the releases; every record carries its scheduled time, in milliseconds.
-        shard: number of the aggregate shard.
     """
 
     def __init__(self, pipeline: Pipeline, trigger: Trigger, shard: int) -> None:
@@ -70,7 +68,6 @@ class Writer:
         """Yield records of the latest topic: the same rows, and a tombstone per key that is gone.
 
         Args:
-            rows: by `rows`.
             gone: keys that an earlier release of this window had and this one has not.
         """
         topic = self._pipeline.latest_topic
@@ -90,7 +87,6 @@ class Writer:
         Args:
             public: public columns of the release by name, such as thresholds.
             nonce: the one in force at this trigger, 16 bytes.
-            rows: number of rows that this shard releases.
             counted: released numbers of all records, if the mechanism releases them.
         """
         p = self._pipeline
@@ -237,7 +233,6 @@ def release_id(trigger: Trigger, key: bytes) -> str:
     Args:
         trigger: of the release; its charge is in the name, so a row that was paid for twice would
             have two.
-        key: of the row.
 
     Returns:
         32 hexadecimal digits.

@@ -51,7 +51,6 @@ class SortedRuns:
         """Make the rows of a new run.
 
         Args:
-            place: window and micro-batch.
             part: merged, so that it is in key order.
 
         Returns:
@@ -86,7 +85,6 @@ class SortedRuns:
         """Find where a range that reads about as many rows as ``limit`` allows ends.
 
         Args:
-            place: window and micro-batch.
             begun: the last key of the range before; None for the first range.
             limit: of rows, and of bytes of chunks: of each run a part of one more may be read.
 

@@ -47,10 +47,6 @@ class AggregateStage:
     """The aggregate stage of one cells partition.
 
     Args:
-        pipeline: whose sums.
-        partition: of the cells topic.
-        names: of all topics.
-        secret: the root key; noise is derived from it.
         upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
         opening: the source of nonces; called at every opening.
@@ -94,12 +90,6 @@ class AggregateStage:
         self, reader: StateReader, marker: Marker, records: Sequence[LogFrame], fetched: int
     ) -> Step | None:
         """Take frames until something has to be committed; ``position`` says how far.
-
-        Args:
-            reader: committed rows.
-            marker: the last committed one.
-            records: frames at or above ``position``, in offset order.
-            fetched: offset before which ``records`` is complete.
 
         Raises:
             RewoundError: a barrier is missing.

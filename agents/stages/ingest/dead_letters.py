@@ -21,11 +21,8 @@ def dead_letters(
     """Send each bad record to the pipeline's dead-letter topic, with KIP-1034 headers.
 
     Args:
-        pipeline: decides topic, payload and whether to stop.
         place: raw topic and partition of the records.
-        records: a fetched list.
         bad: reason by position in ``records``.
-        step: takes copies and counts.
         key: 32 secret bytes of the deployment, for hashes.
 
     Raises:
@@ -57,11 +54,7 @@ def late_records(
 
     Args:
         pipeline: one with a ``late_topic``.
-        place: raw topic and partition of the records.
-        records: those to copy.
         outcome: the reason in the headers.
-        step: takes the copies.
-        key: 32 secret bytes of the deployment, for hashes.
     """
     for record in records:
         headers = failure_headers(place, record, outcome)
@@ -72,7 +65,6 @@ def failure_headers(place: Place, record: RawRecord, reason: str) -> tuple[tuple
     """Describe a failure in the six headers of KIP-1034 and three of our own.
 
     Args:
-        place: raw topic and partition of the record.
         record: the one that was refused; its offset and time are exact, so its copy belongs inside
             the trust boundary, whatever the payload policy.
         reason: one of a fixed list; never a part of the record.
@@ -107,12 +99,9 @@ def copy(
     """Copy a record as the pipeline's payload policy allows.
 
     Args:
-        pipeline: decides the policy.
-        topic: where the copy goes.
         record: the one to copy; if it is larger than `ROOM`, its hash stands for it. One that was
             not read has no copy: its headers say where it stands.
         headers: of the failure; they follow the record's own.
-        secret: 32 secret bytes of the deployment, for hashes.
     """
     policy = pipeline.dlq_payload
     # Some clients read a header's name only up to its first NUL. Every copy is cut there, so that
@@ -136,10 +125,6 @@ def digest(record: RawRecord, secret: bytes) -> bytes:
 
     Most records can be guessed: a reader of plain hashes could try every likely record. A keyed
     hash shows which records are equal, and nothing else.
-
-    Args:
-        record: the one to hash.
-        secret: 32 bytes.
 
     Returns:
         ASCII: ``blake2b:``, then 64 hexadecimal digits.

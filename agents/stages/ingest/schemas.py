@@ -51,8 +51,6 @@ class KnownSchemas:
 
     Args:
         source: asked for what the state does not hold.
-        topic: the raw topic.
-        partition: of it.
     """
 
     def __init__(self, source: SchemaSource, topic: str, partition: int) -> None:
@@ -74,8 +72,6 @@ class KnownSchemas:
         """Cut a list before the first record whose schema is still asked for.
 
         Args:
-            reader: committed rows.
-            records: in offset order.
             fetched: offset before which they are complete.
 
         Returns:
@@ -129,11 +125,7 @@ class KnownSchemas:
         return {**self._known, **self._fresh}
 
     def rows(self, used: Sequence[RawRecord]) -> Changes:
-        """The rows of schemas that are used for the first time.
-
-        Args:
-            used: records of the step.
-        """
+        """The rows of schemas that are used for the first time."""
         if not self._fresh:
             return {}
         numbers = {schema_id(head) for head in heads_of(r.value for r in used)}

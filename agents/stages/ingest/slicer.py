@@ -58,8 +58,6 @@ class Slicer:
 
     Args:
         source: the input; each record is decoded once for all of its pipelines.
-        partition: of the raw topic.
-        names: of the topics that slices or partial sums go to.
         unit_key: 32 secret bytes, for digests of units.
         statuses: public status of keys, for direct pipelines that adapt to it.
     """
@@ -97,8 +95,6 @@ class Slicer:
         """Use the records and clock entries that the clock allows.
 
         Args:
-            reader: committed rows.
-            marker: the last committed one.
             timelines: as of ``marker.clock``; advanced in place with the entries handled.
             records: those at or above ``marker.applied``, in order.
             fetched: offset before which ``records`` is complete.

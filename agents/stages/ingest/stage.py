@@ -30,11 +30,6 @@ class IngestStage:
     """The ingest stage of one raw partition; it waits for the clock, and for feedback.
 
     Args:
-        source: the input.
-        partition: of the raw topic.
-        names: of all topics.
-        secret: the root key.
-        clock: the clock log.
         feedback: by pipeline; entries wait until the feedback that they need has been read.
         most: raw records of one step; None: `EVENTS`, or as many frames as an input of frames has.
         schemas: answers what a schema's id stands for, where values carry one.
@@ -82,12 +77,6 @@ class IngestStage:
         self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
     ) -> Step | None:
         """Use the records that the clock allows; None if there are none.
-
-        Args:
-            reader: committed rows.
-            marker: the last committed one.
-            records: raw records at or above ``position``, in offset order.
-            fetched: offset before which ``records`` is complete.
 
         Raises:
             EngineError: the clock log has a gap, or names another configuration.

@@ -28,8 +28,6 @@ class UnitDigests:
         key: 32 secret bytes for the digests.
         partitioner: that the input declares, for units of one field; "none" lets a unit be
             anywhere.
-        partitions: of the input.
-        partition: the one of this shard.
     """
 
     def __init__(self, key: bytes, partitioner: str, partitions: int, partition: int) -> None:

@@ -22,7 +22,6 @@ def placed(
     never late or early, whatever its own time.
 
     Args:
-        pipeline: decides the schedule.
         timeline: where the pipeline stood when the records were covered.
         time: (n,) event times, microseconds since 1970.
         beat: (n,) time of the first clock record that covers each record, microseconds since 1970.
@@ -50,7 +49,6 @@ def by_window(
     windows is taken in rounds.
 
     Args:
-        pipeline: with the schedule of its epochs.
         windows: (n,) window of each record.
         units: (n, 16) digests.
         wanted: (n,) which records to take.

@@ -54,7 +54,6 @@ def answers_for(host: str, names: Iterable[str] = ()) -> bool:
 
     Args:
         host: value of the header, with or without a port.
-        names: that were declared, besides ``localhost``.
 
     >>> [answers_for(one) for one in ("127.0.0.1:9465", "[::1]", "localhost", "attacker.example")]
     [True, True, True, False]
@@ -83,11 +82,7 @@ class Connections:
     """Open connections of one server, in the order of their age.
 
     Args:
-        most: that there may be.
         patience: seconds in which a connection must bring a whole request.
-
-    Attributes:
-        most: as given.
     """
 
     def __init__(self, most: int, patience: float) -> None:
@@ -152,7 +147,6 @@ class Guarded(socketserver.ThreadingMixIn, socketserver.BaseServer):
         most, share: of `places`.
         patience: seconds for a request, and for a client to take each part of its answer.
         names: for which it answers besides addresses and ``localhost``; None: for every one.
-        connections: those that are open.
     """
 
     daemon_threads = True
@@ -198,11 +192,7 @@ class Guarded(socketserver.ThreadingMixIn, socketserver.BaseServer):
 
 
 class _Head:
-    """Stream that requests are read from: no more than `HEAD_BYTES` of each.
-
-    Args:
-        stream: of the connection.
-    """
+    """Stream that requests are read from: no more than `HEAD_BYTES` of each."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -44,10 +44,8 @@ def serve(
     are for anyone, under any name that leads to them.
 
     Args:
-        host: address to listen at.
         port: to listen at; 0: one that is free.
         pages: by path; each is called in a thread of the server.
-        names: under which the pages may be asked for.
         private: whether they are functions of raw data.
 
     Returns:
@@ -73,10 +71,6 @@ def serve(
 def serve_public(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
     """Serve pages that anyone may read, as `serve`, where the settings say.
 
-    Args:
-        engine: settings of this worker.
-        pages: by path.
-
     Raises:
         EngineError: the address is taken.
     """
@@ -85,10 +79,6 @@ def serve_public(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
 
 def serve_operator(engine: Engine, pages: dict[str, Page]) -> HTTPServer:
     """Serve functions of raw data, as `serve`, where the settings say.
-
-    Args:
-        engine: settings of this worker.
-        pages: by path.
 
     Raises:
         EngineError: the address is taken.
@@ -107,12 +97,7 @@ class _Quiet(Guarded):
 
 
 class ProbeServer(_Quiet, HTTPServer):
-    """Serves pages at an address.
-
-    Args:
-        address: host and port.
-        handler: of a connection.
-    """
+    """Serves pages at an address."""
 
     def __init__(self, address: tuple[str, int], handler: type[GuardedHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -128,10 +113,6 @@ def serve_local(path: Path, pages: dict[str, Page]) -> LocalServer:
 
     Args:
         path: of the socket, in a folder that nobody else may enter.
-        pages: by path; each is called in a thread of the server.
-
-    Returns:
-        The server; shut it down to end the thread.
     """
     server = LocalServer(str(path), _handler(pages))
     Thread(target=server.serve_forever, name=f"web {path.name}", daemon=True).start()

@@ -29,11 +29,7 @@ class Joining:
         self._waited = self._said = 0.0
 
     def look(self, joined: bool) -> EngineError | None:
-        """Note whether the group has assigned partitions; an error where it never did.
-
-        Args:
-            joined: whether it did, or something else is waited for.
-        """
+        """Note whether the group has assigned partitions; an error where it never did."""
         now = time.monotonic()
         # A process that stood still has not waited.
         self._waited += min(now - self._looked, LOOK_SECONDS)

@@ -33,8 +33,6 @@ class Identity(NamedTuple):
 
     Attributes:
         started: seconds since 1970.
-        tag: random.
-        host: name of its machine.
     """
 
     started: int
@@ -64,11 +62,7 @@ class Namesake:
     """Notices that another process uses the name of this worker.
 
     Args:
-        cluster: for a thread of its own.
-        group: of all workers.
-        member: name of this worker.
         instance: its name in the group; None: it has none, and nobody can have the same.
-        identity: of this process.
     """
 
     def __init__(

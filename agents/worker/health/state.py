@@ -21,7 +21,6 @@ class Health:
     """The answers of `/live` and `/ready`; any thread may ask.
 
     Args:
-        watched: lists the tasks that should make progress.
         patience: seconds without progress after which a task counts as hanging.
 
     Attributes:

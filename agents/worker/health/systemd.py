@@ -21,8 +21,6 @@ class Notifier:
     It runs in a thread of its own, so that a blocked event loop is noticed and not waited for.
 
     Args:
-        ready: whether the worker serves.
-        live: whether every task makes progress.
         environ: the environment, in which systemd leaves the socket's name and the watchdog's time.
     """
 

@@ -23,11 +23,7 @@ READY = "hush_ready"
 
 
 class Together:
-    """Asks the processes of one machine.
-
-    Args:
-        sockets: of each process, in their order.
-    """
+    """Asks the processes of one machine."""
 
     def __init__(self, sockets: Sequence[Path]) -> None:
         self._sockets = sockets
@@ -78,11 +74,7 @@ def _not_ready() -> Metric:
 
 
 class _Scrape:
-    """A registry of one scrape.
-
-    Args:
-        found: metrics by name.
-    """
+    """A registry of one scrape."""
 
     def __init__(self, found: dict[str, Metric]) -> None:
         self._found = found
@@ -93,11 +85,7 @@ class _Scrape:
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP over a socket in the file system.
-
-    Args:
-        path: of the socket.
-    """
+    """HTTP over a socket in the file system."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=SECONDS)

@@ -33,8 +33,6 @@ class TopicWatch:
 
     Args:
         cluster: for a thread of its own.
-        deployment: compiled pipelines.
-        ledger: as it was read at the start; it pins topics, their ids and partitions.
 
     Attributes:
         progress: moves whenever the cluster has answered.

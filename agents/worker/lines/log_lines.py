@@ -67,12 +67,7 @@ class JsonFormatter(Formatter):
 
 
 def set_up(level: int, as_json: bool) -> None:
-    """Write the log of this process to stderr.
-
-    Args:
-        level: of `logging`; lines below it are dropped.
-        as_json: one JSON object a line, instead of text.
-    """
+    """Write the log of this process to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Lines())
     formatter = JsonFormatter("%(message)s%(more)s") if as_json else Formatter(TEXT, "%H:%M:%S")

@@ -27,16 +27,10 @@ def say(text: str, err: bool = False) -> None:
 
     Args:
         text: one line or several; whatever else acts on a terminal is written out.
-        err: whether to print to stderr.
     """
     click.echo(visible_lines(text), err=err)
 
 
 def put(text: str, end: str = "\n") -> None:
-    """Print, exactly as it is, what another program will read.
-
-    Args:
-        text: in the form of that program.
-        end: what follows.
-    """
+    """Print, exactly as it is, what another program will read."""
     click.echo(text + end, nl=False, color=True)  # else it drops what it takes for colours
