@@ -46,10 +46,9 @@ _told: set[str] = set()
 
 
 def compiled(function: F) -> F:
-    """Compile a function at its first call; later processes find it in numba's cache, sealed.
+    """Compile a function of numbers and arrays, which raises nothing, at its first call.
 
-    Args:
-        function: of numbers and arrays; it raises nothing.
+    Later processes find it in numba's cache, sealed.
     """
     from numba import njit
 
@@ -70,11 +69,7 @@ def writeable(column: NDArray[Any]) -> NDArray[Any]:
 
 
 def _sealing(dispatcher: Any) -> bool:
-    """Let a compiled function read and write sealed files alone.
-
-    Returns:
-        False where this numba keeps its cache in some other way: then use none.
-    """
+    """Let a function read and write sealed files alone; False if numba has another cache."""
     try:
         kept = dispatcher._cache
         file = kept._cache_file
@@ -130,10 +125,7 @@ def _sealed() -> Any:
 
 
 def fits(path: str, purpose: Any) -> bool:
-    """Whether a file has the seal of its purpose, and nobody else may write it.
-
-    A file that does not is dropped, which the log tells once.
-    """
+    """Whether a file has the seal of its purpose and only its owner may write it; else drop it."""
     try:
         with open(path, "rb") as file:
             about, content = os.fstat(file.fileno()), file.read()
@@ -166,11 +158,9 @@ def _tell(path: str) -> None:
 
 @contextmanager
 def marked(folder: Path, code: Iterable[Path]) -> Iterator[None]:
-    """Leave a mark while all of the cache is loaded; drop it first if an earlier mark was left.
+    """Leave a mark in ``folder`` while the cache in the folders ``code`` is loaded.
 
-    Args:
-        folder: of the marks.
-        code: folders with the cache's files, at any depth.
+    A mark that an earlier process left drops the cache first.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

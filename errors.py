@@ -67,14 +67,7 @@ class ExtraError(HushError):
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Turn a failed import within the block into the error that names what to install.
-
-    Args:
-        extra: name of the optional part, as in ``hushstream[local]``.
-
-    Raises:
-        ExtraError: a module that is imported in the block is not installed.
-    """
+    """Turn a failed import in the block into an `ExtraError` that names ``hushstream[extra]``."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -102,11 +102,7 @@ def exit_code(error: HushError) -> int:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Run ``hush`` and exit with its code.
-
-    Args:
-        args: words after the program's name; None: those of this process.
-    """
+    """Run ``hush`` with these words, by default those of this process, and exit with its code."""
     if args is None and "worker" in sys.argv:
         signal.signal(signal.SIGTERM, _stopped)  # what it needs takes seconds to load
         # Its shards keep the cores busy. Products of small matrices would wait for threads of their

@@ -70,20 +70,10 @@ def read_config(path: str, bootstrap: str | None, settings: tuple[str, ...]) -> 
 def release_topic(
     path: str, bootstrap: str | None, settings: tuple[str, ...], pipeline: str
 ) -> ReleaseTopic:
-    """Find the releases of a pipeline.
+    """Find the releases of a pipeline; arguments and errors as for `read_config`.
 
-    Releases are public, so whoever has an address needs no configuration: where none was named and
-    none lies in this folder, the topic is ``hush.<pipeline>.releases.v1``.
-
-    Args:
-        path: of the configuration.
-        bootstrap: address of Kafka; None: that of the configuration.
-        settings: overrides, each ``SETTING=VALUE``.
-        pipeline: its name.
-
-    Raises:
-        UsageError: an override has another form.
-        ConfigError: the configuration is missing or not valid, or does not know the pipeline.
+    Releases are public, so their readers need no configuration: where none was named and none lies
+    in this folder, the topic is ``hush.<pipeline>.releases.v1``.
     """
     if bootstrap and not settings and path == CONFIG and not Path(path).exists():
         return source_of(bootstrap, pipeline)
@@ -108,14 +98,7 @@ def readable(table: Table) -> Table:
 
 
 def moment(text: str | None) -> int:
-    """Read an ISO time as microseconds since 1970.
-
-    Args:
-        text: UTC, if it names no zone; None: the present.
-
-    Raises:
-        BadParameter: the text is not such a time.
-    """
+    """Read an ISO time (UTC if it names no zone; None: now) as microseconds since 1970."""
     if text is None:
         return int(time.time() * 1e6)
     try:

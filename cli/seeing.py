@@ -144,11 +144,7 @@ def _start(history: History, window: str | None) -> int | None:
 
 
 def _key(history: History, start: int | None, text: str | None) -> str | None:
-    """Id of the key that a person names.
-
-    Raises:
-        BadParameter: the window has no such key.
-    """
+    """Id of the key that a person names; raises `BadParameter` if the window has none such."""
     sheet = history.state(start)
     if text is None or sheet is None:
         return None

@@ -196,13 +196,7 @@ class Shown:
         self._replicas = config.engine.replication_factor
 
     def say(self, form: str, as_json: bool, topics: bool) -> None:
-        """Print everything.
-
-        Args:
-            form: one of `FORMATS`.
-            as_json: print JSON instead.
-            topics: whether the topics are shown too.
-        """
+        """Print everything in one of `FORMATS`, with or without the topics."""
         if as_json:
             emit(self._body())
         elif form == "table":
@@ -292,12 +286,9 @@ def alerts(
 
 
 def gaps(config: Config) -> dict[str, float]:
-    """Find the longest time between two triggers of each pipeline that follows the clock.
+    """Find the most seconds between two triggers of each pipeline that follows the clock.
 
     Pipelines that wait for `hush trigger` are left out: they cannot be overdue.
-
-    Returns:
-        Seconds by pipeline.
     """
     return {
         p.name: Schedule.of(p).longest_gap() / 1e6 for p in config.pipeline if p.schedule == "wall"

@@ -85,11 +85,7 @@ def trigger(
 
 
 class Asked:
-    """A request, with the ledger and the pipelines that it refers to.
-
-    Args:
-        config: of the deployment.
-        request: not sent yet.
+    """A request that is still to be sent, with the ledger and the pipelines that it refers to.
 
     Raises:
         ConfigError: it names a pipeline that waits for no requests, or a time too far ahead.
@@ -138,19 +134,11 @@ class Asked:
         return [forecast(p, _begun(lines[p.name]), ledger, at) for p in self._pipelines]
 
     def send(self) -> None:
-        """Write the request.
-
-        Raises:
-            EngineError: the broker did not take it, or refuses the right to write.
-        """
+        """Write the request; an `EngineError` if the broker refuses it or does not take it."""
         self._cluster.write(self._names.requests, [(None, encode(self._request))])
 
     def in_force(self) -> set[str]:
-        """Pipelines whose request has not been ended since it was sent.
-
-        Raises:
-            EngineError: the requests cannot be read.
-        """
+        """Pipelines whose request has not been ended since; raises `EngineError`."""
         requested = self._in_force.look(self._standing.snapshot)
         return {name for name, at in requested.items() if at >= self._request.at}
 
@@ -159,10 +147,7 @@ class Asked:
         return {one.pipeline: one.due for one in self.forecasts() if one.due}
 
     def wait(self, found: Sequence[TriggerForecast]) -> None:
-        """Return when nothing that was asked for is left to fire; progress goes to stderr.
-
-        Args:
-            found: what was asked for.
+        """Wait until nothing of the request is left to fire; progress goes to stderr.
 
         Raises:
             EngineError: the request was cancelled, for whatever of it is left.

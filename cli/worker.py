@@ -62,14 +62,8 @@ def worker(
 def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int:
     """Run one child per process; if one ends by itself, stop all and return its exit code.
 
-    Args:
-        engine: addresses of the pages, which this process serves for all of them.
-        processes: their number.
-        member: their common name.
-        folder: for their sockets.
-
-    Raises:
-        EngineError: an address is taken.
+    This process serves the engine's pages for all of them. Raises `EngineError` if an address is
+    taken.
     """
     arguments = _without_processes(sys.argv[1:])
     sockets = [folder / str(number) for number in range(processes)]

@@ -183,11 +183,7 @@ OPERATOR = (
 
 
 def groups(gaps: Mapping[str, float]) -> list[RuleGroup]:
-    """All rules.
-
-    Args:
-        gaps: of each pipeline with a schedule, most seconds between two successive triggers.
-    """
+    """All rules; ``gaps``: most seconds between two triggers of each pipeline with a schedule."""
     overdue = (_overdue(gaps),) if gaps else ()
     return [
         RuleGroup("hush-public", "from the public registry alone", (*WORKERS, *overdue, *BUDGET)),
@@ -236,12 +232,7 @@ def _overdue(gaps: Mapping[str, float]) -> Alert:
 
 
 def rules(gaps: Mapping[str, float], runbooks: str = RUNBOOKS) -> dict[str, Any]:
-    """The rules file as Prometheus reads it.
-
-    Args:
-        gaps: of each pipeline with a schedule, most seconds between two successive triggers.
-        runbooks: address of the page that says what to do; each alert names its section.
-    """
+    """The rules file as Prometheus reads it; alerts name sections of the page ``runbooks``."""
     return {
         "groups": [
             {"name": group.name, "rules": [_rule(alert, runbooks) for alert in group.rules]}

@@ -295,12 +295,9 @@ def _formatted_for(logs: Path) -> str | None:
 
 
 def serves(bootstrap: str, timeout: float = 2.0, *, cluster: str | None = None) -> bool:
-    """Return whether a Kafka broker at ``bootstrap`` answers and has joined its cluster.
+    """Whether a broker at ``bootstrap`` answers within ``timeout`` seconds, as part of its cluster.
 
-    Args:
-        bootstrap: address of the broker.
-        timeout: seconds to wait for an answer.
-        cluster: id of that cluster; None: any. Another server may have taken the port.
+    Another server may have taken the port: the id of the cluster is compared, unless it is None.
     """
     client = AdminClient({"bootstrap.servers": bootstrap}, logger=_SILENT)
     try:

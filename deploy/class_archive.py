@@ -1,9 +1,8 @@
 """Archive of the classes that a broker loads, with which its Java starts in half the time.
 
 A Java runtime that pip installed has no archive of its own, so every start parses 11,000 classes
-anew. ``python -m hushstream.deploy.many_brokers`` makes one, in about ten seconds; each later
-start of a broker of this user finds it. Whoever starts one broker gains nothing, so no start makes
-it.
+anew. ``python -m hushstream.deploy.many_brokers`` makes one in about ten seconds; later starts of
+this user's brokers find it. It does not pay for a single broker, so no start makes it.
 """
 
 from __future__ import annotations
@@ -22,12 +21,7 @@ KEPT_SECONDS = 14 * 86_400.0  # archives of other runtimes, 60 MB each
 
 
 def place(java: Path, classpath: str) -> Path:
-    """Name the archive for one runtime and classpath; it need not exist.
-
-    Args:
-        java: executable.
-        classpath: as it is given to it.
-    """
+    """Name the archive for a Java executable and a classpath; it need not exist."""
     about = java.resolve().stat()
     sign = f"{java.resolve()} {about.st_size} {about.st_mtime_ns} {classpath}"
     return cache_dir() / f"classes-{hashlib.sha256(sign.encode()).hexdigest()[:16]}.jsa"
@@ -38,35 +32,18 @@ def options(java: Path, classpath: str) -> list[str]:
 
     Java itself checks whether the archive is its own and of these jars, and goes on without it
     otherwise.
-
-    Args:
-        java: executable.
-        classpath: as it is given to it.
     """
     archive = place(java, classpath)
     return [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
 
 
 def listing(into: Path) -> list[str]:
-    """Return the flags with which Java writes the names of all classes that it loads.
-
-    Args:
-        into: file to be written.
-    """
+    """Return the flags with which Java writes the names of all classes that it loads to a file."""
     return [f"-XX:DumpLoadedClassList={into}"]
 
 
 def make(java: Path, flags: Sequence[str], classpath: str, listed: Path) -> Path:
-    """Make an archive of listed classes.
-
-    Args:
-        java: executable.
-        flags: that a broker is started with; the collector of garbage must be the same.
-        classpath: as it is given to a broker.
-        listed: file that `listing` named.
-
-    Returns:
-        The archive.
+    """Make an archive of the classes in ``listed``, a file that `listing` named.
 
     Raises:
         BrokerError: Java made none; the message ends with what it said.

@@ -64,8 +64,7 @@ def start(
         timeout: seconds to wait for an answer.
 
     Raises:
-        BrokerError: the port is in use, the broker already runs on another port, or it did not
-            start.
+        BrokerError: the port is taken, the broker runs on another port, or it did not start.
     """
     folder = _folder(data)
     before = status(folder)

@@ -21,8 +21,7 @@ BAD, LIMIT = "/ refused$/", "/ limit$/"  # names of series that are drawn in a w
 class Panel(NamedTuple):
     """One panel: title, unit, queries (legend → PromQL) and kind of visualisation.
 
-    Without `steps` a single value has no colour: thresholds that Grafana adds by itself know
-    nothing of the unit.
+    Without `steps` a single value has no colour: Grafana's own thresholds do not fit the unit.
     """
 
     title: str

@@ -14,11 +14,8 @@ from .settings import JVM_FLAGS
 def make_class_archive() -> Path:
     """Make the archive of classes for this user's brokers: start one, and note what it loads.
 
-    Returns:
-        The archive; one that exists is left as it is.
-
-    Raises:
-        BrokerError: Kafka or Java is missing, or Java made no archive.
+    An archive that exists is left as it is. Raises `BrokerError` if Kafka or Java is missing, or
+    Java made no archive.
     """
     java, classpath = find_java(), classpath_of_kafka(quiet=True)
     archive = class_archive.place(java, classpath)

@@ -94,10 +94,7 @@ def _popen(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 
 def _start_in_keeper(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    """Start ``command`` from a thread that lives until the child ends and collects its status.
-
-    Errors of the start are raised here.
-    """
+    """Start ``command`` from a thread that lives until the child ends; errors are raised here."""
     started = threading.Event()
     outcome: list[subprocess.Popen[bytes] | BaseException] = []
 
@@ -138,10 +135,7 @@ def command_of(pid: int) -> str:
 
 
 def end_process(pid: int, mark: str, timeout: float) -> bool:
-    """End process ``pid`` if its command line contains ``mark``: SIGTERM, finally SIGKILL.
-
-    Returns whether such a process was found.
-    """
+    """End a process whose command line contains ``mark``, finally by SIGKILL; return if one did."""
     with contextlib.suppress(psutil.NoSuchProcess):
         # psutil checks the start time, so a later process with the same id is never signalled.
         process = psutil.Process(pid)

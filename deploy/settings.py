@@ -59,14 +59,7 @@ SINGLE_NODE = {
 def server_settings(
     port: int, controller: int, logs: Path, overrides: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return the settings of a node that serves clients on ``port`` of the loopback.
-
-    Args:
-        port: TCP port for clients.
-        controller: TCP port of the KRaft controller, used by the node itself.
-        logs: folder of the data.
-        overrides: additional broker settings; they take precedence.
-    """
+    """Return the settings of a node for clients on ``port`` of the loopback; ``overrides`` win."""
     place = {
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -107,11 +100,7 @@ def port_is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """Return a free port of the loopback from `PORTS`, chosen at random.
-
-    Raises:
-        BrokerError: a thousand ports were in use.
-    """
+    """Return a free port of the loopback from `PORTS`, chosen at random; raises `BrokerError`."""
     for _ in range(1000):
         port = PORTS[secrets.randbelow(len(PORTS))]
         if port_is_free(port):

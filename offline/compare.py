@@ -59,13 +59,7 @@ class ReplayOutcome:
         return not (self.lost or self.doubled or self.differing)
 
     def found(self, what: str, where: str, number: int = 1) -> None:
-        """Count a problem, and keep the first ones as text.
-
-        Args:
-            what: name of the figure that counts it.
-            where: place and record, in words.
-            number: of records.
-        """
+        """Count ``number`` problems under the figure ``what``, and keep the first ones as text."""
         setattr(self, what, getattr(self, what) + number)
         if len(self.problems) < SHOWN:
             self.problems.append(f"{what}: {where}")
@@ -123,10 +117,7 @@ class ReleaseCheck:
     def take(self, partition: int, record: RawRecord, committed: bool) -> None:
         """Take a record of the release topic; `expect` has been given all records before.
 
-        Args:
-            partition: of the record.
-            record: as read.
-            committed: False for a copy that only a reader of uncommitted data sees.
+        ``committed`` is False for a copy that only a reader of uncommitted data sees.
         """
         if self.takes(record.key):
             one = name(record.key, record.value, self._form)
@@ -233,14 +224,9 @@ class _Chosen:
 
 
 def name(key: bytes | None, value: bytes | None, form: Form = JSON) -> Name:
-    """Identify a release record, which must occur exactly once.
+    """Identify a release record in the form of a pipeline; it must occur exactly once.
 
-    A foreign record that is not a release gets a name that nothing expects.
-
-    Args:
-        key: of the record.
-        value: of the record.
-        form: in which the pipeline writes.
+    A foreign record gets a name that nothing expects.
     """
     try:
         body = json.loads(form.to_json(value) or b"{}")
@@ -261,12 +247,12 @@ def compare_dead_letters(
     outcome: ReplayOutcome,
     begins: Mapping[tuple[bytes, bytes], int] = MappingProxyType({}),
 ) -> None:
-    """Compare a topic of bad, late or far-future records.
+    """Compare a topic of bad, late or far-future records, which may have been trimmed.
 
     Args:
         topic: its name, for problems.
         outs: recomputed records.
-        log: records of the topic; it may have been trimmed.
+        log: records of the topic.
         outcome: takes the result.
         begins: first offset that was recomputed, by raw topic and partition.
     """

@@ -20,9 +20,7 @@ from .compare import ReleaseCheck, ReplayOutcome, digest, of_out, of_raw
 class LatestCheck:
     """The recomputed latest topic of one pipeline, compared with the one that readers see.
 
-    Args:
-        pipeline: whose topic.
-        releases: the check of its release topic, which knows how far each shard has published.
+    ``releases`` is the check of its release topic, which knows how far each shard has published.
     """
 
     def __init__(self, pipeline: Pipeline, releases: ReleaseCheck) -> None:

@@ -43,15 +43,7 @@ class Told:
     theta: I64
 
     def at(self, window: I64, time: I64) -> I64:
-        """Look up thresholds.
-
-        Args:
-            window: (n,) numbers of windows.
-            time: (n,) microseconds since 1970.
-
-        Returns:
-            (n,) thresholds; 0 before the first one of a window.
-        """
+        """Thresholds of (n,) windows at (n,) times in microseconds; 0 before the first one."""
         if not len(self.window):
             return np.zeros(len(time), np.int64)
         place = np.minimum(np.searchsorted(self.window, window), len(self.window) - 1)
@@ -93,14 +85,15 @@ class Crowd:
     ) -> tuple[list[Row], Counter[str]]:
         """Replace the values of the file by reports, and count the fates of the values.
 
+        A row without a report stays, because it has a time, but no aggregator accepts it.
+
         Args:
             rows: records of the file; they are not changed.
             told: thresholds that the devices learn.
             within: ranges that the devices of the narrow group learn.
 
         Returns:
-            Rows in the same order, and the number of values by fate. A row without a report stays,
-            because it has a time, but no aggregator accepts it.
+            Rows in the same order, and the number of values by fate.
         """
         step = told.at(self.window, self.time)
         step = np.where(self.group == NARROW, within.at(self.window, self.time), step)
@@ -151,12 +144,7 @@ class Crowd:
 def surveyed(source: Input, rows: Sequence[Row]) -> Pipeline | None:
     """Find the pipeline whose raw values the rows hold; None if the rows are used as they are.
 
-    Args:
-        source: the input that the rows go through.
-        rows: decoded records.
-
-    Raises:
-        ConfigError: there are several such pipelines, and a device answers one survey.
+    Raises `ConfigError` if there are several: a device answers one survey.
     """
     found = [p for p in source.pipelines if p.mechanism.survey is not None and _raw(p, rows)]
     if len(found) > 1:
@@ -172,11 +160,7 @@ def _raw(pipeline: Pipeline, rows: Sequence[Row]) -> bool:
 
 
 def survey_of(pipeline: Pipeline) -> Survey:
-    """Look up the survey that the devices of a pipeline answer.
-
-    Raises:
-        ConfigError: the mechanism is not a survey.
-    """
+    """Look up the survey that a pipeline's devices answer; raises `ConfigError` if it is none."""
     survey = pipeline.mechanism.survey
     if survey is None:
         raise ConfigError(f"pipeline {pipeline.name!r} is not a survey")
@@ -192,16 +176,8 @@ def crowd(source: Input, pipeline: Pipeline, rows: Sequence[Row], secret: bytes)
     """Make the devices that own rows; each row has a unit, a time, a value, and perhaps a slot.
 
     The default slot is the event time in whole seconds. Rows that lack a field, or whose value is
-    not finite, stay as they are and count as bad records.
-
-    Args:
-        source: the input that the rows go through.
-        pipeline: a survey of that input.
-        rows: decoded records.
-        secret: the devices' randomness is derived from it.
-
-    Raises:
-        ConfigError: the mechanism is not a survey.
+    not finite, stay as they are and count as bad records. The devices' randomness is derived from
+    ``secret``. Raises `ConfigError` if the pipeline is no survey.
     """
     survey, paths = survey_of(pipeline), dict(pipeline.fields.inputs or {})
     raw = [

@@ -35,11 +35,9 @@ class Source(Protocol):
 
 
 class Log:
-    """One partition of a virtual topic.
+    """One partition of a virtual topic, with its first records in offset order.
 
-    Args:
-        records: those that it holds at first, in offset order.
-        end: the next offset; None: after the last record.
+    ``end`` is the next offset; None: after the last record.
     """
 
     def __init__(self, records: Sequence[Any] = (), end: int | None = None) -> None:
@@ -54,15 +52,7 @@ class Log:
         self.end += 1
 
     def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
-        """Read records.
-
-        Args:
-            offset: the least one that is wanted.
-            limit: records to return at most.
-
-        Returns:
-            Records in order, and the offset before which they are complete.
-        """
+        """Read up to ``limit`` records from ``offset`` on, and where they are complete to."""
         start = bisect_left(self._offsets, offset)
         records = self.records[start : start + limit]
         return records, records[-1].offset + 1 if len(records) == limit else self.end
@@ -77,11 +67,7 @@ class Log:
 class VirtualShard:
     """A stage with its state and input, stepped by hand.
 
-    Args:
-        stage: a new one.
-        log: its input.
-        genesis: id in the marker, hexadecimal.
-        trim: whether to drop input that the stage has taken.
+    ``genesis`` is the hexadecimal id in the marker; ``trim`` drops input that the stage has taken.
     """
 
     def __init__(
@@ -95,14 +81,9 @@ class VirtualShard:
         stage.open(self._store, self._marker)
 
     def advance(self, limit: int, take: Callable[[Step], None]) -> bool:
-        """Run one step.
+        """Run one step of at most ``limit`` records; return whether anything moved.
 
-        Args:
-            limit: records given to it at most.
-            take: called with the step once its rows are stored.
-
-        Returns:
-            Whether anything moved.
+        ``take`` is called with the step once its rows are stored.
         """
         before = self.stage.position
         records, fetched = self._log.since(max(before, 0), limit)
@@ -245,16 +226,7 @@ class OfflineEngine:
 
 
 def used_below(entries: Sequence[Entry], topic: str, partition: int) -> int:
-    """Find the last cut or beat of a raw partition; records above it must not be used.
-
-    Args:
-        entries: the clock log.
-        topic: the raw topic.
-        partition: its number.
-
-    Returns:
-        An offset; 0 if no entry covers the partition.
-    """
+    """The last cut or beat of a raw partition (0: none); records above it must not be used."""
     ends = [
         record.offsets[topic][partition]
         for _, record in entries

@@ -30,11 +30,7 @@ def counts_units(p: Pipeline) -> bool:
 def of_keys(p: Pipeline, view: View, mine: Bool, unit: I64) -> Truth:
     """Answer for a pipeline that releases aggregates by key.
 
-    Args:
-        p: the pipeline.
-        view: its decoded records.
-        mine: (n,) those of the window.
-        unit: (n,) number of each record's unit.
+    ``mine`` holds the (n,) records of the window, ``unit`` the (n,) number of each record's unit.
     """
     key, sign = view.key[mine], view.sign[mine].astype(np.int64)
     size = len(view.keys)
@@ -84,13 +80,9 @@ def _added(key: NDArray[np.intp], value: I64, size: int) -> I64:
 
 
 def kept_share(view: View, unit: I64, epoch: I64, most: int) -> float:
-    """Share of records within a bound of so many records of a unit in an epoch.
+    """Share of records within a bound of ``most`` records of a unit in an epoch.
 
-    Args:
-        view: decoded records.
-        unit: (n,) number of each record's unit.
-        epoch: (n,) of each record.
-        most: records of a unit that count in an epoch.
+    ``unit`` and ``epoch`` hold the (n,) numbers of each record's unit and epoch.
     """
     if not len(view.key):
         return 1.0

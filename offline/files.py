@@ -28,12 +28,8 @@ def read_file(path: Path) -> list[dict[str, Any]]:
 def stream_file(path: Path, wanted: Collection[str] | None = None) -> Iterator[dict[str, Any]]:
     """Read the rows of a file one after the other, as `read_file` does.
 
-    Args:
-        path: of the file.
-        wanted: fields that are needed: others may be missing in the rows; None: all.
-
-    Raises:
-        ConfigError: as for `read_file`; some of them only after the first rows.
+    ``wanted`` names the needed fields (None: all); others may be missing. Some of the errors of
+    `read_file` come only after the first rows.
     """
     readers: dict[str, Callable[[Path, Collection[str] | None], Iterator[dict[str, Any]]]] = {
         ".csv": _csv,

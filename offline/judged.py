@@ -46,13 +46,10 @@ class SimulationReport:
 
 
 def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> SimulationReport:
-    """Compare what a pipeline released with the exact answers.
+    """Compare what a pipeline released with the exact answers, after the engine's run.
 
-    Args:
-        p: the pipeline; not one that reads reports of devices, whose values are not in the file.
-        view: its decoded records.
-        decoded: all records.
-        engine: after its run.
+    Not for a pipeline that reads reports of devices, whose values are not in the file. ``view``
+    holds its decoded records, ``decoded`` all of them.
     """
     report = SimulationReport(p.name, counts=counts_of(p, engine))
     if counts_units(p):
@@ -146,12 +143,7 @@ def _said(p: Pipeline, told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare(p: Pipeline, truth: Truth, rows: Bodies) -> dict[str, Any]:
-    """Figures of one window.
-
-    Args:
-        p: the pipeline.
-        truth: exact answers.
-        rows: released ones by key.
+    """Figures of one window: released rows by key against exact answers.
 
     Returns:
         ``keys``, ``released``, ``hidden`` and their ``records``; ``figures`` by value; for counts

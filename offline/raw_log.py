@@ -28,9 +28,9 @@ WAIT_SECONDS = 0.2
 class RawLog:
     """Records of the span of a raw topic, in order; the client is opened on first use.
 
-    librdkafka would inflate a whole batch, and tell nobody where one begins; what a worker does not
-    read of a batch depends on both. So this log is read with the worker's own client, and in chunks
-    where a worker reads it so.
+    librdkafka would inflate a whole batch and hide where one begins; what a worker does not read of
+    a batch depends on both. So this log is read with the worker's own client, and in chunks where a
+    worker reads it so.
 
     Args:
         kafka: the connection.
@@ -54,10 +54,8 @@ class RawLog:
     def since(self, offset: int, limit: int) -> tuple[Sequence[Any], int]:
         """Return up to ``limit`` records from ``offset`` on, and the offset where they end.
 
-        Offsets never go back from one call to the next.
-
-        Raises:
-            EngineError: the broker is silent, or the span cannot be read to its end.
+        Offsets never go back from one call to the next. Raises `EngineError` if the broker is
+        silent, or the span cannot be read to its end.
         """
         limit = min(limit, self._most)
         self._held.release(offset)

@@ -99,17 +99,10 @@ def recompute(
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
 ) -> ReplayOutcome:
-    """Run the engine over the logs, raw ones as they are read, and compare.
+    """Run the engine over the logs that `read_logs` found, raw ones as they are read, and compare.
 
-    Args:
-        plan: a worker's setup, with names, key and connection.
-        deployment: the pipelines to recompute.
-        logs: by `read_logs`.
-        windows: numbers of windows to compare; all of them if None.
-        report: called with progress.
-
-    Raises:
-        EngineError: a log cannot be read, or lacks what is needed.
+    ``plan`` is a worker's setup; ``windows`` limits the comparison to some numbers; ``report`` is
+    called with progress. Raises `EngineError` if a log cannot be read, or lacks what is needed.
     """
     total, used = logs.size * max(len(deployment.pipelines), 1), 0
 
@@ -237,15 +230,7 @@ class _Streams:
 
 
 def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
-    """Reduce a deployment to some of its pipelines; all of them stay if none is named.
-
-    Args:
-        deployment: it is not changed.
-        pipelines: names of those that stay.
-
-    Raises:
-        ConfigError: a pipeline is unknown.
-    """
+    """A deployment with some of its pipelines, or all if none is named; raises `ConfigError`."""
     known = [p.name for p in deployment.pipelines]
     if strange := sorted(set(pipelines) - set(known)):
         raise ConfigError(f"pipeline {strange[0]!r} is unknown; expected one of {', '.join(known)}")
@@ -261,13 +246,7 @@ def select(deployment: Deployment, pipelines: Collection[str]) -> Deployment:
 def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs:
     """Read the logs of a deployment; releases before the clock, so that each has its trigger.
 
-    Args:
-        plan: a worker's setup, with names and connection.
-        deployment: the pipelines to recompute.
-        report: called with progress.
-
-    Raises:
-        EngineError: a log cannot be read, or lacks what is needed.
+    Raises `EngineError` if a log cannot be read, or lacks what is needed.
     """
     kafka, names = plan.config.kafka, plan.names
     reader = _Reader(kafka, report)
@@ -342,8 +321,7 @@ def _dead_topics(pipeline: Pipeline) -> list[str]:
 def _read_clock(kafka: Kafka, topic: str, logs: Logs, deployment: Deployment) -> None:
     """Pass over the clock log once; note the span that was read, for the engine to read.
 
-    Raises:
-        EngineError: it was trimmed, and does not begin with a snapshot.
+    Raises `EngineError` if it was trimmed and does not begin with a snapshot.
     """
     (span,) = spans(kafka, topic, 1)
     opening, read = Opening(span.begin), logs.read

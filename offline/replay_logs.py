@@ -33,11 +33,7 @@ class Span(NamedTuple):
 
 
 def spans(kafka: Kafka, topic: str, partitions: int) -> list[Span]:
-    """Ask for the current span of each partition of a topic.
-
-    Raises:
-        EngineError: the broker is silent, or a partition has no leader for too long.
-    """
+    """Ask for the current span of each partition of a topic; raises `EngineError`."""
     client = consumer(kafka, True)
     try:
         found = []
@@ -95,10 +91,8 @@ class StreamLog:
     def since(self, offset: int, limit: int) -> tuple[list[Any], int]:
         """Return up to ``limit`` records from ``offset`` on, and the offset where they end.
 
-        Offsets never go back from one call to the next.
-
-        Raises:
-            EngineError: the broker is silent, or the span cannot be read to its end.
+        Offsets never go back from one call to the next. Raises `EngineError` if the broker is
+        silent, or the span cannot be read to its end.
         """
         limit = min(limit, self._most)
         while self._held and self._held[0].offset < offset:
@@ -118,11 +112,7 @@ class StreamLog:
         return self._forced
 
     def drain(self) -> None:
-        """Read the rest, so that ``seen`` is called with every record.
-
-        Raises:
-            EngineError: the broker is silent, or the span cannot be read to its end.
-        """
+        """Read the rest, so that ``seen`` is called with every record; raises as `since` does."""
         self._held.clear()
         while not self._finished:
             self._read(self.end)
@@ -194,11 +184,7 @@ def frame(message: Any) -> LogFrame:
 
 
 class RecordedSchemas:
-    """The schemas that each partition used, and from which offset on; all others were unknown.
-
-    Args:
-        by_place: schemas by id, for each raw topic and partition.
-    """
+    """The schemas by id that each partition used, from which offset on; all others were unknown."""
 
     def __init__(self, by_place: Mapping[tuple[str, int], Known]) -> None:
         self._by_place = by_place
@@ -218,13 +204,7 @@ class RecordedSchemas:
 def recorded_schemas(kafka: Kafka, names: Names, deployment: Deployment) -> RecordedSchemas:
     """Read the schemas out of the changelogs of inputs whose values carry an id.
 
-    Args:
-        kafka: the connection.
-        names: of the changelogs.
-        deployment: its inputs.
-
-    Raises:
-        EngineError: a changelog cannot be read.
+    Raises `EngineError` if a changelog cannot be read.
     """
     found: dict[tuple[str, int], dict[int, Pinned]] = {}
     for source in deployment.inputs:

@@ -68,16 +68,7 @@ class PublishedNonces:
 def published_nonces(
     kafka: Kafka, deployment: Deployment, releases: Sequence[Span]
 ) -> PublishedNonces:
-    """Read all manifests of the release topics.
-
-    Args:
-        kafka: the connection.
-        deployment: the pipelines to recompute.
-        releases: spans of all partitions of the release topics.
-
-    Raises:
-        EngineError: the broker is silent.
-    """
+    """Read all manifests in these spans of the release topics; raises `EngineError`."""
     found = PublishedNonces(deployment)
     for span in releases:
         log = StreamLog(kafka, span, _MOST, whole=False, seen=found.take)

@@ -92,8 +92,7 @@ class Reach:
     def triggers(self, pipeline: str) -> list[Trigger]:
         """Triggers of the windows that are recomputed, numbered anew.
 
-        Raises:
-            EngineError: there are none, since all windows had begun before the snapshot.
+        Raises `EngineError` if there are none, since all windows had begun before the snapshot.
         """
         found, first = self._triggers[pipeline], self._first[pipeline]
         if first is not None and not found and not self._over(pipeline, first):

@@ -112,14 +112,9 @@ def _window_of(p: Pipeline, manifest: bytes) -> int:
 
 
 def check_columns(source: Input, rows: list[dict[str, Any]]) -> None:
-    """Refuse rows of which none has a field that is read of each record.
+    """Refuse rows none of which has a field that the input and its pipelines read of each record.
 
-    Args:
-        source: an input, and the pipelines that read it.
-        rows: records of a file.
-
-    Raises:
-        ConfigError: it names the first such field, and those that are there.
+    Raises `ConfigError`, which names the first such field, and those that are there.
     """
     found = {name for row in rows for name in row}
     signs = {p.fields.sign for p in source.pipelines}

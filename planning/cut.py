@@ -149,14 +149,11 @@ def _workloads(
 
 
 def reported(values: Sample) -> Sample:
-    """A sample of values as devices report them.
+    """A sample of a survey's values as devices report them.
 
-    Their times tell of when values are, and devices report afterwards, as the lateness lets them.
-    Where all of a window's values lie before its first trigger, reports come evenly over all
-    triggers; else each comes at the time of its value.
-
-    Args:
-        values: of a survey's windows.
+    A device reports after its value, as late as the lateness allows. Where all of a window's values
+    lie before its first trigger, reports come evenly over all triggers; else each comes at the time
+    of its value.
     """
     epochs = tuple(tuple(_spread_out(work) for work in epoch) for epoch in values.epochs)
     if all(a is b for old, new in zip(values.epochs, epochs, strict=True)

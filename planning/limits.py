@@ -23,13 +23,7 @@ class Limit(NamedTuple):
 
 
 def limits(load: Load, found: Size, brokers: int) -> list[Limit]:
-    """List the parts that can give way, the first of them first.
-
-    Args:
-        load: what was asked.
-        found: the answer.
-        brokers: that share the topics.
-    """
+    """List the parts that can give way, the first of them first; ``brokers`` share the topics."""
     return sorted(_each(load, found, brokers))
 
 

@@ -78,13 +78,13 @@ def read_records(
     path: Path,
     tick: Callable[[int], None] = lambda n: None,
 ) -> Records:
-    """Read the records of a file that a pipeline would use.
+    """Read the records of a public or synthetic file that a pipeline would use.
 
     Args:
         pipeline: decides fields and keys.
         source: its input.
         columns: the fields that it sums.
-        path: of public or synthetic records.
+        path: of the file.
         tick: called with the number of records after each chunk.
 
     Raises:

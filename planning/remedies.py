@@ -77,9 +77,8 @@ def trials(
 ) -> Iterator[Trial]:
     """The error that each kind of change gave.
 
-    Args:
-        found: variants with their errors, in the order in which they were tried.
-        searched: errors of those whose settings were searched in full, by their words.
+    ``found`` holds variants in the order in which they were tried, ``searched`` the errors of
+    those whose settings were searched in full, by their words.
     """
     for group in GROUPS:
         mine = [
@@ -95,14 +94,7 @@ def trials(
 def untried(
     base: Variant, records: Records, found: Sequence[Trial], refused: Mapping[str, str]
 ) -> Iterator[str]:
-    """Reasons why a kind of change was not tried, with what it would do.
-
-    Args:
-        base: the pipeline as it is.
-        records: of the file.
-        found: what was tried.
-        refused: reasons for which a change is impossible, by its kind.
-    """
+    """Reasons why a kind of change was not tried; ``refused`` holds impossible ones, by kind."""
     settings, groups = base.settings, {one.group for one in found}
     for group in GROUPS:
         if group in refused and group not in groups:
@@ -131,11 +123,7 @@ def _duration(span: int) -> str:
 
 
 def times_over(sample: Sample, times: int) -> Sample:
-    """A sample in which every unit comes so many times; whole epochs of it, as many as fit.
-
-    Args:
-        sample: as it is.
-        times: copies of each unit.
+    """A sample in which every unit comes ``times`` times: as many whole epochs as fit.
 
     Raises:
         ValueError: not even one epoch fits.
@@ -168,13 +156,9 @@ def _copied(work: Workload, times: int) -> Workload:
 def needed(
     sample: Sample, score: float, good: float, judge: Callable[[Sample], float | None]
 ) -> Needed:
-    """Search for the number of times.
+    """Search for the number of times that brings the error ``score`` of a sample down to ``good``.
 
-    Args:
-        sample: as it is.
-        score: its error.
-        good: the error that people want.
-        judge: the error of a sample; None if there is none.
+    ``judge`` gives the error of a sample, None if there is none.
     """
     times, useful = 1, None
     for _ in range(STEPS):

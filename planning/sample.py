@@ -60,10 +60,9 @@ def _notes(pipeline: Pipeline, records: Records, found: Cut) -> Iterator[str]:
 
 
 def shape_sample(p: Pipeline, shape: Shape) -> Sample:
-    """Make a sample of a stated shape; the same records come again in each window of an epoch.
+    """Make a sample of a stated shape, with the same records in each window of an epoch.
 
-    Raises:
-        ConfigError: the pipeline needs more than a shape says.
+    Raises `ConfigError` if the pipeline needs more than a shape says.
     """
     if p.fields.columns:
         raise ConfigError(

@@ -117,10 +117,7 @@ class Search:
         return 4 * runs(self._planner, question, WORK) + 3 * MOST_VARIANTS + STEPS
 
     def answer(self, path: Path) -> Answer:
-        """Find three ways.
-
-        Args:
-            path: of the file, to be named.
+        """Find three ways; ``path`` names the file.
 
         Raises:
             ParameterError: the configuration contradicts itself.
@@ -173,9 +170,9 @@ class Search:
     ) -> tuple[Alternative | None, list[tuple[Variant, float]]]:
         """The first variant that is of use once its settings are searched in full, and all errors.
 
-        A few noise keys may promise what more of them do not keep, so the next one has its turn.
-        What was promised and neither kept nor looked at is not told. Where none is of use, the best
-        of those that are better than what is asked for is the answer, and it is called hopeless.
+        A few noise keys may promise more than many of them keep, so the next variant has its turn.
+        Variants that only promised are left out. If none is of use, the best of those that improve
+        on the pipeline as it is becomes the answer, and is called hopeless.
         """
         promising, found = self._first(variants, tuned, target)
         spare: Alternative | None = None  # hopeless too, but better than what is asked for
@@ -199,10 +196,8 @@ class Search:
         """Variants that are worth a search in full, the first to be tried first, and all errors.
 
         Those that reach the target come first, then the best one, then those that are of use at
-        least; there are none where nothing is any better.
-
-        Where the pipeline is hopeless, people want to know what every kind of change would give, so
-        the others are tried as well.
+        least. If the pipeline is hopeless, the others are tried as well: the answer then says what
+        every kind of change would give.
         """
         found: list[tuple[Variant, float]] = []
         reached: dict[str, Variant] = {}

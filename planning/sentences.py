@@ -14,13 +14,7 @@ from .variants import Variant
 
 
 def assumed(pipeline: Pipeline, records: Records, path: Path) -> Iterator[str]:
-    """Everything that a forecast takes for granted.
-
-    Args:
-        pipeline: compiled.
-        records: of the file.
-        path: of the file, to be named.
-    """
+    """Everything that a forecast from the file ``path`` takes for granted."""
     used = len(records.time)
     of = "all" if used == records.read else f"{used:,}"
     unit = " and ".join(pipeline.config["input"]["unit"])
@@ -41,10 +35,10 @@ def assumed(pipeline: Pipeline, records: Records, path: Path) -> Iterator[str]:
 def no_way(
     title: str, found: Sequence[tuple[Variant, float]], score: float, why: Sequence[str] = ()
 ) -> str:
-    """A sentence on a kind of way that there is not.
+    """A sentence on a kind of change that is missing from the answer.
 
     Args:
-        title: of the way.
+        title: of the change.
         found: variants that were tried, with their errors.
         score: error of the pipeline as it is.
         why: reasons for which nothing was tried.
@@ -61,13 +55,7 @@ def no_way(
 
 
 def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
-    """A note on settings for which there was no work left, if there are any.
-
-    Args:
-        number: of them.
-        windows: of the sample.
-        triggers: of each, which make a run long.
-    """
+    """A note on settings for which there was no work left, if there are any."""
     if number:
         whole = "one window" if windows == 1 else f"{windows:,} windows"
         each = "one trigger" if triggers == 1 else f"{triggers:,} triggers"
@@ -98,10 +86,5 @@ def other_kind(other: str, found: float, kind: str, score: float) -> str:
 
 
 def refused(variant: Variant, error: Exception) -> str:
-    """A sentence on a variant that is impossible.
-
-    Args:
-        variant: as it was to be tried.
-        error: of the mechanism, which calls the number of triggers its horizon.
-    """
+    """A sentence on an impossible variant; a mechanism calls the number of triggers its horizon."""
     return f"{variant.words} ({str(error).replace('horizon', 'triggers of a window')})"

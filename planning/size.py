@@ -133,15 +133,11 @@ def distinct(draws: float, among: float) -> float:
 
 
 def size(load: Load, cost: Costs) -> Size:
-    """Say what a load takes.
+    """Compute what a load takes, from the cost of one of each.
 
-    Users and keys are taken for equally busy, which is the worst case for bytes: where some are
+    All users and keys count as equally busy, which is the worst case for bytes: where some are
     busier, more events of a step share a row or a sum. Every pipeline is counted with the whole
     cost of an event, although pipelines of one input share its decoding.
-
-    Args:
-        load: what has to be borne.
-        cost: of one of each.
 
     Raises:
         ParameterError: a figure is negative, or no number of processes is enough.

@@ -11,13 +11,7 @@ MIB = 1024 * 1024
 
 
 def table_of(load: Load, found: Size, parts: list[Limit]) -> Table:
-    """Lay out what a load takes, in 80 columns.
-
-    Args:
-        load: what was asked.
-        found: the answer.
-        parts: that can give way, the first of them first.
-    """
+    """Lay out what a load takes, in 80 columns, and the parts that give way first."""
     title = f"{load.rate:,.0f} events/s, {load.users:,.0f} users, {load.keys:,.0f} keys"
     table = Table("", "", title=title, show_header=False, title_justify="left")
     for row in _rows(load, found):

@@ -54,13 +54,7 @@ class Variant(NamedTuple):
 def given(
     settings: PipelineSettings, records: Records, public: tuple[bytes, ...] | None
 ) -> Variant:
-    """The pipeline as it is.
-
-    Args:
-        settings: of the pipeline.
-        records: of the sample.
-        public: its list of public keys, in canonical order.
-    """
+    """The pipeline as it is; ``public`` is its list of public keys, in canonical order."""
     return Variant(settings, numbering(records, records.keys if public is None else public), {}, "")
 
 

@@ -17,14 +17,7 @@ HOPELESS = "HOPELESS: most of the figures would be noise, or missing"
 
 
 def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
-    """Print an answer.
-
-    Args:
-        console: to print on.
-        name: of the pipeline.
-        kind: of its mechanism.
-        answer: of the search.
-    """
+    """Print the answer of a search for a pipeline."""
     console.print()
     console.print(f"{name}: {heading(answer)}", style="bold", highlight=False)
     for text in answer.assumed:
@@ -47,11 +40,7 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
 
 
 def heading(answer: Answer) -> str:
-    """The number of ways, and how many of them are of use.
-
-    Args:
-        answer: of the search.
-    """
+    """The number of ways, and how many of them are of use."""
     number, hopeless = len(answer.ways), sum(way.best.hopeless for way in answer.ways)
     ways = "one way to go" if number == 1 else f"{number} ways to go"
     if not hopeless:
@@ -93,11 +82,7 @@ def _entry(name: str, text: str) -> Table:
 
 
 def conclusions(answer: Answer) -> list[str]:
-    """Conclusions from an answer.
-
-    Args:
-        answer: of the search.
-    """
+    """Conclusions from the answer of a search."""
     found = []
     base, others = answer.ways[0], answer.ways[1:]
     if base.best.hopeless:
@@ -155,12 +140,7 @@ def _roughly(number: float) -> float:
 
 
 def counted(number: float, what: str) -> str:
-    """A number of things: "1 unit", "2 units".
-
-    Args:
-        number: of them, rounded to a whole one.
-        what: one of them is called.
-    """
+    """A number of things, rounded to a whole one: "1 unit", "2 units"."""
     text = f"{number:,.0f}"
     return f"{text} {what}" if text == "1" else f"{text} {what}s"
 
@@ -170,12 +150,7 @@ def _listed(places: list[int]) -> str:
 
 
 def body_of(kind: str, answer: Answer) -> dict[str, Any]:
-    """The answer as a JSON object.
-
-    Args:
-        kind: of the mechanism.
-        answer: of the search.
-    """
+    """The answer of a search for a mechanism of this kind, as a JSON object."""
     return {
         "measure": answer.measure,
         "assumed": list(answer.assumed),
@@ -210,12 +185,7 @@ def _way(kind: str, way: Alternative) -> dict[str, Any]:
 
 
 def written(kind: str, way: Alternative) -> list[str]:
-    """The lines of the pipeline that a way changes, ready to be pasted.
-
-    Args:
-        kind: of the mechanism.
-        way: one of the answer's.
-    """
+    """The lines of the pipeline that a way changes, ready to be pasted."""
     lines = [f"{name} = {value}" for name, value in way.variant.changes.items()]
     plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
     if len(plain) == len(way.settings):

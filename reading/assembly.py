@@ -103,11 +103,9 @@ class _Pieces:
 
 
 class Assembly:
-    """Records of one pipeline in, complete releases out.
+    """Records of one pipeline in, complete releases out; other pipelines' records are passed over.
 
-    Args:
-        pipeline: records of others are passed over.
-        onward: whether to take the pipelines that follow it, too: a manifest names whom it follows.
+    ``onward`` also takes the pipelines that follow it: a manifest names whom it follows.
     """
 
     def __init__(self, pipeline: str, onward: bool = False) -> None:
@@ -118,11 +116,7 @@ class Assembly:
         self._order: deque[At] = deque()
 
     def take(self, record: Row | Manifest | None) -> Released | None:
-        """Take a record of the topic; return the release that it completes.
-
-        Args:
-            record: None is passed over: a tombstone, or a record of another version.
-        """
+        """Take a record of the topic; return the release that it completes. None is passed over."""
         if record is None or (record.pipeline != self._pipeline and not self._onward):
             return None
         place = (record.pipeline, record.window.start, record.trigger)
@@ -154,12 +148,9 @@ class Assembly:
 
 
 def newest(releases: Sequence[Released]) -> list[tuple[Released, Row]]:
-    """The newest row of each window and key, with its release, by window and key.
+    """The newest row of each window and key of complete releases of one pipeline, with its release.
 
     Where a release replaces the one before, keys that the last one of a window lacks are gone.
-
-    Args:
-        releases: complete ones of one pipeline, in any order.
     """
     windows: dict[datetime, dict[tuple[Any, ...], tuple[Released, Row]]] = {}
     for release in sorted(releases, key=lambda one: (one.window.start, one.trigger)):

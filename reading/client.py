@@ -144,11 +144,7 @@ def source_of(
 
 
 def moment(name: str, given: Moment | None) -> datetime | None:
-    """A time with a zone; UTC if it has none.
-
-    Raises:
-        ParameterError: a text is not an ISO time.
-    """
+    """A time with a zone, UTC if it has none; a text that is no ISO time is a `ParameterError`."""
     if isinstance(given, str):
         try:
             given = datetime.fromisoformat(given)
@@ -161,13 +157,10 @@ def moment(name: str, given: Moment | None) -> datetime | None:
 def releases(
     source: ReleaseTopic, wanted: Wanted, follow: bool = False, patience: float | None = None
 ) -> Iterator[Released]:
-    """Complete releases in the order in which they become complete.
+    """Wanted releases of a topic, in the order in which they become complete.
 
-    Args:
-        source: source of the releases.
-        wanted: releases that are wanted.
-        follow: whether to go on at the end of the topic.
-        patience: with ``follow``, seconds without a record after which to end; None: never.
+    ``follow`` goes on at the end of the topic, until no record has come for ``patience`` seconds
+    (None: for ever).
     """
     assembly, schemas = (
         Assembly(source.pipeline, onward=True),

@@ -37,12 +37,7 @@ class GridCells(NamedTuple):
 
 
 def grid_cells(grid: str, level: int, box: Box) -> GridCells:
-    """Find the cells of a grid that meet a box, and perhaps some more.
-
-    Args:
-        grid: "h3" or "geohash".
-        level: resolution of H3, or length of a geohash.
-        box: in degrees.
+    """Find the cells of a grid ("h3" or "geohash") that meet a box in degrees, perhaps some more.
 
     Raises:
         ParameterError: the level does not exist, or makes more than `MOST_CELLS` cells.

@@ -64,13 +64,10 @@ class Joint:
 
 
 def joint(ledgers: Mapping[str, Ledger]) -> Joint:
-    """Add up the charges of several ledgers.
+    """Add up the charges of several ledgers, which are named by what to show.
 
     A charge that stands in two of them, as in two copies of one ledger, is one charge. Charges of
-    two copies that went different ways are different: whoever is in the data pays for both.
-
-    Args:
-        ledgers: by a name to show.
+    two copies that diverged are different: a unit pays for both.
 
     Raises:
         LedgerError: a charge holds something else where a cost should be.

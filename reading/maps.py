@@ -24,11 +24,7 @@ STEPS = 1 << 16  # counts are multiples of 1/STEPS records
 
 
 def domain_of(release: Released) -> Domain:
-    """Return the public space of a release.
-
-    Raises:
-        ParameterError: the pipeline is not spatial.
-    """
+    """Return the public space of a release; raises `ParameterError` if it has none."""
     manifest = release.manifest
     if not bytes(manifest.space):
         rule = f"is a pipeline of {manifest.mechanism}, which has no cells: no map can be made"
@@ -54,12 +50,7 @@ def cells_of(release: Released) -> dict[str, Any]:
 
 
 def map_before(every: Iterable[Released], release: Released) -> Released | None:
-    """Find the last map of the newest window that had ended when a release's began, if any.
-
-    Args:
-        every: complete releases of the pipeline, in any order.
-        release: a complete one of the pipeline.
-    """
+    """Find the last map of the newest window that had ended when this release's window began."""
     start = release.window.start
     ended = (one for one in every if one.final and one.window.end <= start)
     return max(ended, key=lambda one: one.window.start, default=None)
@@ -147,14 +138,9 @@ def _fine(
 
 
 def points_as_geojson(domain: Domain, points: Any) -> dict[str, Any]:
-    """Make a GeoJSON collection of points; further axes are properties.
+    """Make a GeoJSON collection of points that `points_of` drew; further axes are properties.
 
-    Args:
-        domain: domain of the release.
-        points: points that `points_of` has drawn.
-
-    Raises:
-        ParameterError: the domain has one axis.
+    Raises `ParameterError` if the domain has one axis.
     """
     x, y = _plane(domain)
     features = []

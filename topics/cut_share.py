@@ -20,20 +20,13 @@ class CutShare(NamedTuple):
 def cut_share(
     arrived: float, arrived_stddev: float, accepted: float, accepted_stddev: float, quantile: float
 ) -> CutShare:
-    """The share 1 - accepted/arrived of the exact counts, from noisy ones.
+    """The share 1 - accepted/arrived of the exact counts, from counts with independent noise.
 
     The interval is Fieller's (1954, *Some problems in interval estimation*): all ratios ρ for which
     accepted - ρ·arrived is within ``quantile`` of its own standard deviations of 0. For Gaussian
-    noise it covers the exact ratio as often as the quantile says, however few records there are;
-    the ratio lies in [0, 1], so what is beyond can be left out.
-
-    Args:
-        arrived, accepted: noisy counts, with independent noise.
-        arrived_stddev, accepted_stddev: of the noise.
-        quantile: of the normal distribution, that of the interval's confidence level.
-
-    Returns:
-        No estimate and [0, 1] where the number of arrived records may be 0.
+    noise it covers the exact ratio with the confidence of that normal quantile, however few records
+    there are; the ratio lies in [0, 1], so what is beyond can be left out. Where the number of
+    arrived records may be 0, there is no estimate and the interval is [0, 1].
 
     >>> cut_share(1000, 10, 800, 10, 1.96).share
     0.2

@@ -57,11 +57,7 @@ def private_folder(folder: Path, whole: bool = True) -> None:
 def private_file(path: Path) -> None:
     """Make a file for this user alone, or take from others what they may do with one that exists.
 
-    Args:
-        path: in a folder that exists; what is in the file stays.
-
-    Raises:
-        ConfigError: others keep some rights.
+    Its content stays. Raises `ConfigError` if others keep some rights.
     """
     with unseen():
         path.touch()

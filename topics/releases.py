@@ -133,10 +133,7 @@ def decode_public(
 ) -> Row | Manifest | None:
     """Decode a record of a release topic; None if it is a tombstone, or of another version.
 
-    Args:
-        headers: of the record.
-        value: of the record, in whatever form.
-        known: what is known of schemas, by their numbers.
+    ``known`` has what is known of schemas, by their numbers.
 
     Raises:
         UnknownSchema: its schema is not known.

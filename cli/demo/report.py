@@ -146,14 +146,7 @@ class Show:
         )
 
     def ending(self, picture: Path, results: list[Result], site: Site, seconds: float) -> None:
-        """Print where the plot is, how to read the topics and how to stop.
-
-        Args:
-            picture: the plot.
-            results: of all pipelines.
-            site: the running deployment.
-            seconds: since the start.
-        """
+        """Print where the plot is, how to read the topics and how to stop."""
         say = self._console.print
         say()
         say(f"Plot: [bold]{picture}[/]", soft_wrap=True)

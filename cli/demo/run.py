@@ -34,13 +34,6 @@ AHEAD = 12  # triggers that may be in flight
 def run(site: Site, users: int, workers: int, picture: Path, console: Console) -> None:
     """Start everything, replay the streams, wait for the releases and show them.
 
-    Args:
-        site: not started yet.
-        users: of the clicks stream.
-        workers: processes to start.
-        picture: file for the plot.
-        console: for the report.
-
     Raises:
         EngineError, BrokerError: a process failed; the message holds the end of its log.
     """

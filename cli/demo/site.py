@@ -83,11 +83,7 @@ class Site:
         key.write_text(secrets.token_hex(32), "utf-8")
 
     def create_topics(self) -> tuple[Config, Deployment, Names]:
-        """Create the input topics, then the deployment's own topics and its ledger.
-
-        Raises:
-            EngineError: the cluster has topics that the demo would use.
-        """
+        """Create all topics and the ledger; an `EngineError` if any of them exists."""
         config = load(self.config_path, environ={})
         cluster = Cluster(config.kafka)
         cluster.wait()
@@ -125,11 +121,7 @@ class Site:
             self._workers.append(Child(command, log, kernel=KERNEL and not self.keep))
 
     def serve_page(self) -> None:
-        """Serve the live page in a process of its own, which ends with the workers.
-
-        Raises:
-            EngineError: it does not answer.
-        """
+        """Serve the live page in a process that ends with the workers; raises `EngineError`."""
         port, log = free_port(), self.folder / "live.log"
         command = [sys.executable, "-m", "hushstream", "live", "-c", str(self.config_path)]
         child = Child([*command, "--port", str(port)], log, kernel=KERNEL and not self.keep)
@@ -146,7 +138,7 @@ class Site:
                 time.sleep(0.1)
 
     def check(self) -> None:
-        """Check that all processes are running, and that no end was asked for.
+        """Check that all processes run, and that no end was asked for.
 
         Raises:
             EngineError: a process has ended; the message holds the end of its log.
@@ -191,12 +183,7 @@ class Site:
 
 @contextlib.contextmanager
 def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
-    """Make a site that ends with the block, even after an error; it is kept only after success.
-
-    Args:
-        bootstrap: an existing cluster; None: start one.
-        keep: leave everything running after success.
-    """
+    """Make a site that ends with the block, even after an error; it is kept only after success."""
     with _terminable() as told:
         made = Site(Path(tempfile.mkdtemp(prefix="hush-demo-")), bootstrap, keep)
         made._told = told
@@ -258,11 +245,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def stop_kept(folder: Path) -> bool:
-    """Stop a demo that ``hush demo --keep`` left running in ``folder``, and remove the folder.
-
-    Returns:
-        False if the folder is not that of a kept demo; nothing is removed then.
-    """
+    """Stop a demo that ``--keep`` left in ``folder``, and remove it; False if there is none."""
     record = folder / STATE
     if not record.is_file():
         return False

@@ -70,11 +70,7 @@ class Watch:
         )
 
     def poll(self, seconds: float) -> None:
-        """Read the records that have arrived; wait at most ``seconds`` for the first.
-
-        Raises:
-            EngineError: the broker reports an error that does not pass by itself.
-        """
+        """Read what arrives, waiting at most ``seconds``; a lasting error is an `EngineError`."""
         for message in self._consumer.consume(2_000, seconds):
             if message.error():
                 if not message.error().retriable():

@@ -19,12 +19,7 @@ LEDGER = "ledger"
 
 
 def show_difference(config: Config, before: str, as_json: bool) -> None:
-    """Print what differs.
-
-    Args:
-        config: the new one.
-        before: path of the old one, or `LEDGER` for what was declared.
-        as_json: print JSON instead.
+    """Print how a configuration differs from the file ``before``, or from what `LEDGER` declares.
 
     Raises:
         ConfigError: the old configuration is missing or not valid.

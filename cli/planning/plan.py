@@ -145,12 +145,7 @@ def _planned(
 
 
 def described(p: Pipeline, body: dict[str, Any]) -> Table:
-    """A table of what `describe` says.
-
-    Args:
-        p: the pipeline.
-        body: as `describe` gives it.
-    """
+    """Make a table of what `describe` says of a pipeline."""
     table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
     table.add_column(no_wrap=True)
     table.add_column()
@@ -173,12 +168,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
 
 
 def cost_parts(p: Pipeline, body: dict[str, Any]) -> Iterator[str]:
-    """Say of what the cost is made, where that is more than one thing.
-
-    Args:
-        p: the pipeline.
-        body: as `describe` gives it.
-    """
+    """List the parts of the cost, if it has more than one."""
     mu2, pure, delta = body["mu2"], body["pure_epsilon"], body["coupling_delta"]
     if mu2:
         yield (

@@ -168,20 +168,9 @@ def proposals(
     quiet: bool,
     without: Container[str] = (),
 ) -> dict[str, dict[str, Any]]:
-    """Propose settings for every pipeline whose mechanism needs no sample, or was given one.
+    """Propose settings, by pipeline, where the mechanism needs no sample or was given one.
 
-    Args:
-        config: as it was read.
-        deployment: compiled from it.
-        asked: options of the command line.
-        quiet: show no progress.
-        without: pipelines that need none.
-
-    Returns:
-        A proposal by pipeline, as a JSON object.
-
-    Raises:
-        ConfigError: the sample cannot be used.
+    ``without`` names pipelines that need none. Raises `ConfigError` for an unusable sample.
     """
     found = {}
     for source, pipeline, mine in _pipelines(config, deployment, asked):
@@ -251,19 +240,9 @@ def _proposed(planner: Planner, question: Question, quiet: bool) -> dict[str, An
 def forecasts(
     config: Config, deployment: Deployment, asked: Request, quiet: bool
 ) -> dict[str, tuple[str, Answer]]:
-    """Forecast three ways to go for every pipeline that a sample was given for.
+    """Forecast three changes of each pipeline that has a sample: mechanism and answer, by pipeline.
 
-    Args:
-        config: as it was read.
-        deployment: compiled from it.
-        asked: options of the command line.
-        quiet: show no progress.
-
-    Returns:
-        Kind of the mechanism and answer, by pipeline.
-
-    Raises:
-        ConfigError: the sample cannot be used.
+    Raises `ConfigError` if the sample cannot be used.
     """
     if asked.sample is None or asked.tune:
         return {}
@@ -300,11 +279,7 @@ def _asked(config: Config, pipeline: Pipeline, asked: Request) -> bool:
 
 
 def check(config: Config, deployment: Deployment, asked: Request) -> None:
-    """Refuse options that fit no pipeline.
-
-    Raises:
-        UsageError: an option fits no pipeline.
-    """
+    """Refuse options that fit no pipeline, with a `UsageError`."""
     names = [p.name for p in deployment.pipelines]
     if asked.pipeline is not None and asked.pipeline not in names:
         raise click.UsageError(

@@ -90,9 +90,8 @@ def _finite(number: float) -> float | None:
 def configured(load: Load, config: Config) -> Load:
     """Take pipelines, partitions and settings of the engine from a configuration.
 
-    Args:
-        load: what has to be borne; its replicas count where the configuration leaves them open.
-        config: whose pipelines are all taken to get every event.
+    Every pipeline is taken to get every event; replicas are those of ``load`` where the
+    configuration leaves them open.
     """
     engine = config.engine
     declared = {source.name for source in config.input if source.partitioner != "none"}

@@ -39,12 +39,9 @@ def readable(
     mechanisms: Sequence[Mechanism],
     parts: bool,
 ) -> bool:
-    """Whether compiled loops know all that is asked of the records of an input.
+    """Whether compiled loops know all that pipelines and mechanisms ask of an input's records.
 
-    Args:
-        fields: of the input.
-        pipelines, mechanisms: of each pipeline.
-        parts: whether they find parts of a value, and not only its own fields.
+    ``parts``: whether they find parts of a value, and not only its own fields.
     """
     paths = paths_of(fields, pipelines)
     return (
@@ -57,13 +54,7 @@ def readable(
 
 
 class ColumnDecoder:
-    """Decodes lists of events by columns.
-
-    Args:
-        fields: of the input.
-        pipelines, mechanisms: of each pipeline.
-        scanner: of the input's format; it knows the same paths.
-    """
+    """Decodes lists of events by columns; the scanner of the format knows the same paths."""
 
     def __init__(
         self,
@@ -84,11 +75,7 @@ class ColumnDecoder:
     def decode(
         self, records: Sequence[RawRecord], known_ids: Known = MappingProxyType({})
     ) -> tuple[Decoded, Rows]:
-        """Decode those of a list of records that are plain.
-
-        Args:
-            records: of one partition.
-            known_ids: what ids of schemas stand for, where values begin with one.
+        """Decode the plain ones of a partition's records; ``known_ids`` has schemas by id.
 
         Returns:
             The result, with a `UnitTexts`, and the rows that it leaves out.

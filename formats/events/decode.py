@@ -23,13 +23,7 @@ __all__ = ["Decoded", "Decoder", "RawRecord", "View", "utc"]
 
 
 class Decoder:
-    """Decoder of events into typed columns.
-
-    Args:
-        fields: of the input.
-        pipelines: fields that each pipeline reads.
-        mechanisms: of the same pipelines.
-    """
+    """Decoder of events into typed columns, for the pipelines of an input and their mechanisms."""
 
     def __init__(
         self,
@@ -45,12 +39,9 @@ class Decoder:
             self._columns = ColumnDecoder(*given, form.scanner(fields, pipelines))
 
     def decode(self, records: Sequence[RawRecord], known: Known | None = None) -> Decoded:
-        """Decode a list of records; the content of a record never raises an error.
+        """Decode records of one partition; their content never raises an error.
 
-        Args:
-            records: of one partition.
-            known: schemas by id, for values that carry one; an id that is not among them makes
-                its record bad.
+        ``known`` has schemas by id, for values that carry one; another id makes its record bad.
         """
         known = known or {}
         if self._columns is None or len(records) < LEAST:

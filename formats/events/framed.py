@@ -1,4 +1,4 @@
-"""Values that begin with the id of their writer's schema: read by that schema, whichever it is.
+"""Values that begin with the id of their writer's schema, and are read by that schema.
 
 The frame is a zero byte, four bytes of the id, for Protobuf the place of the message type, and the
 encoded value. Schemas are passed in: what an id stands for is decided where there is a network.
@@ -41,12 +41,7 @@ def heads_of(values: Iterable[bytes | None]) -> set[bytes]:
 
 
 class Framing:
-    """Frames of an input's values.
-
-    Args:
-        kind: type of the input's schemas in a registry.
-        largest: bytes of a value beyond which it is not read.
-    """
+    """Frames of an input's values; those of more than ``largest`` bytes are not read."""
 
     def __init__(self, kind: str, largest: int) -> None:
         self._kind = kind
@@ -83,15 +78,9 @@ class Framing:
         offsets: NDArray[np.int64],
         known: Known,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The place behind the frame of each value, and the id in it.
+        """The place behind the frame of each value in ``data``, and the id in it.
 
-        Both are -1 where `refusal` has a reason, or may have.
-
-        Args:
-            data: a buffer with all values.
-            begin, end: (n,) where each stands in it; -1 where there is none.
-            offsets: (n,) of the records.
-            known: what ids stand for.
+        Both are -1 where `refusal` has a reason, or may have; ``begin`` is -1 where there is none.
         """
         size = end - begin
         good = (begin >= 0) & (size >= HEAD) & (size <= self._largest)
@@ -132,13 +121,7 @@ class Columns(NamedTuple):
 
 
 class FramedReader:
-    """Reader of values in Avro or Protobuf, into columns.
-
-    Args:
-        wire: of the format.
-        fields: of the input.
-        pipelines: that read it.
-    """
+    """Reader of values in Avro or Protobuf, into columns for the pipelines of an input."""
 
     def __init__(
         self, wire: Wire, fields: InputFields, pipelines: Sequence[PipelineFields]

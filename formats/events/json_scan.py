@@ -1,7 +1,7 @@
 """A compiled scanner of JSON events: where each needed field stands, without an object per record.
 
-It accepts a part of JSON, and says of every other record that it does not know: that one goes
-through `Decoder`. So whatever it accepts, the two must agree on, and nothing else is claimed of it.
+It accepts a part of JSON and leaves every other record to `Decoder`. On whatever it accepts, the
+two must agree.
 """
 
 from __future__ import annotations
@@ -94,13 +94,7 @@ def escape(data: Bytes, at: int, end: int) -> int:
 def string(data: Bytes, at: int, end: int) -> tuple[int, bool]:
     """The place of the quote that ends a string, and whether the string has no escapes.
 
-    Args:
-        data: the records.
-        at: after the opening quote.
-        end: of the record.
-
-    Returns:
-        The place, or -1 where the string is not valid.
+    ``at`` is after the opening quote; the place is -1 where the string is not valid.
     """
     plain = True
     while at < end:

@@ -39,13 +39,9 @@ def texts(
     data: Bytes, kind: NDArray[np.uint8], low: I64, high: I64, fields: I64,
     known: NDArray[np.bool_], offsets: I64, out: Bytes,
 ) -> None:  # fmt: skip
-    """Write the canonical text of each known row's key: a JSON list without blanks.
+    """Write the canonical text of each known row's key, a JSON list without blanks, into ``out``.
 
-    Args:
-        data: the records.
-        kind, low, high, fields, known: as for `lengths`.
-        offsets: (n+1,) from the lengths.
-        out: taken.
+    ``offsets`` (n+1,) follow from `lengths`, which takes the other arguments too.
     """
     for row in range(len(known)):
         if not known[row]:

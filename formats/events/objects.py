@@ -61,13 +61,7 @@ class Sight(NamedTuple):
 
 
 class ObjectReader:
-    """Decoder of JSON values.
-
-    Args:
-        fields: of the input.
-        pipelines: that read it.
-        framing: of its values; None where they carry no id.
-    """
+    """Decoder of JSON values for pipelines of an input; ``framing``: None if they carry no id."""
 
     def __init__(
         self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None
@@ -82,12 +76,7 @@ class ObjectReader:
     ) -> list[tuple[Sight, Bad]]:
         """Read values: first as the input itself sees them, then as each pipeline does.
 
-        What they hold never raises an error.
-
-        Args:
-            values: of records.
-            offsets: of these records.
-            known: what ids of schemas stand for, where values begin with one.
+        What they hold never raises an error. ``known`` has schemas by id, for values with one.
         """
         if self._framing is not None:
             pairs = zip(values, offsets, strict=True)

@@ -23,7 +23,7 @@ class RawRecord(NamedTuple):
 
 
 class RawBatch(Sequence[RawRecord]):
-    """n records in one buffer; a record is made only where somebody asks for it.
+    """n records in one buffer; a record is made only when one is asked for.
 
     Attributes:
         data: the buffer.

@@ -67,13 +67,9 @@ class Unread(bytes):
 
 
 def path_of(error: Exception, known: Collection[str]) -> str:
-    """The path that an error of the decoder names; empty unless the configuration has it.
+    """The path that an error of msgspec names; empty unless it is ``known`` from the configuration.
 
     The decoder's text may quote what is in a record, so nothing else of it is passed on.
-
-    Args:
-        error: of msgspec.
-        known: paths of the configuration.
 
     >>> path_of(ValueError("Expected `str`, got `int` - at `$.user.id`"), ["user.id"])
     'user.id'

@@ -1,7 +1,7 @@
 """Decoding of records one by one, with one reason per bad record and no payloads.
 
 A record that the union of all fields refuses is decoded again for each pipeline with the fields of
-that pipeline alone: what one pipeline counts may not depend on what another one reads.
+that pipeline alone, so that no pipeline affects what another one counts.
 """
 
 from __future__ import annotations
@@ -32,14 +32,7 @@ Readable = Sight | Columns
 
 
 class RecordDecoder:
-    """Decoder of events into typed columns, an object for each record.
-
-    Args:
-        fields: of the input.
-        pipelines: fields that each pipeline reads.
-        mechanisms: of the same pipelines.
-        reader: of the input's format.
-    """
+    """Decoder of events into typed columns for an input's pipelines, an object for each record."""
 
     def __init__(
         self,

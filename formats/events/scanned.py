@@ -36,20 +36,12 @@ class Scanned(Protocol):
     known: Flags
 
     def integers(self, place: int, wanted: Flags) -> I64:
-        """(n,) integers of a field; 0 in rows that are not wanted.
-
-        Args:
-            place: of the field.
-            wanted: (n,) rows, which hold integers there.
-        """
+        """(n,) integers of the field at ``place``; 0 in rows that are not wanted."""
 
     def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
-        """(n,) numbers of a field.
+        """(n,) numbers of the field at ``place``, in known rows.
 
-        Args:
-            place: of the field.
-            known: (n,) rows, which hold integers or reals there; taken: one whose number is left
-                to the other way is known no more.
+        A row whose number must be read the other way is taken out of ``known``.
         """
 
 
@@ -57,11 +49,9 @@ class Scanner(Protocol):
     """A reader of one format."""
 
     def scan(self, records: Sequence[RawRecord], known_ids: Known) -> Scanned:
-        """Scan records; whatever is out of the ordinary is not known.
+        """Scan records of one partition; whatever is out of the ordinary is not known.
 
-        Args:
-            records: of one partition.
-            known_ids: what ids of schemas stand for, where values begin with one.
+        ``known_ids`` has schemas by id, where values begin with one.
         """
 
 
@@ -97,13 +87,7 @@ class JsonScanned:
 
 
 class JsonScanner:
-    """Reader of JSON, also behind the ids of schemas.
-
-    Args:
-        fields: of the input.
-        pipelines: that read it.
-        framing: of its values; None where they carry no id.
-    """
+    """Reader of JSON for pipelines of an input, also behind the ids of schemas (``framing``)."""
 
     def __init__(
         self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None

@@ -36,13 +36,7 @@ class Unusable(NamedTuple):
 def unusable(
     bad: Bad, rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, set[str]]
 ) -> Counter[Unusable]:
-    """Count the reasons.
-
-    Args:
-        bad: reasons by row.
-        rows: records of the file.
-        kinds: what each path may hold, as `types.paths_of` tells it.
-    """
+    """Count the reasons by row; ``kinds`` says what each path may hold (`types.paths_of`)."""
     return Counter(_one(reason, rows[row], kinds) for row, reason in bad.items())
 
 

@@ -75,13 +75,7 @@ class Decoded(NamedTuple):
 
 
 def on_grid(p: PipelineFields, size: int, floats: Callable[[str], NDArray[np.float64]]) -> I64:
-    """(size, c) value columns of a pipeline, clipped and in units of their grids.
-
-    Args:
-        p: the pipeline.
-        size: number of records.
-        floats: the numbers of a path.
-    """
+    """(size, c) value columns of a pipeline, clipped and in units of their grids."""
     out = np.zeros((size, len(p.columns)), np.int64)
     for place, column in enumerate(p.columns):
         clipped = np.clip(floats(column.field), float(column.low), float(column.high))
@@ -107,8 +101,7 @@ def keyed(
         m: its mechanism.
         rows: (n,) those to use.
         keys, key: distinct keys, and (n,) that of each row.
-        columns: (N,) inputs of the mechanism of all records; where it has some, it makes the
-            values of these.
+        columns: (N,) inputs of the mechanism of all records, if it makes the values of these.
         value, sign: (N, c) and (N,) of all records.
         bad: rows that the pipeline cannot use.
     """
@@ -137,12 +130,7 @@ def encoded(
 ) -> View:
     """Rows of a pipeline whose mechanism makes keys of its inputs.
 
-    Args:
-        m: the mechanism.
-        rows: (n,) those to use.
-        columns: (N,) inputs of all records.
-        sign: (N,) likewise.
-        bad: rows that the pipeline cannot use.
+    Columns and signs are those of all records; ``bad`` has rows that the pipeline cannot use.
     """
     made = m.encode({name: column[rows] for name, column in columns.items()})
     keep = np.flatnonzero(made.keep)
@@ -155,10 +143,8 @@ def encoded(
 def merged(one: Decoded, rest: Decoded, rows: NDArray[np.intp]) -> Decoded:
     """Two results of disjoint records as one, in log order.
 
-    Args:
-        one: of all records, of which it left some out; its times and units are filled in.
-        rest: of those.
-        rows: where they stand among all.
+    ``one`` is of all records and left out ``rows``, of which ``rest`` is; the times and units of
+    ``one`` are filled in.
     """
     units = cast(UnitTexts, one.unit)
     one.time[rows] = rest.time
@@ -173,13 +159,7 @@ def _placed(bad: Bad, rows: NDArray[np.intp]) -> Bad:
 
 
 def _merged(one: View, other: View, rows: NDArray[np.intp]) -> View:
-    """Two views of disjoint rows as one, in log order.
-
-    Args:
-        one: of rows of the whole list.
-        other: of rows of ``rows``.
-        rows: where the other's rows stand in the whole list.
-    """
+    """Two views of disjoint rows as one, in log order; ``other`` is of ``rows`` of the list."""
     at = np.concatenate([one.rows, rows[other.rows]])
     order = np.argsort(at, kind="stable")
     keys, place = concat([one.keys, other.keys]).unique()

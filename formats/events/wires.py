@@ -35,30 +35,19 @@ class AvroWire:
         return b""
 
     def reader(self, schema: Schema, place: bytes, wanted: Mapping[str, Any]) -> Run:
-        """Compile a type, for records one by one.
+        """Compile the type at a place of a writer's schema, for records one by one.
 
-        Args:
-            schema: of the writer.
-            place: of the type.
-            wanted: nested names of the needed fields; a leaf has None.
-
-        Raises:
-            UnusableSchema: it cannot be used.
+        ``wanted`` has nested names, None for a leaf. Raises `UnusableSchema` if it cannot be used.
         """
         return compile_avro(parse_avro(schema), wanted)
 
     def program(
         self, schema: Schema, place: bytes, wanted: Mapping[str, Any], places: Mapping[str, int]
     ) -> Program:
-        """Compile a type, for loops over many records.
+        """Compile a type, as `reader` does, for loops over many records.
 
-        Args:
-            schema, place, wanted: as for `reader`.
-            places: number of each needed field, by path.
-
-        Raises:
-            NoProgram: its records are read one by one.
-            UnusableSchema: it cannot be used.
+        ``places`` has the number of each needed field, by path. Raises `NoProgram` if its records
+        are read one by one, `UnusableSchema` if it cannot be used.
         """
         return avro_program(parse_avro(schema), wanted, places)
 

@@ -28,14 +28,10 @@ class Broken(Exception):
 
 
 def compile_avro(schema: AvroType, wanted: Mapping[str, Any]) -> Run:
-    """Compile the steps that read some fields of a schema, and pass over all others.
+    """Compile the steps that read some fields of a writer's schema, and pass over all others.
 
-    Args:
-        schema: of the writer.
-        wanted: nested names; a leaf has None.
-
-    Raises:
-        UnusableSchema: its types are nested too deeply, or name each other too often.
+    ``wanted`` has nested names, None for a leaf. Raises `UnusableSchema` if types are nested too
+    deeply, or name each other too often.
     """
     return _Compiler().top(schema, wanted)
 

@@ -39,16 +39,11 @@ class AvroType:
 
 
 def parse_avro(schema: Schema) -> AvroType:
-    """Parse a schema.
+    """Parse a schema with those that it refers to.
 
     What is refused depends on the schema alone, never on a clock or on how deep the stack already
-    is: a replay must refuse the same ones.
-
-    Args:
-        schema: with those that it refers to.
-
-    Raises:
-        UnusableSchema: it is not an Avro schema, or is nested too deeply.
+    is: a replay must refuse the same ones. Raises `UnusableSchema` for what is no Avro schema, or
+    is nested too deeply.
     """
     parser = _AvroParser()
     try:

@@ -63,11 +63,7 @@ class FieldColumn:
 
 
 class Payloads:
-    """Payloads of n records, and how far each has been read.
-
-    Args:
-        payloads: of the records.
-        skip: bytes at the beginning of each that are not looked at.
+    """Payloads of n records, whose first ``skip`` bytes are passed over, and how far each was read.
 
     Attributes:
         data: all bytes, one payload after the other.

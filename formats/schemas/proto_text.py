@@ -28,22 +28,14 @@ _LABELS = ("optional", "required", "repeated")
 
 
 def parse_text(text: str) -> ProtoFile:
-    """Parse a file.
-
-    Raises:
-        UnusableSchema: it has a form that is not known.
-    """
+    """Parse a file; raises `UnusableSchema` if it has a form that is not known."""
     return _Parser(_tokens(text)).file()
 
 
 def parse_protobuf(schema: Schema) -> ProtoFile:
-    """Parse a schema, and connect the types that it names.
+    """Parse a schema with those that it refers to, and connect the types that it names.
 
-    Args:
-        schema: with those that it refers to.
-
-    Raises:
-        UnusableSchema: it is not a Protobuf schema.
+    Raises `UnusableSchema` if it is not a Protobuf schema.
     """
 
     def parsed(text: str) -> ProtoFile:
@@ -58,19 +50,15 @@ def parse_protobuf(schema: Schema) -> ProtoFile:
 class ParsedFiles:
     """The last schemas that were looked at, each parsed once.
 
-    Whoever writes records chooses which message of a schema each of them names, or none; a schema
-    that is parsed anew for each would cost far more than the record.
+    Producers choose which message of a schema each record names. Parsing the schema anew for each
+    would cost far more than the record.
     """
 
     def __init__(self) -> None:
         self._files: dict[Schema, ProtoFile | UnusableSchema] = {}
 
     def message(self, schema: Schema, place: tuple[int, ...]) -> ProtoMessage:
-        """Find a message of a schema by its place.
-
-        Raises:
-            UnusableSchema: it is not a Protobuf schema, or has no message there.
-        """
+        """Find a message of a schema by its place; raises `UnusableSchema` if there is none."""
         if schema not in self._files:
             if len(self._files) >= _KEPT:
                 del self._files[next(iter(self._files))]

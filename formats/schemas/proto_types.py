@@ -60,11 +60,7 @@ class ProtoFile:
     enums: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def full(self, *steps: str) -> str:
-        """The complete name of something in this file.
-
-        Raises:
-            UnusableSchema: it is too long to be looked for in all that it lies in.
-        """
+        """The complete name of something in this file; one too long raises `UnusableSchema`."""
         name = ".".join(step for step in (self.package, *steps) if step)
         if len(name) > MOST_NAME or name.count(".") >= MOST_STEPS:
             raise UnusableSchema("a name is too long")
@@ -81,8 +77,7 @@ def every_message(messages: list[ProtoMessage]) -> Iterator[ProtoMessage]:
 def resolve(files: list[ProtoFile]) -> None:
     """Connect fields with the types that they name; an unknown type stays a closed message.
 
-    Args:
-        files: that know each other; of two things with one name, the last counts.
+    Of two things with one name in these files, the last counts.
     """
     messages = {m.name: m for f in files for m in every_message(f.messages)}
     enums = {name: symbols for f in files for name, symbols in f.enums.items()}
@@ -127,8 +122,7 @@ def _scopes(name: str) -> list[str]:
 def from_descriptor(text: str) -> ProtoFile | None:
     """Decode a file descriptor in base64, as some clients register it; None if it is none.
 
-    Raises:
-        UnusableSchema: it is cut short, or not a descriptor.
+    Raises `UnusableSchema` if it is cut short, or not a descriptor.
     """
     try:
         data = base64.b64decode(text, validate=True)
@@ -245,11 +239,7 @@ def _enum(data: bytes, file: ProtoFile, around: tuple[str, ...]) -> None:
 
 
 def message_at(file: ProtoFile, indexes: tuple[int, ...]) -> ProtoMessage:
-    """Find a message by its place, and those of the messages around it.
-
-    Raises:
-        UnusableSchema: there is none.
-    """
+    """Find a message by its place, and those around it; else raise `UnusableSchema`."""
     messages, found = file.messages, None
     for index in indexes:
         if not 0 <= index < len(messages):

@@ -288,18 +288,12 @@ def _default(one: ProtoField) -> Any:
 
 
 def message_indexes(head: bytes) -> tuple[tuple[int, ...], int]:
-    """Read the place of a message type in its file, which comes before the message.
+    r"""Read the place of a message type in its file from what follows the schema's id.
 
-    Args:
-        head: what follows the schema's id.
+    Returns its index, preceded by those of the messages around it, and the number of bytes read. A
+    broken place is a `ValueError`.
 
-    Returns:
-        Its index, preceded by those of the messages around it, and the number of bytes read.
-
-    Raises:
-        ValueError: it is broken.
-
-    >>> message_indexes(b"\\x00rest"), message_indexes(bytes([4, 2, 6]))
+    >>> message_indexes(b"\x00rest"), message_indexes(bytes([4, 2, 6]))
     (((0,), 1), ((1, 3), 3))
     """
 

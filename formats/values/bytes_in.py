@@ -14,13 +14,7 @@ class BrokenBytes(ValueError):
 
 
 class Bytes:
-    """A reader of some bytes.
-
-    Args:
-        data: all of them.
-        at: the first place.
-        end: the place after the last.
-    """
+    """A reader of ``data`` from place ``at`` to before ``end``; errors are `BrokenBytes`."""
 
     def __init__(self, data: bytes, at: int, end: int) -> None:
         self.data = data
@@ -33,33 +27,21 @@ class Bytes:
         return self.end - self.at
 
     def take(self, size: int) -> bytes:
-        """The next bytes.
-
-        Raises:
-            BrokenBytes: there are not so many.
-        """
+        """The next bytes, if there are so many."""
         if not 0 <= size <= self.left:
             raise BrokenBytes
         self.at += size
         return self.data[self.at - size : self.at]
 
     def text(self, size: int) -> str:
-        """The next bytes as text.
-
-        Raises:
-            BrokenBytes: there are not so many, or they are not UTF-8.
-        """
+        """The next bytes as text, if they are UTF-8."""
         try:
             return self.take(size).decode()
         except UnicodeDecodeError:
             raise BrokenBytes from None
 
     def varint(self) -> int:
-        """The next number of 64 bits.
-
-        Raises:
-            BrokenBytes: there is none.
-        """
+        """The next number of 64 bits."""
         value = shift = 0
         while self.at < self.end and shift < 70:
             byte = self.data[self.at]
@@ -94,11 +76,7 @@ def whole(value: float) -> int | float:
 
 
 def number_of(digits: bytes) -> int:
-    """The integer that decimal digits write.
-
-    Raises:
-        BrokenBytes: they write none.
-    """
+    """The integer that decimal digits write; raises `BrokenBytes`."""
     try:
         if len(digits) > MOST_DIGITS or not digits.removeprefix(b"-").isdigit():
             raise BrokenBytes

@@ -102,19 +102,14 @@ class Described:
     def encode(self, body: Any) -> bytes:
         """Write a record; the same record gives the same bytes everywhere.
 
-        Raises:
-            KeyError, ValueError: the record has another shape.
+        Another shape is a `KeyError` or `ValueError`.
         """
         out = bytearray(MAGIC + self.number.to_bytes(HEAD - 1, "big") + self._form.first)
         self._writer(body, out)
         return bytes(out)
 
     def to_json(self, value: bytes) -> bytes:
-        """Read a record that has this schema's number, as JSON.
-
-        Raises:
-            BrokenBytes: the bytes are not of this shape.
-        """
+        """Read a record that has this schema's number, as JSON; raises `BrokenBytes`."""
         begin = HEAD + len(self._form.first)
         if value[HEAD:begin] != self._form.first:
             raise BrokenBytes
@@ -149,11 +144,7 @@ def number_in(value: bytes | None) -> int | None:
 
 
 def to_json(value: bytes | None, known: Mapping[int, Described]) -> bytes:
-    """Read a record in whatever form as JSON.
-
-    Args:
-        value: of the record.
-        known: what is known of schemas, by their numbers.
+    """Read a record in whatever form as JSON; ``known`` has schemas by their numbers.
 
     Raises:
         UnknownSchema: it has a schema that is not known.
@@ -178,12 +169,7 @@ class Form:
     records: Mapping[str, Described] = field(default_factory=dict)
 
     def encode(self, kind: str, body: Any) -> bytes:
-        """Write a record.
-
-        Args:
-            kind: name of its header.
-            body: of the JSON record.
-        """
+        """Write the JSON record ``body`` of a kind, the name of its header."""
         return self.records[kind].encode(body) if self.records else encode(body)
 
     def to_json(self, value: bytes | None) -> bytes:

@@ -13,12 +13,7 @@ _TYPES = {
 
 
 def schema(shape: ValueShape, title: str) -> dict[str, Any]:
-    """The schema of a record as plain JSON.
-
-    Args:
-        shape: of the record.
-        title: full name of the record, by which registries know it.
-    """
+    """The schema of a record as plain JSON, with the full name by which registries know it."""
     return {"$schema": DRAFT, "title": title} | _type(shape)
 
 

@@ -145,15 +145,7 @@ class Board:
         return self._ended.is_set()
 
     def wait(self, version: int, patience: float) -> int:
-        """Wait for a change.
-
-        Args:
-            version: the last one that is known.
-            patience: seconds to wait at most.
-
-        Returns:
-            The version now.
-        """
+        """Wait at most ``patience`` seconds until the version differs from this one; return it."""
         with self._changed:
             self._changed.wait_for(lambda: self._version != version or self.ended, patience)
             return self._version

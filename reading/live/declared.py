@@ -97,11 +97,7 @@ class Declared:
 def declared(ledger: Ledger) -> dict[str, Declared]:
     """List the pipelines of a ledger by name, in the order in which they were declared.
 
-    Args:
-        ledger: as far as it was read.
-
-    Raises:
-        LedgerError: a declaration lacks what every declaration has.
+    Raises `LedgerError` if a declaration lacks what every declaration has.
     """
     try:
         found = [

@@ -72,12 +72,7 @@ class Sheet:
 
 
 def sheet_of(release: Released, texts: dict[str, str] | None = None) -> Sheet:
-    """Turn a complete release into columns.
-
-    Args:
-        release: with its rows in any order.
-        texts: ids that were met before, so that each is in memory once.
-    """
+    """Turn a complete release into columns; ``texts`` holds ids met before, each in memory once."""
     told = release.manifest
     known = {} if texts is None else texts
     named = sorted(((key_id(row), row) for row in release.rows), key=itemgetter(0))
@@ -121,12 +116,9 @@ def _parts(one: Value | None) -> tuple[float, ...]:
 
 
 def merged(earlier: Sheet, later: Sheet) -> Sheet:
-    """Merge two tables of one window: each key has its newest row.
+    """Merge two tables of one window, in either order: each key has its newest row.
 
-    Where a release replaces the one before, the newer sheet is all that is left.
-
-    Args:
-        earlier, later: in either order.
+    Where a release replaces the one before, only the newer sheet is left.
     """
     if later.trigger < earlier.trigger:
         earlier, later = later, earlier
@@ -148,9 +140,8 @@ def merged(earlier: Sheet, later: Sheet) -> Sheet:
 class History:
     """Everything that is remembered of one pipeline's releases.
 
-    Args:
-        most: released numbers that are kept; beyond it the oldest releases are forgotten, never
-            the newest state of the newest window.
+    At most ``most`` released numbers are kept; beyond it the oldest releases are forgotten, never
+    the newest state of the newest window.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -209,14 +200,10 @@ class History:
         return listed
 
     def state(self, start: int | None = None, trigger: int | None = None) -> Sheet | None:
-        """Find what is known of a window at a trigger.
+        """Find what is remembered of a window at a trigger.
 
-        Args:
-            start: of the window, milliseconds; None: the newest one.
-            trigger: the last one that counts; None: all.
-
-        Returns:
-            None if nothing of it is remembered.
+        ``start`` is in milliseconds (None: the newest); ``trigger`` is the last that counts (None:
+        all).
         """
         start = max(self._states, default=None) if start is None else start
         if start is None or start not in self._states:

@@ -55,14 +55,10 @@ SMALL = 1_000  # bytes that are not worth compressing
 
 
 class PageServer(Guarded, HTTPServer):
-    """Server of one board.
+    """Server of one board at a host and port.
 
     On the loopback interface it answers for addresses and `localhost` alone; elsewhere for every
     name, since what it shows is public.
-
-    Args:
-        address: host and port to listen at.
-        board: what is shown.
     """
 
     most = 256
@@ -169,11 +165,7 @@ class _Visit(GuardedHandler):
 
 
 def asked(given: dict[str, str]) -> Wish:
-    """Read a viewer's choice from the fields of a query.
-
-    Raises:
-        ParameterError: a field is unknown, or not a number where one is needed.
-    """
+    """Read a viewer's choice from the fields of a query; a wrong field is a `ParameterError`."""
     found: dict[str, Any] = {}
     for name, text in given.items():
         if name in ("value", "search", "key"):
@@ -188,18 +180,9 @@ def asked(given: dict[str, str]) -> Wish:
 
 
 def serve(board: Board, host: str, port: int) -> PageServer:
-    """Serve the page in a thread of its own.
+    """Serve the page of a board in a thread of its own; shut the server down to end it.
 
-    Args:
-        board: what is shown.
-        host: address to listen at.
-        port: to listen at; 0: one that is free.
-
-    Returns:
-        The server; shut it down to end the thread.
-
-    Raises:
-        EngineError: the address cannot be used.
+    Port 0 takes a free one. Raises `EngineError` if the address cannot be used.
     """
     try:
         server = PageServer((host, port), board)

@@ -55,18 +55,10 @@ class Wish:
 
 
 def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
-    """Make what a viewer sees of one pipeline, as a JSON object; times in milliseconds.
+    """Make what a viewer who chose ``asked`` sees of one pipeline, as a JSON object.
 
-    Args:
-        pipeline: as declared.
-        history: its releases.
-        asked: the choice of window, value and page.
-
-    Returns:
-        ``{"empty": true}`` if nothing of the window is remembered.
-
-    Raises:
-        ParameterError: there is no value of that name.
+    Times are in milliseconds; ``{"empty": true}`` if nothing of the window is remembered. An
+    unknown value is a `ParameterError`.
     """
     sheet = history.state(asked.window, asked.trigger)
     if sheet is None:
@@ -153,12 +145,7 @@ def numbers(parts: F64) -> list[float] | None:
 
 
 def total(sheet: Sheet, value: str) -> F64:
-    """(4,) the sum over all rows: standard deviations of one release add up as squares.
-
-    Args:
-        sheet: of one release, or merged.
-        value: name of the value.
-    """
+    """(4,) the sum of a value over all rows: standard deviations add up as squares."""
     column = sheet.column(value)
     whole, stddev = np.nansum(column[:, 0]), math.sqrt(float(np.nansum(column[:, 1] ** 2)))
     reach = NormalDist().inv_cdf((1 + sheet.told.confidence_level) / 2) * stddev
@@ -168,10 +155,7 @@ def total(sheet: Sheet, value: str) -> F64:
 def trend(history: History, value: str, key: str) -> Iterator[tuple[Sheet, F64]]:
     """Yield how one figure moved: each release that has it, and its (4,) parts, in order.
 
-    Args:
-        history: of the pipeline.
-        value: name of the value.
-        key: id of a row; `TOTAL`: the sum over all.
+    ``key`` is the id of a row; `TOTAL`: the sum over all.
     """
     for sheet in history.sheets():
         if value not in sheet.names:
@@ -244,11 +228,7 @@ def slots(pipeline: Declared, sheet: Sheet, value: str) -> list[dict[str, Any]]:
 
 
 def distribution(pipeline: Declared, told: Sequence[Sheet]) -> dict[str, Any]:
-    """Find the newest released distribution of values.
-
-    Args:
-        pipeline: whose aggregate has a public range.
-        told: releases of one window, in order; not each of them has a distribution.
+    """Find the newest distribution in the releases of one window; not each of them has one.
 
     Returns:
         ``bins``, each both ends of a bucket and its share, and ``binned``, the time of the release

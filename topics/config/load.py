@@ -149,15 +149,7 @@ def _with_absolute_files(table: _Connection, folder: FilePath) -> _Connection:
 
 
 def _follow(config: Config, problems: list[Problem]) -> Config:
-    """Complete the pipelines that follow others of this file.
-
-    Args:
-        config: as it was read.
-        problems: takes what contradicts.
-
-    Returns:
-        The configuration with ``window.origin`` and ``release.topic`` of each follower.
-    """
+    """Complete ``window.origin`` and ``release.topic`` of followers of pipelines of this file."""
     known = {p.name: p for p in config.pipeline}
     places = {p.name: place for place, p in enumerate(config.pipeline)}
     done: dict[str, PipelineSettings] = {}

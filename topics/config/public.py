@@ -75,14 +75,8 @@ def digest(keys: PublicKeys) -> str:
 def read_regions(data: dict[str, Any], folder: Path) -> list[Problem]:
     """Replace each ``domain.region`` in the tables of a file by its `Region`.
 
-    A region is GeoJSON: a table, a text, or the path of a file.
-
-    Args:
-        data: tables as they were read.
-        folder: that paths are relative to.
-
-    Returns:
-        A problem for each region that cannot be used; it is then taken out.
+    A region is GeoJSON: a table, a text, or the path of a file, relative to ``folder``. One that
+    cannot be used is taken out and returned as a problem.
     """
     problems: list[Problem] = []
     pipelines = data.get("pipeline")

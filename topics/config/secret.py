@@ -60,11 +60,7 @@ def own_keys(config: Config) -> dict[str, bytes]:
 
 
 def _printed(key: KeyCommand) -> bytes:
-    """Run the command; nothing of what it prints is shown, since it may be a part of the key.
-
-    Raises:
-        ConfigError: it cannot be run, fails, takes too long or prints nothing.
-    """
+    """Run the command. Nothing that it prints is shown, since it may be a part of the key."""
     name = f"{COMMAND} ({key.command[0]})"
     try:
         running = subprocess.Popen(

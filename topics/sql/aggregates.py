@@ -26,17 +26,10 @@ def aggregate_of(
     table: Sequence[str],
     clip: Mapping[str, Mapping[str, Any]],
 ) -> Aggregated:
-    """The aggregate that an expression of a SELECT states.
+    """The aggregate that an expression of a SELECT states, with its alias if it has one.
 
-    Args:
-        node: the expression.
-        alias: its name; None if it has none.
-        source: the input.
-        table: names of the table.
-        clip: bounds of fields that the query itself does not bound.
-
-    Raises:
-        QueryError: the expression is no aggregate that can be released.
+    ``table`` has the names of the table, ``clip`` the bounds of fields that the query itself does
+    not bound. Raises `QueryError` if the expression is no aggregate that can be released.
     """
     named = {"name": alias} if alias else {}
     node = bare(node)
@@ -137,11 +130,7 @@ def _bounds(
 
 
 def checked(found: Sequence[Aggregated]) -> None:
-    """Refuse a count of units beside other aggregates: its contribution bound is its own.
-
-    Raises:
-        QueryError: both stand in one query.
-    """
+    """Refuse (`QueryError`) a count of units beside other aggregates: it has its own bound."""
     if len(found) > 1 and any(one.units for one in found):
         raise QueryError(
             "COUNT(DISTINCT ...) counts each unit once in a key, other aggregates count each "

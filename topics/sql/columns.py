@@ -61,12 +61,7 @@ class Derivation(NamedTuple):
 
 
 def path_of(node: exp.Expr | None, table: Sequence[str]) -> str | None:
-    """The path of a field; None if an expression is none.
-
-    Args:
-        node: the expression.
-        table: names of the table, which may stand before the first step.
-    """
+    """The path of a field, None if it is none; it may begin with one of the ``table``'s names."""
     steps: list[str] = []
     while isinstance(node, exp.Dot):  # more than four steps
         steps.insert(0, node.expression.name)
@@ -103,11 +98,7 @@ def plain_number(number: Decimal) -> int | Decimal:
 
 
 def duration_of(node: exp.Expr) -> str:
-    """The duration of an INTERVAL, as settings state it.
-
-    Raises:
-        QueryError: it is none, or has a unit of changing length.
-    """
+    """The duration of an INTERVAL, as settings state it; raises `QueryError` if it is none."""
     if not isinstance(node, exp.Interval):
         raise refused(node, "must be an INTERVAL such as INTERVAL '1' DAY")
     amount, unit = str(node.this.name if node.this else ""), node.args.get("unit")
@@ -123,8 +114,7 @@ def duration_of(node: exp.Expr) -> str:
 def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> str | None:
     """The length of the window that a call of TUMBLE states; None if it is another expression.
 
-    Raises:
-        QueryError: another kind of window, or not of the event time.
+    Raises `QueryError` for another kind of window, or one that is not of the event time.
     """
     if not isinstance(node, exp.Anonymous):
         return None
@@ -141,11 +131,7 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> str 
 
 
 def derived_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Derivation:
-    """The derived column that an expression states.
-
-    Raises:
-        QueryError: the expression is none.
-    """
+    """The derived column that an expression states; raises `QueryError` if it is none."""
     node = bare(node)
     return _time_part(node, source, table) or _band(node, table) or _unknown(node)
 
@@ -230,11 +216,7 @@ def _name(path: str, kind: str) -> str:
 
 
 def aliases(select: exp.Select) -> Mapping[str, exp.Expr]:
-    """Expressions of a SELECT by their aliases.
-
-    Raises:
-        QueryError: two of one name.
-    """
+    """Expressions of a SELECT by their aliases; raises `QueryError` for two of one name."""
     found: dict[str, exp.Expr] = {}
     for item in select.expressions:
         if isinstance(item, exp.Alias):

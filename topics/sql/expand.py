@@ -15,11 +15,7 @@ Table = dict[str, Any]
 
 
 def expand(data: Table) -> Iterator[tuple[Place, str]]:
-    """Put the settings of each query into its pipeline's table; yield mistakes with their places.
-
-    Args:
-        data: tables as the file and its overrides give them; changed.
-    """
+    """Put the settings of each query into its pipeline's table; yield mistakes and places."""
     pipelines = data.get("pipeline")
     for place, pipeline in enumerate(pipelines if isinstance(pipelines, list) else ()):
         if isinstance(pipeline, dict) and isinstance(pipeline.get("query"), str):

@@ -123,11 +123,7 @@ _CALLS = {
 
 
 def instead_of(node: exp.Expr) -> str | None:
-    """Words on the first part of an expression that no pipeline can release; None if there is none.
-
-    Args:
-        node: the expression; of parts within parts, the outermost comes first.
-    """
+    """Words on the outermost part of an expression that no pipeline can release, or None."""
     for part in node.bfs():
         if type(part) in EXPRESSIONS:
             return EXPRESSIONS[type(part)]
@@ -150,10 +146,6 @@ _UNREADABLE = {
 
 
 def unreadable(text: str) -> str | None:
-    """Words on a construct for which the parser cannot read a text; None if none is known.
-
-    Args:
-        text: of a query that the parser has refused.
-    """
+    """Words on the construct that keeps the parser from reading a query; None if none is known."""
     found = (words for form, words in _UNREADABLE.items() if re.search(form, text, re.IGNORECASE))
     return next(found, None)

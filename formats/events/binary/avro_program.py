@@ -23,15 +23,10 @@ _LEAVES = {
 
 
 def avro_program(schema: AvroType, wanted: Mapping[str, Any], places: Mapping[str, int]) -> Program:
-    """Make the program of a schema.
+    """Make the program of a writer's schema.
 
-    Args:
-        schema: of the writer.
-        wanted: nested names of the needed fields; a leaf has None.
-        places: number of each needed field, by path.
-
-    Raises:
-        NoProgram: it is too deep or too long, or cannot be written as a program.
+    ``wanted`` has nested names, None for a leaf; ``places`` the number of each needed field, by
+    path. Raises `NoProgram` if it is too deep or too long, or cannot be written as a program.
     """
     made = _Maker(places)
     made.read(schema, wanted, "", 0)

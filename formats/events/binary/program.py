@@ -42,11 +42,7 @@ class Program(NamedTuple):
 
 
 class Maker:
-    """The parts of a program while it is made.
-
-    Args:
-        fields: number of needed fields.
-    """
+    """The parts of a program with so many needed fields, while it is made."""
 
     def __init__(self, fields: int) -> None:
         self.code: list[list[int]] = []
@@ -56,11 +52,7 @@ class Maker:
         self._texts = bytearray(TRUTHS)
 
     def step(self, *numbers: int) -> int:
-        """Add a step; return its place.
-
-        Raises:
-            NoProgram: the program grows too long.
-        """
+        """Add a step and return its place; raises `NoProgram` if the program grows too long."""
         if len(self.code) >= MOST_STEPS:
             raise NoProgram
         self.code.append([*numbers, *[0] * (5 - len(numbers))])
@@ -69,8 +61,7 @@ class Maker:
     def symbols(self, words: dict[int, str]) -> tuple[int, int]:
         """Add the symbols of an enum, by number; return the place of the first, and how many.
 
-        Raises:
-            NoProgram: a symbol holds more than plain text, or there are too many.
+        Raises `NoProgram` if a symbol holds more than plain text, or there are too many.
         """
         first = len(self._symbols)
         if first + len(words) > MOST_SYMBOLS:

@@ -20,14 +20,9 @@ _LAST = (1 << 29) - 1  # number of a field
 
 
 def proto_program(message: ProtoMessage, places: Mapping[str, int]) -> Program:
-    """Make the program of a message type.
+    """Make the program of a writer's message; ``places`` has the number of each needed field.
 
-    Args:
-        message: of the writer.
-        places: number of each needed field, by name.
-
-    Raises:
-        NoProgram: a needed field is no single value, or the type is not well-formed.
+    Raises `NoProgram` if a needed field is no single value, or the type is not well-formed.
     """
     numbers = {one.number for one in message.fields}
     names = {one.name for one in message.fields}

@@ -1,8 +1,8 @@
 """Compiled loops that run a program over many records and find what each needed field holds.
 
-What they say of a record is what the reader of single records says, or nothing: whatever is broken
-or out of the ordinary is left to it. All loops stand in one file, because numba's cache looks only
-at the file of a loop to tell whether it has changed.
+They say of a record what the reader of single records says, or leave it to that reader if it is
+broken or out of the ordinary. All loops stand in one file, because numba's cache looks only at the
+file of a loop to tell whether it has changed.
 """
 
 from __future__ import annotations

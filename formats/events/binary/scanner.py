@@ -23,12 +23,7 @@ _PLACE = 16  # bytes of a message's place in its file; nearly all have one
 
 
 class BinaryScanned:
-    """Findings in values whose numbers are numbers.
-
-    Args:
-        data: a copy of the values, with room behind them.
-        rows, fields: how many.
-    """
+    """Findings in a copy of the values, with room behind them; their numbers are numbers."""
 
     def __init__(self, data: NDArray[np.uint8], rows: int, fields: int) -> None:
         self.data = data
@@ -54,11 +49,7 @@ class BinaryScanned:
         return out
 
     def widen(self, half: int) -> None:
-        """Make reals of eight bytes of those of four.
-
-        Args:
-            half: kind that marks them.
-        """
+        """Make reals of eight bytes of those of four, which the kind ``half`` marks."""
         narrow = self.kind == half
         if narrow.any():
             bits = self.whole[narrow].astype(np.uint32).view(np.float32)
@@ -68,13 +59,7 @@ class BinaryScanned:
 
 
 class BinaryScanner:
-    """Reader of Avro or Protobuf.
-
-    Args:
-        wire: of the format.
-        fields: of the input.
-        pipelines: that read it.
-    """
+    """Reader of Avro or Protobuf for the pipelines of an input."""
 
     def __init__(
         self, wire: Wire, fields: InputFields, pipelines: Sequence[PipelineFields]

@@ -1,8 +1,8 @@
 """Conditions on a record's own fields: the records that a pipeline counts.
 
-They are asked before anything else is made of a record, each record by itself: its neighbours in
-the log play no part. As in SQL, a missing field fulfils no condition, also none that is denied,
-except `Present`. Numbers are compared as double-precision floats.
+They are asked before anything else is made of a record, each record by itself. As in SQL, a missing
+field fulfils no condition, not even a denied one, except `Present`. Numbers are compared as
+double-precision floats.
 """
 
 from __future__ import annotations
@@ -36,13 +36,7 @@ class Fields(Protocol):
 
 @dataclass(frozen=True)
 class Between:
-    """A number within an interval; an end that is None is open to infinity.
-
-    Attributes:
-        field: path of the number.
-        low, high: ends.
-        low_open, high_open: whether the end itself is left out.
-    """
+    """A number within an interval; an end that is None is open to infinity."""
 
     field: str
     low: Fraction | None = None
@@ -66,13 +60,7 @@ class Between:
 
 @dataclass(frozen=True)
 class NumberIn:
-    """A choice of some numbers, or of all but these.
-
-    Attributes:
-        field: path of the number.
-        values: the numbers.
-        denied: whether it must be another one.
-    """
+    """One of some numbers or, if denied, any other."""
 
     field: str
     values: tuple[Fraction, ...]
@@ -88,13 +76,7 @@ class NumberIn:
 
 @dataclass(frozen=True)
 class TextIn:
-    """A choice of some texts, or of all but these.
-
-    Attributes:
-        field: path of the text.
-        values: the texts.
-        denied: whether it must be another one.
-    """
+    """One of some texts or, if denied, any other."""
 
     field: str
     values: tuple[str, ...]
@@ -109,12 +91,7 @@ class TextIn:
 
 @dataclass(frozen=True)
 class TruthIs:
-    """A truth value.
-
-    Attributes:
-        field: path of the truth value.
-        value: what it must be.
-    """
+    """A truth value."""
 
     field: str
     value: bool
@@ -128,12 +105,7 @@ class TruthIs:
 
 @dataclass(frozen=True)
 class Present:
-    """A field that holds a value, or one that holds none.
-
-    Attributes:
-        field: path of a text, number or truth value.
-        value: whether there must be one.
-    """
+    """A field that holds a text, number or truth value, or one that holds none."""
 
     field: str
     value: bool = True
@@ -147,11 +119,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Every:
-    """A conjunction: all of some conditions.
-
-    Attributes:
-        parts: the conditions, at least one.
-    """
+    """A conjunction: all of at least one condition."""
 
     parts: tuple[Condition, ...]
 
@@ -163,11 +131,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Some:
-    """Alternatives: at least one of some conditions.
-
-    Attributes:
-        parts: the conditions, at least one.
-    """
+    """Alternatives: at least one of some conditions."""
 
     parts: tuple[Condition, ...]
 

@@ -81,10 +81,7 @@ Derived = TimePart | Band
 
 
 def decimals_of(number: Fraction) -> int:
-    """Count the decimals of a number.
-
-    Raises:
-        ValueError: more than nine, or it is no decimal number.
+    """Count the decimals of a number; a `ValueError` if there are more than nine.
 
     >>> decimals_of(Fraction("2.5")), decimals_of(Fraction(10))
     (1, 0)
@@ -115,10 +112,7 @@ def _local(time: I64, zone: str) -> I64:
 
 
 def _offset(microseconds: int, zone: ZoneInfo) -> int:
-    """The offset of a zone from UTC, in microseconds.
-
-    A zone is asked for the last days that a date can hold at most, since it answers in local time.
-    """
+    """The offset of a zone from UTC in microseconds, also for the first and last days of a date."""
     seconds = min(microseconds // 1_000_000, LATEST // 1_000_000 - 2 * 86_400)
     moment = datetime.fromtimestamp(seconds, UTC).astimezone(zone)
     offset = moment.utcoffset()

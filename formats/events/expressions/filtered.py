@@ -32,11 +32,9 @@ def _double(value: Any) -> float:
 
 
 class ValueFields:
-    """Fields as columns of Python values.
+    """Fields of ``size`` records as columns of Python values.
 
-    Args:
-        size: number of records.
-        column: the values of a path in a role, None where there is none; it notes the faults.
+    ``column`` gives the values of a path in a role, None where there is none, and notes the faults.
     """
 
     def __init__(self, size: int, column: Callable[[str, str], list[Any]]) -> None:
@@ -67,13 +65,8 @@ class ValueFields:
 class ScannedFields:
     """Fields as compiled loops have found them.
 
-    A record with a value that the condition has no use for becomes one that is not known, so that
-    it is decoded by itself.
-
-    Args:
-        found: the findings.
-        place: of each path among the needed fields.
-        known: (n,) taken.
+    ``place`` has the place of each path among the needed fields. A record whose value the condition
+    has no use for is taken out of ``known``, so that it is decoded by itself.
     """
 
     def __init__(self, found: Scanned, place: Mapping[Any, int], known: Flags) -> None:

@@ -30,13 +30,7 @@ class DerivedColumn(NamedTuple):
 
 
 def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
-    """Compute a derived column; a record without such a value holds none, as of a missing field.
-
-    Args:
-        how: it is computed.
-        time: (n,) event times.
-        fields: of the same records.
-    """
+    """Compute a derived column from fields and (n,) event times; a missing value is no field."""
     if isinstance(how, TimePart):
         values: Sequence[int | str | None] = how.values(time)
     else:
@@ -54,12 +48,7 @@ def computed(how: Derived, time: I64, fields: ScannedFields) -> DerivedColumn:
 
 
 class Widened:
-    """Findings with further columns behind those of the fields.
-
-    Args:
-        found: the findings.
-        columns: the further ones.
-    """
+    """Findings with further columns behind those of the fields."""
 
     def __init__(self, found: Scanned, columns: Sequence[DerivedColumn]) -> None:
         self._found = found
