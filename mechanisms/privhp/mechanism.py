@@ -13,7 +13,7 @@ changes one sum per exact level and one per sketch row below, by one each, so wi
 record by another one costs twice as much.
 
 Source: Holland, Camtepe, Thapa and Xue, *Private Synthetic Data Generation in Bounded Memory*
-(2024); ``docs/mechanisms/privhp.md`` says what differs and why.
+(2024); ``mechanisms/privhp/README.md`` says what differs and why.
 """
 
 from __future__ import annotations

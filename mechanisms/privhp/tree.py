@@ -4,7 +4,7 @@ Everything here reads noisy sums and public parameters alone, so it is post-proc
 nothing. Counts are integers throughout, so children add up to their parent exactly.
 
 Source: Holland, Camtepe, Thapa and Xue, *Private Synthetic Data Generation in Bounded Memory*
-(2024), algorithms 2 to 4, with the corrections that ``docs/mechanisms/privhp.md`` lists.
+(2024), algorithms 2 to 4, with the corrections that ``mechanisms/privhp/README.md`` lists.
 """
 
 from __future__ import annotations
