@@ -30,9 +30,11 @@ _GROUP, _THETA, _CODE = 31, 18, (1 << 18) - 1
 CHOSEN = 1 << 40  # row that remembers theta; no bucket is that large
 FOUND = CHOSEN + 1  # row that remembers the range of a survey in two rounds
 
+
 def pack(group: I64, theta: I64, code: I64) -> I64:
     """Report buckets as integers below 2^32; of the groups by Square Wave, one has no theta."""
     return np.asarray((group == VALUE).astype(np.int64) << _GROUP | theta << _THETA | code)
+
 
 class Buckets(NamedTuple):
     """Report counts by bucket, all of one length."""
@@ -46,6 +48,7 @@ class Buckets(NamedTuple):
         """Some of the buckets."""
         return Buckets(*(column[rows] for column in self))
 
+
 def unpack(key: Keys, reports: I64) -> Buckets:
     """Buckets from keys made of `pack`; the rows `CHOSEN` and `FOUND` are left out."""
     codes = integers(key)
@@ -53,11 +56,13 @@ def unpack(key: Keys, reports: I64) -> Buckets:
     group = np.where(codes >> _GROUP, VALUE, np.where(theta, NARROW, RANGE))
     return Buckets(group, theta, codes & _CODE, reports).where(codes < CHOSEN)
 
+
 class Steps(NamedTuple):
     """Steps that were published for a window before a micro-batch; 0 where there was none."""
 
     theta: int = 0
     within: int = 0  # the range of the narrow group
+
 
 def counted(seen: Buckets, told: Steps) -> Buckets:
     """The buckets that count: the range group's, and those under what was published.
@@ -69,15 +74,18 @@ def counted(seen: Buckets, told: Steps) -> Buckets:
     own = np.where(seen.group == VALUE, told.theta, told.within)
     return seen.where((seen.group == RANGE) | (seen.theta == own))
 
+
 def integers(key: Keys) -> I64:
     """Decode eight-byte keys into integers; there may be zero keys."""
     return key.codes().astype(np.int64) if len(key) else np.empty(0, np.int64)
+
 
 @lru_cache(maxsize=64)
 def variances(survey: Survey) -> dict[int, Fraction]:
     """Worst variance of one report about a value in [-1, 1], by group."""
     wave = worst_variance(survey.square_wave)
     return {RANGE: wave, NARROW: wave, VALUE: worst_variance(survey.hybrid)}
+
 
 def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> F64:
     """Distribution over the buckets of [0, B], from the range group alone.
@@ -90,6 +98,7 @@ def density(survey: Survey, seen: Buckets, smooth: bool, group: int = RANGE) -> 
     np.add.at(counts, ranged.code, ranged.reports)
     return fit(counts, survey.square_wave, smooth).density
 
+
 def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
     """Step of the threshold for the density ``exact``, estimated from the range group's reports.
 
@@ -99,6 +108,7 @@ def threshold(survey: Survey, seen: Buckets, exact: F64) -> int:
     ranged = int(seen.reports[seen.group == RANGE].sum())
     variance = float(variances(survey)[VALUE])
     return choose_threshold(exact, variance, ranged * others)
+
 
 def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
     """Inverse-variance mean over groups and thresholds, and its worst variance.
@@ -126,9 +136,11 @@ def mean(survey: Survey, seen: Buckets) -> tuple[Fraction | None, float]:
         return None, 0.0
     return weighted / precision, float(1 / precision)
 
+
 def told_top(survey: Survey, theta: int) -> Fraction:
     """Upper end of the values of a group that was told ``theta``, or nothing (0)."""
     return survey.threshold(theta) if theta else survey.bound
+
 
 def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:
     """Sum of the reported values, each as a fraction of its own range."""
@@ -142,6 +154,7 @@ def _said(survey: Survey, group: int, seen: Buckets) -> Fraction:
     down, up = (int(seen.reports[seen.code == first + side].sum()) for side in (0, 1))
     fine = _decoded(hybrid.piecewise, seen.where(seen.code < first))
     return (reports + fine + hybrid.two_point.reach * (up - down)) / 2
+
 
 def _decoded(channel: Window, seen: Buckets) -> Fraction:
     """Sum of decoded outputs, exactly."""
