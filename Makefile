@@ -6,14 +6,17 @@ PACKAGES := agents cli client deploy formats mechanisms offline planning reading
 # On two cores: tests wait for brokers half of the time.
 WORKERS ?= 4
 DEPTH := -m "not thorough"
+ifndef BEGAN
 BEGAN := $(shell date +%s)
+endif
+export BEGAN
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 TOOLS := apt-get install -y --no-install-recommends prometheus chromium
 HELM := helm.sh/helm/v3/cmd/helm@v3.21.4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types format unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
+.PHONY: help demo test lint types format prepared suite unit thorough e2e cluster dashboards fuzz mutants bench docs lock release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,7 +24,9 @@ help: ## list the targets
 demo: $(RUN) ## a private release on your screen, from nothing but Python
 	@$(BIN)/hush demo $(ARGS)
 
-test: lint types unit ## the gate: lint, types and tests, with a real Apache Kafka: ten minutes
+test: lint ## the gate: lint, types and tests, with a real Apache Kafka: ten minutes
+	@$(MAKE) --no-print-directory -j2 types prepared
+	@$(MAKE) --no-print-directory suite
 
 lint: $(DEV) ## style and formatting
 	@$(BIN)/ruff check .
@@ -32,10 +37,16 @@ types: $(DEV) ## strict type check under the one import name
 	@MYPYPATH=.build $(BIN)/mypy -m hushstream -m hushstream.__main__ -m hushstream.compiled -m hushstream.errors $(addprefix -p hushstream.,$(PACKAGES))
 	@$(BIN)/mypy .ci/release.py .ci/site.py
 
-unit: export PYTHONDONTWRITEBYTECODE =
-unit: $(DEV) ## the tests alone; ARGS="-k ledger" chooses
-	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks # for each of hundreds of processes
-	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive # for dozens of brokers
+prepared: export PYTHONDONTWRITEBYTECODE =
+prepared: $(DEV) ## what hundreds of processes of the tests would each do again
+	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks
+	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive
+	@$(BIN)/python -m pytest -q -n0 --collect-only > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; exit 1; }
+
+unit: prepared suite ## tests without lint and types; ARGS="-k ledger" chooses
+
+suite: export PYTHONDONTWRITEBYTECODE =
+suite: ## the tests alone, of a tree that is prepared
 	@GATE_BEGAN=$(BEGAN) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup --durations=20 $(DEPTH) $(ARGS)
 
 thorough: $(DEV) ## every test, with promtool, Chromium and helm; all mutants; chaos: hours

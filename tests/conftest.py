@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from confluent_kafka import KafkaException
@@ -47,15 +48,30 @@ BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker, and begin with what is long.
+    """Mark what needs a broker and what the gate leaves out, and begin with what is long.
 
     At the end, thousands of short tests keep all processes of a parallel run busy.
     """
+    cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("broker")
+        if item.get_closest_marker("spread"):
+            cases.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    for (_, name), ones in cases.items():
+        _thin(name, ones)
     items.sort(key=_haste)
+
+
+def _thin(name: str, ones: list[pytest.Item]) -> None:
+    """Leave each n-th case of a function to the gate, from another one on for each function."""
+    (step,) = ones[0].get_closest_marker("spread").args
+    begin = crc32(name.encode()) % min(step, len(ones))
+    for place, item in enumerate(ones):
+        if place % step != begin:
+            item.add_marker("thorough")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -19,6 +19,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PATIENCE = 900
 
 
+@pytest.mark.thorough
 @pytest.mark.broker
 def test_an_unseen_csv_becomes_releases(
     broker: Broker, tmp_path: Path, unique: Callable[[str], str]

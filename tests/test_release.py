@@ -28,6 +28,7 @@ def _tracked() -> dict[str, str]:
     return {name: (ROOT / name).read_text("utf-8") for name in CHANGED}
 
 
+@pytest.mark.thorough
 def test_a_dry_run_builds_everything_and_changes_nothing(tmp_path: Path) -> None:
     before = _tracked()
     done = _rehearse("97.0.1", tmp_path)

@@ -43,6 +43,7 @@ def site() -> Path:
     return HTML
 
 
+@pytest.mark.thorough
 def test_the_reference_describes_every_exported_name(site: Path) -> None:
     text = "".join(page.read_text("utf-8") for page in (site / "api").glob("*.html"))
     described = set(re.findall(r'id="(hushstream\.[\w.]+)"', text))

@@ -104,6 +104,7 @@ def test_halves_are_windows_of_all_records(load: Any) -> None:
         assert one.sample.units == work.users == len(np.unique(work.unit))
 
 
+@pytest.mark.thorough
 def test_a_real_planner_is_held_against_real_oracles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "PLAYS", 4)
     monkeypatch.setattr(planning, "WORK", 60_000)

@@ -41,6 +41,7 @@ def lines(name: str, *options: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.thorough
 def test_a_small_table_orders_the_designs(tmp_path: Path) -> None:
     names = ["sound_paper", "terminal", "adaptive", "one_shot"]
     row = run(
@@ -65,6 +66,7 @@ def test_one_trigger_reports_its_cost(tmp_path: Path) -> None:
     assert (tmp_path / "trigger.png").exists()
 
 
+@pytest.mark.thorough
 def test_figures_are_means_over_noise_keys_and_every_finished_run_is_printed(
     tmp_path: Path,
 ) -> None:
@@ -84,6 +86,7 @@ def test_figures_are_means_over_noise_keys_and_every_finished_run_is_printed(
     assert row["terminal_slowest_trigger"] == slowest > 0
 
 
+@pytest.mark.thorough
 def test_a_curve_has_its_points(tmp_path: Path) -> None:
     row = run(
         "table1.py", "--quick", "--triggers", "3", "--designs", "terminal,repeated",

@@ -53,6 +53,7 @@ def place(broker: Broker, tmp_path: Path, unique: Callable[[str], str], request:
     return Place(broker, tmp_path, unique("shown"), case)
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("place", CASES, indirect=True)
 @pytest.mark.parametrize("words", [[], ["--latest"], ["--final"], ["--window", "2019-03-01"]])
 def test_csv_json_and_parquet_hold_what_the_client_reads(place: Place, words: list[str]) -> None:

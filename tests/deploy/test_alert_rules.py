@@ -172,6 +172,7 @@ CASES: dict[str, tuple[str, dict[str, str], int, int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_an_alert_fires_when_it_should_and_only_then(name: str, verdicts: dict[bool, str]) -> None:
     assert f'"{name}' not in verdicts[False].replace("\\", ""), verdicts[False]

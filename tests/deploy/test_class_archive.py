@@ -44,6 +44,7 @@ def test_an_archive_is_made_once_used_and_replaced_by_none_of_another_runtime(ca
         assert str(made) in Path(f"/proc/{running.pid}/maps").read_text()
 
 
+@pytest.mark.thorough
 def test_a_broker_starts_although_its_archive_is_spoilt(cache: Path):
     java, classpath = find_java(), classpath_of_kafka(quiet=True)
     class_archive.place(java, classpath).write_bytes(b"spoilt")

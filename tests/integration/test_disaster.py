@@ -156,6 +156,7 @@ def nonces(run: Local, trigger: int) -> set[str]:
     return {body["nonce"] for body in bodies if "nonce" in body and body["trigger"] == trigger}
 
 
+@pytest.mark.thorough
 def test_a_trigger_that_is_released_again_has_other_noise(disk, unique, tmp_path):
     """All evidence is gone, one user more has come: the difference of both releases is noise."""
     name = unique("i")

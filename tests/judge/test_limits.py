@@ -51,6 +51,7 @@ CASES = [
 ]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(("count", "sign", "more", "bits"), CASES)
 def test_sums_that_64_bits_do_not_hold_are_released_alike(monkeypatch, count, sign, more, bits):
     enlarge(monkeypatch, 1 << bits)

@@ -119,6 +119,7 @@ FEW = [
 ]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("mutant", FEW)
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch):
     apply(mutant, monkeypatch)

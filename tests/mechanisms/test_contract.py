@@ -26,6 +26,8 @@ from hypothesis import strategies as st
 from . import cases as cases_package
 from .case import Case
 
+pytestmark = pytest.mark.spread(3)
+
 
 def _cases() -> Iterator[Case]:
     for module in pkgutil.iter_modules(cases_package.__path__):

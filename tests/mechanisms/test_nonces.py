@@ -31,6 +31,8 @@ from hushstream.mechanisms.spatial.domain import Domain
 from .case import Case
 from .test_contract import CASES, trace_of
 
+pytestmark = pytest.mark.spread(4)
+
 each = pytest.mark.parametrize("case", [c for c in CASES if c.noisy], ids=lambda c: c.name)
 longer = pytest.mark.parametrize(
     "case",

@@ -211,6 +211,7 @@ def test_variants_are_longer_rarer_and_coarser(tmp_path: Path) -> None:
     assert [one.settings.window.length for one in shorter(base)] == [60_000_000]
 
 
+@pytest.mark.thorough
 def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -> None:
     base, less = answer.ways
     assert base.best.hopeless and base.best.hidden == 1

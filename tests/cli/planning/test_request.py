@@ -126,6 +126,7 @@ def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
     assert "trying settings of pages" in err and "trying" not in out
 
 
+@pytest.mark.thorough
 def test_a_shape_takes_the_place_of_a_sample(folder: Path) -> None:
     shape = "users=300, records=2_000, keys=20, zipf=0.5, repeat=0.1"
     advice = pages("--shape", shape, "--goal", "mean")
@@ -149,6 +150,7 @@ def test_a_sample_of_no_use_is_named(folder: Path) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_streams_of_values_come_with_advice(folder: Path) -> None:
     found = proposed()
     assert found["pages"] is None

@@ -73,6 +73,7 @@ def test_as_json(path: Path) -> None:
     assert (body["plan"]["triggers"], body["plan"]["epsilon"]) == (4, 2.0)
 
 
+@pytest.mark.thorough
 def test_a_sample_proposes_settings(path: Path, tmp_path: Path) -> None:
     sample = tmp_path / "sample.jsonl"
     day = 86_400_000

@@ -95,6 +95,7 @@ def drawn(shape: str, seed: int, users: int = 5_000) -> Workload:
 OTHERS = ("one record each", "many keys each")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "shape", ["repeats one key", *(pytest.param(s, marks=pytest.mark.thorough) for s in OTHERS)]
 )

@@ -47,6 +47,7 @@ def measured(parameters: PakParameters, draws: int) -> float:
     return float(np.mean(errors))
 
 
+@pytest.mark.thorough
 def test_predicted_errors_are_those_of_such_streams() -> None:
     """Within the spread of a few streams, and of the counter's noise over a window."""
     found = propose(GIVEN, SETTING)
@@ -85,6 +86,7 @@ def test_the_largest_value_is_better_where_values_fill_the_range() -> None:
     assert again.clip and again.parameters.threshold == "noisy-max"
 
 
+@pytest.mark.thorough
 def test_more_records_are_another_stream() -> None:
     few, many = propose(GIVEN, SETTING, 1800), propose(GIVEN, SETTING, 1_800_000)
     assert (few.records, many.records) == (1800, 1_800_000)

@@ -218,6 +218,7 @@ def test_the_released_threshold_is_private_on_neighbours() -> None:
     assert worst <= 1e-4
 
 
+@pytest.mark.thorough
 def test_the_drawn_thresholds_follow_the_law() -> None:
     thresholds = (1, 2, 4, 8, 16, 32, 64)
     chooser = SmoothQuantile(Fraction(2), Fraction(1, 1000), 4, thresholds, beta=Fraction(1, 4))

@@ -118,6 +118,7 @@ def distance(draws: np.ndarray, scale: float) -> float:
     return float(np.abs(np.cumsum(counts) / len(draws) - model).max())
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("level", range(5))
 def test_noise_of_each_level_has_its_scale(level: int) -> None:
     """Accepts σ, rejects ⅔σ and 1.5σ; one release per node of the tree over triggers."""

@@ -217,6 +217,7 @@ def liars(group: int) -> np.ndarray:
 TOP, BOTTOM = CITY.hybrid.piecewise.outputs - 1, 0
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("code", [TOP, BOTTOM, CITY.hybrid.outputs - 1])
 def test_a_hundred_liars_with_the_published_threshold_stay_within_the_bound(code: int) -> None:
     theta, mean, valued = honest()
@@ -233,6 +234,7 @@ def test_a_hundred_liars_of_the_range_group_move_less() -> None:
     assert 0 < moved - mean < LIARS * float(CITY.threshold(theta)) / valued
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("theta", [1, 2, 511, 512])
 def test_a_threshold_that_was_not_published_counts_for_nothing(theta: int) -> None:
     """With theta = 1 a report would weigh as much as a thousand others: 35.6 became 15.6."""

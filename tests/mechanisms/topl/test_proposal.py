@@ -22,6 +22,7 @@ SETTING = Setting(
 SMALL = ToPLParameters(buckets=64, levels=64)
 
 
+@pytest.mark.thorough
 def test_a_longer_warmup_is_proposed_where_a_round_has_few_reports() -> None:
     found = propose(SMALL, SETTING, 60_000, 12.0)
     assert found.configured.parameters == SMALL and found.proposed.parameters != SMALL

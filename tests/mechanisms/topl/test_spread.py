@@ -73,6 +73,7 @@ def last_of(survey: Survey, value: np.ndarray, seed: int) -> tuple[Releases, lis
     return last, [exact(survey, value, group, told), total]
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("epsilon", ["1/2", "2", "6", "8"])
 def test_errors_are_as_large_as_stated(epsilon: str) -> None:
     """Half of the values are 50, the others 0; a hash, as good as at random, divides them."""

@@ -52,6 +52,7 @@ def streamed(seed: int) -> tuple[int, np.ndarray, np.ndarray]:
     return theta, np.concatenate([[0.0], exact]), np.array(shown)
 
 
+@pytest.mark.thorough
 def test_predictions_are_those_of_such_streams() -> None:
     found = propose(GIVEN, SETTING)
     thetas, squares = [], []

@@ -108,6 +108,7 @@ def test_a_ledger_that_was_changed_is_not_believed(
         assert not found.summary()["link"]["good"]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_says_that_kafka_is_away_and_goes_on_when_it_is_back(own_broker: Broker) -> None:
     made = showcase("board", ("pak",), scale=1)

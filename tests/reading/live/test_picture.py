@@ -34,6 +34,7 @@ def intervals(axes: Any, along: int) -> list[tuple[float, float]]:
     return found
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("kind", [".png", ".svg"])
 def test_every_mechanism_becomes_a_file(case: str, kind: str, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ ASKED = {
 }
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("asked", sorted(ASKED))
 @given(rows=ROWS)
 def test_a_released_mean_and_its_interval_lie_in_the_clipping_interval(asked, rows) -> None:

@@ -144,6 +144,7 @@ def rows_of(decoded: Any) -> dict[int, tuple[bytes, int]]:
     return {row: (key, value) for row, key, value in found}
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(60))
 def test_decoders_and_the_judge_agree(seed: int) -> None:
     random = Random(seed)
