@@ -92,7 +92,7 @@ lock: | $(BIN)/python ## resolve dependencies anew into the three lock files
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in --extra local --extra plot -c requirements-dev.lock $(LOCK_FLAGS) -o requirements-demo.lock
 	@$(BIN)/uv pip compile pyproject.toml $(VENV)/build.in -c requirements-dev.lock $(LOCK_FLAGS) -o requirements.lock
 
-release: $(if $(DRY),test,thorough) ## version, changelog, archives and signed tag: VERSION=1.2.3 [DRY=1]
+release: $(if $(DRY),test,thorough) ## version, changelog, archives, SBOM and signed tag: VERSION=1.2.3 [DRY=1]
 	@$(BIN)/python .ci/release.py "$(VERSION)" $(if $(DRY),--dry-run)
 
 LOCK_FLAGS := --universal --python-version 3.11 --generate-hashes --upgrade --quiet \

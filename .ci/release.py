@@ -1,4 +1,4 @@
-"""Make a release: version, changelog, wheels and source archives, a signed tag.
+"""Make a release: version, changelog, wheels, source archives, bill of materials, signed tag.
 
 ``make release VERSION=1.2.3`` runs the one gate first, then this script; ``DRY=1`` does all of
 it but the commit and the tag, on a copy, and leaves the checkout as it is.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -63,6 +64,7 @@ def prepare(root: Path, version: str, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for folder in DISTRIBUTIONS.values():
         _build(root / folder, out)
+    _bill(root, version, out / f"hushstream-{version}.cdx.json")
     print(f"{before} -> {version}\n\n{notes}\n\n{_sums(out)}", end="")
 
 
@@ -108,6 +110,21 @@ def _build(folder: Path, out: Path) -> None:
         raise ValueError(f"building {folder} failed:\n{done.stderr}")
     for left in (folder / "build", *folder.glob("*.egg-info")):
         shutil.rmtree(left)
+
+
+def _bill(root: Path, version: str, path: Path) -> None:
+    """Write the bill of materials (CycloneDX) of what `requirements.lock` pins."""
+    command = ["requirements", "requirements.lock", "--pyproject", "pyproject.toml"]
+    command += ["--output-reproducible"]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "cyclonedx_py", *command],
+        cwd=root, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        raise ValueError(f"the bill of materials failed:\n{done.stderr}")
+    bill = json.loads(done.stdout)
+    bill["metadata"]["component"]["version"] = version  # `pyproject.toml` says where it stands
+    path.write_text(json.dumps(bill, indent=1) + "\n", "utf-8")
 
 
 def _sums(out: Path) -> str:
