@@ -114,14 +114,13 @@ def _path(header: str) -> str:
 def reference() -> str:
     """A Markdown section with the table of what holds each setting."""
     held = {path: change for path, change in SETTINGS.items() if change.held != FREE}
-    rows = [f"| `{path}` | {change.held} | {change.why} |" for path, change in held.items()]
+    rows = [f"- `{path}`: {change.why}." for path, change in held.items()]
     inside = tuple(path.removesuffix("*") for path in held if path.endswith("*"))
     free = ", ".join(f"`{p}`" for p in SETTINGS if p not in held and p.startswith(inside))
     head = (
-        "## What holds a setting\n\nA change of a setting that the ledger holds is refused by "
-        "`hush worker`, `hush check` and `hush topics`. It is held by the *hash* of the pipeline's "
-        "configuration, or by a *record* of the ledger.\n\n"
-        "| Setting | Held by | Why |\n|---|---|---|"
+        "## What holds a setting\n\nThe ledger holds these, by the hash of the pipeline's "
+        "configuration or by a record. `hush worker`, `hush check` and `hush topics` refuse a "
+        "change:\n"
     )
     tail = f"Nothing holds {free}, or a setting that is not listed: restart the workers."
     return "\n".join((head, *rows, "", tail, ""))
