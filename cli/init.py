@@ -33,14 +33,16 @@ def init(folder: Path) -> None:
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten")
     text = files("hushstream.topics.config").joinpath("template.toml").read_text("utf-8")
-    key = folder / "hush.key"
-    if not key.exists():
-        write_new_key(key)
+    key, signing = folder / "hush.key", folder / "hush-signing.key"
+    for path in (key, signing):
+        if not path.exists():
+            write_new_key(path)
     target.write_text(text, "utf-8")
     load(target)  # the written file must be valid
     say(
         f"{target}  every setting, with comments\n"
         f"{key}  the noise key: back it up and keep it secret\n"
+        f"{signing}  the key that signs what is released: likewise\n"
         "Next: edit hush.toml, then `hush plan`, `hush topics`, `hush worker`."
     )
 

@@ -11,7 +11,8 @@ import click
 from rich.table import Table
 
 from ..agents.clock.genesis import NoLedgerError, read_ledger
-from ..agents.clock.ledger import Ledger, Record, number, totals
+from ..agents.clock.ledger import Ledger, number, totals
+from ..agents.clock.ledger_record import Record
 from ..agents.clock.start import check_paid, read_clock
 from ..agents.clock.witness import Witness
 from ..agents.deployment.compile import compile_config

@@ -45,8 +45,9 @@ def accept_loss(
         places = [f"{topic}-{one.partition}" for one in losses]
         if yes:
             accept(
-                cluster, setup.deployment, setup.names, losses, epochs, now, setup.secret, floors
-            )
+                cluster, setup.deployment, setup.names, losses, epochs, now, setup.secret, floors,
+                setup.signing,
+            )  # fmt: skip
         told.append({"topic": topic, "partitions": places, "epochs": epochs, "accepted": yes})
     if as_json:
         emit({"losses": told})

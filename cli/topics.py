@@ -10,6 +10,7 @@ import click
 
 from ..agents.clock.genesis import NoLedgerError, begin, read_ledger, verify_begin
 from ..agents.clock.ledger import Ledger
+from ..agents.clock.pinned import signed
 from ..agents.clock.start import last_triggers
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.forms import pinned_forms, subjects, verify_pinned
@@ -32,7 +33,7 @@ from ..agents.worker.lines.screen import put, say
 from ..deploy.alerts import RUNBOOKS, rules, text
 from ..topics.config.load import Config
 from ..topics.config.schedule import Schedule
-from ..topics.config.secret import noise_key, own_keys
+from ..topics.config.secret import noise_key, own_keys, signing_key
 from ..topics.names import Names
 from .options import config_options, emit, json_option, read_config
 
@@ -119,15 +120,15 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     partitions = {i.topic: cluster.partitions(i.topic) for i in config.input}
     deployment = with_keys(compile_config(config, partitions), own_keys(config))
     replication = config.engine.replication_factor
-    now, secret = int(time.time() * 1e6), noise_key(config)
+    now, secret, signing = int(time.time() * 1e6), noise_key(config), signing_key(config)
     # A registry forgets nothing that it was told, so whatever could refuse is asked before.
-    ledger = verify_begin(cluster, deployment, now, secret, grow)
+    ledger = verify_begin(cluster, deployment, now, secret, grow, signing)
     deployment = _registered(config, deployment, ledger)
     if not as_json:
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
         say(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
     fired = partial(last_triggers, config.kafka) if grow else None
-    created = begin(cluster, deployment, replication, now, secret, fired)
+    created = begin(cluster, deployment, replication, now, secret, fired, signing)
     ledger = read_ledger(cluster, deployment.name)
     _announce(cluster, deployment, ledger)
     genesis = ledger.genesis["genesis"]
@@ -140,6 +141,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
               "left_behind": left})  # fmt: skip
         return
     say(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
+    say(signed(ledger))
     for name in created:
         say(f"  {name}")
     for name in changed:

@@ -24,6 +24,7 @@ from ..formats.events.decode import RawRecord, utc
 from ..formats.values.form import JSON, Form
 from ..mechanisms.keys import Keys
 from ..topics.records import Trigger
+from ..topics.signatures import SIGNATURE, Seal, Sealing, Signed
 
 SHOWN = 20
 
@@ -92,6 +93,8 @@ class ReleaseCheck:
         pipeline: whose releases.
         triggers: of this pipeline, from the clock log.
         windows: numbers of windows to compare; all of them if None.
+        first: the first window that can be compared; None: the first of all.
+        sealing: how releases are signed, without the secret key; None: they are not.
     """
 
     def __init__(
@@ -100,9 +103,11 @@ class ReleaseCheck:
         triggers: Sequence[Trigger],
         windows: Collection[int] | None,
         first: int | None = None,
+        sealing: Sealing | None = None,
     ) -> None:
         self._mine = pipeline.name.encode() + b"|"
         self._form = pipeline.form
+        self._topic, self._sealing = pipeline.release_topic, sealing
         self._chosen = _Chosen(pipeline, triggers, windows, first)
         self._expected: dict[Name, bytes] = {}
         self._seen: dict[Name, Tally] = {}
@@ -121,10 +126,29 @@ class ReleaseCheck:
         """
         if self.takes(record.key):
             one = name(record.key, record.value, self._form)
-            wrong = digest(of_raw(partition, record)) != self._expected.get(one)
+            wrong = digest(self._unsigned(partition, record)) != self._expected.get(one)
             tallies = self._seen if committed else self._copies
             before = tallies.get(one, NONE)
             tallies[one] = Tally(before.number + 1, before.wrong + wrong)
+
+    def _unsigned(self, partition: int, record: RawRecord) -> Published:
+        """A record that was read, without its signature if that holds.
+
+        Whoever recomputes has no key to sign with, so a signature that does not hold stays, and
+        differs.
+        """
+        found = of_raw(partition, record)
+        name, told = found.headers[-1] if found.headers else ("", b"")
+        seal = Seal.decode(told) if name == SIGNATURE else None
+        if seal is None or self._sealing is None:
+            return found
+        rest = found.headers[:-1]
+        signed = Signed(
+            self._topic, partition, found.key or b"", found.value or b"", found.timestamp, rest
+        )
+        if not self._sealing.holds(signed, seal):
+            return found
+        return found._replace(headers=(*rest, (name, seal._replace(signature="").encode())))
 
     def takes(self, key: bytes | None) -> bool:
         """Whether a record is of this pipeline and of the windows asked for."""

@@ -22,6 +22,7 @@ from ..agents.state.memory import MemoryStore
 from ..formats.events.decode import RawRecord
 from ..topics.names import Names
 from ..topics.records import Beat, Marker, Snapshot, Trigger
+from ..topics.signatures import Sealing
 
 Place = tuple[str, int]  # topic, partition
 STEP = 40_000  # records given to one step
@@ -139,6 +140,7 @@ class OfflineEngine:
         begun: tuple[int, Snapshot] | None = None,
         schemas: SchemaSource | None = None,
         own: Mapping[str, bytes] | None = None,
+        sealing: Sealing | None = None,
     ) -> None:
         self._names = names
         self._begun = 0 if begun is None else begun[0]
@@ -157,8 +159,9 @@ class OfflineEngine:
         self._unread = None if isinstance(entries, Sequence) else entries
         self._ingests: list[IngestStage] = []
         factory = StageFactory(
-            deployment, names, secret, self._clock, opening, schemas=schemas, own=own
-        )
+            deployment, names, secret, self._clock, opening, schemas=schemas, own=own,
+            sealing=sealing,
+        )  # fmt: skip
         self._selected = {names.selected(name): f for name, f in factory.feedback.items()}
         self._shards = [
             self._shard(factory, spec, n, raw)

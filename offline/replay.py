@@ -120,7 +120,7 @@ def recompute(
                 f"pipeline {p.name!r}: a window that was asked for had begun before the snapshot "
                 "that the clock log begins with: engine.keep_clock says how long it is kept"
             )
-        released = ReleaseCheck(p, mine, windows, first)
+        released = ReleaseCheck(p, mine, windows, first, plan.sealing)
         checks[p.release_topic].append(released)
         if p.latest_topic:
             checks[p.latest_topic].append(LatestCheck(p, released))
@@ -132,6 +132,7 @@ def recompute(
             streams.units, progress, streams.sent, trim=True, opening=published.opening,
             begun=reach.standing(),
             schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=plan.own,
+            sealing=plan.sealing,
         )  # fmt: skip
         engine.run()
         while streams.insist():

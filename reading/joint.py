@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ..agents.clock.ledger import Ledger, Record, number
+from ..agents.clock.ledger import Ledger, number
+from ..agents.clock.ledger_record import Record
 from ..errors import LedgerError, ParameterError
 from ..mechanisms.accounting import total
 from ..mechanisms.contract import Cost

@@ -26,7 +26,8 @@ from ...topics.records import (
 )
 from ..deployment.model import Deployment, Pipeline
 from ..deployment.statement import charge_body, limits
-from .ledger import Ledger, Record
+from .ledger import Ledger
+from .ledger_record import Record
 from .timeline import Timeline, advance, fold, resumed
 
 MOST_TRIGGERS = 200  # of one transaction

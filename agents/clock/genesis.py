@@ -15,14 +15,16 @@ from confluent_kafka import (
 from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.names import Names, genesis_id, ledger_topic
+from ...topics.signatures import SigningKey
 from ..deployment.forms import pins
 from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.topic_specs import internal_topics, layout, public_topics
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
 from .begins import Begins
-from .ledger import FORMAT, GROWN, Ledger, Record, following, retirement
-from .pinned import growths, placement, verify_declared, verify_key
+from .ledger import FORMAT, GROWN, SIGNED, Ledger, following, retirement
+from .ledger_record import Record
+from .pinned import growths, placement, verify_declared, verify_key, verify_signing
 
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
           KafkaError.UNKNOWN_TOPIC_OR_PART)  # its topics were deleted as orphans  # fmt: skip
@@ -48,8 +50,11 @@ class Line(NamedTuple):
     value: bytes
 
 
-def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
+def read_ledger(cluster: Cluster, deployment: str, key: SigningKey | None = None) -> Ledger:
     """Read and verify the ledger of a deployment.
+
+    Args:
+        key: signs what the ledger makes; whoever only reads needs none.
 
     Raises:
         NoLedgerError: there is none.
@@ -62,7 +67,7 @@ def read_ledger(cluster: Cluster, deployment: str) -> Ledger:
         raise NoLedgerError(
             f"there is no ledger topic {topic!r}: run `hush topics` to begin this deployment"
         )
-    ledger = Ledger.read(m.value() for m in cluster.read(topic))
+    ledger = Ledger.read((m.value() for m in cluster.read(topic)), key)
     if not ledger.records:
         raise NoLedgerError(f"the ledger {topic!r} is empty: run `hush topics` to begin")
     if ledger.format < OLDEST:
@@ -87,6 +92,7 @@ def begin(
     now: int,
     secret: bytes,
     grow: Fired | None = None,
+    signing: SigningKey | None = None,
 ) -> list[str]:
     """Create all topics, and write the genesis and the pipelines to the ledger.
 
@@ -97,6 +103,8 @@ def begin(
         replication: copies of each partition; -1 is the cluster's default.
         now: microseconds since 1970.
         grow: count partitions that were added to raw topics; None: they are refused.
+        signing: signs releases and ledger of a deployment that begins, and of one that began with
+            it; None: a deployment that begins is never signed.
 
     Returns:
         Names of the topics created.
@@ -106,21 +114,27 @@ def begin(
         LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would be
             retired before what has begun.
     """
-    if not verify_begin(cluster, deployment, now, secret, grow is not None).records:
+    if not verify_begin(cluster, deployment, now, secret, grow is not None, signing).records:
         created = cluster.create(public_topics(deployment), replication)
         claim(cluster, deployment)
-        return created + _first(cluster, deployment, replication, now, secret)
-    return _again(cluster, deployment, replication, now, secret, grow)
+        return created + _first(cluster, deployment, replication, now, secret, signing)
+    return _again(cluster, deployment, replication, now, secret, grow, signing)
 
 
 def verify_begin(
-    cluster: Cluster, deployment: Deployment, now: int, secret: bytes, grow: bool = False
+    cluster: Cluster,
+    deployment: Deployment,
+    now: int,
+    secret: bytes,
+    grow: bool = False,
+    signing: SigningKey | None = None,
 ) -> Ledger:
     """Check all that `begin` needs, and write nothing.
 
     Args:
         now: microseconds since 1970.
         grow: whether partitions that were added to raw topics will be counted.
+        signing: as for `begin`.
 
     Returns:
         The ledger; one without records where the deployment has not begun.
@@ -137,8 +151,9 @@ def verify_begin(
             )
     ledger = Ledger()
     if _begun(cluster, deployment.name, raw):
-        ledger = read_ledger(cluster, deployment.name)
+        ledger = read_ledger(cluster, deployment.name, signing)
         verify_key(ledger, secret)
+        verify_signing(ledger, signing)
         names = Names(deployment.name, ledger.genesis["genesis"])
         growing = growths(deployment, ledger, names) if grow else []
         verify_declared(cluster, deployment, ledger, growing)
@@ -151,7 +166,7 @@ def verify_begin(
 
 def _declare_on_copy(deployment: Deployment, ledger: Ledger, now: int) -> None:
     """Declare on a copy of the ledger, which refuses what the ledger itself would refuse."""
-    copy = Ledger.read(record.encode() for record in ledger.records)
+    copy = Ledger.read((record.encode() for record in ledger.records), ledger.key)
 
     def declare(kind: str, body: dict[str, Any] | None) -> None:
         if body is not None:
@@ -200,9 +215,10 @@ def _again(
     now: int,
     secret: bytes,
     grow: Fired | None = None,
+    signing: SigningKey | None = None,
 ) -> list[str]:
     """Create what is missing, declare what is new."""
-    ledger = verify_begin(cluster, deployment, now, secret, grow is not None)
+    ledger = verify_begin(cluster, deployment, now, secret, grow is not None, signing)
     names = Names(deployment.name, ledger.genesis["genesis"])
     growing = growths(deployment, ledger, names) if grow is not None else []
     ends = any(retirement(p, ledger, now) is not None for p in deployment.pipelines)
@@ -216,7 +232,7 @@ def _again(
         return created
 
     def missing() -> list[Line]:
-        ledger = _read(cluster, names.ledger)
+        ledger = _read(cluster, names.ledger, signing)
         grown = [] if grow is None else _grown(deployment, ledger, names, grow)
         return _declarations(cluster, deployment, ledger, names, now, secret, grown)
 
@@ -227,7 +243,12 @@ def _again(
 
 
 def _first(
-    cluster: Cluster, deployment: Deployment, replication: int, now: int, secret: bytes
+    cluster: Cluster,
+    deployment: Deployment,
+    replication: int,
+    now: int,
+    secret: bytes,
+    signing: SigningKey | None = None,
 ) -> list[str]:
     """Make a genesis. All first runs share this transactional id; one commits."""
     # Random, so that topics which an earlier deployment of this name left behind are never taken
@@ -239,7 +260,7 @@ def _first(
         if _read(cluster, names.ledger).records:
             return []  # another process was first
         created.extend(cluster.create(internal_topics(deployment, names), replication))
-        return _declarations(cluster, deployment, Ledger(), names, now, secret)
+        return _declarations(cluster, deployment, Ledger(key=signing), names, now, secret)
 
     try:
         append(cluster, genesis_id(deployment.name), lines)
@@ -247,7 +268,9 @@ def _first(
         if _read(cluster, names.ledger).genesis.get("genesis") != names.genesis:
             cluster.delete(created)  # their genesis was never committed: nobody else uses them
         raise
-    return created + ([] if created else _again(cluster, deployment, replication, now, secret))
+    if created:
+        return created
+    return _again(cluster, deployment, replication, now, secret, signing=signing)
 
 
 def _grown(deployment: Deployment, ledger: Ledger, names: Names, fired: Fired) -> list[Stated]:
@@ -287,7 +310,7 @@ def _declarations(
             declare("retired", body)
 
     if not ledger.records:
-        declare("genesis", _genesis(cluster, deployment, names, secret))
+        declare("genesis", _genesis(cluster, deployment, names, secret) | _signing(ledger.key))
     if ledger.format < FORMAT:
         declare("format", {"format": FORMAT})
     for kind, body in grown:
@@ -323,6 +346,11 @@ def _genesis(
         "topic_ids": cluster.ids([*inputs, names.clock, names.requests, names.begins]),
         "partitions": inputs,
     }
+
+
+def _signing(key: SigningKey | None) -> dict[str, Any]:
+    """What the genesis of a signed deployment says beside: older versions would sign nothing."""
+    return {} if key is None else {"format": SIGNED, "public_key": key.public}
 
 
 def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dict[str, Any]:
@@ -382,5 +410,5 @@ def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -
         raise
 
 
-def _read(cluster: Cluster, topic: str) -> Ledger:
-    return Ledger.read(m.value() for m in cluster.read(topic))
+def _read(cluster: Cluster, topic: str, key: SigningKey | None = None) -> Ledger:
+    return Ledger.read((m.value() for m in cluster.read(topic)), key)

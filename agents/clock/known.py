@@ -18,12 +18,14 @@ from ...errors import EngineError, LedgerError, RewoundError
 from ...topics.config.model import Kafka
 from ...topics.names import Names
 from ...topics.records import Snapshot, decode_request
+from ...topics.signatures import SigningKey
 from ..deployment.model import Deployment
 from ..kafka.clients import Silence, check_reached, consumer, read_to_end, stop_quietly
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from .clock import Clock, too_early
-from .ledger import Ledger, Record
+from .ledger import Ledger
+from .ledger_record import Record
 from .log import RECENT, Entry, entries_of
 from .paid import Clocked
 from .snapshots import Opening, Snapshots, beginning
@@ -58,6 +60,7 @@ class KnownLogs:
         progress: of the owner; it moves with each list that was read.
         witness: remembers the last trigger outside the cluster; None: nothing does.
         keep: microseconds for which replays shall find the clock log.
+        signing: signs charges of a signed deployment.
 
     Attributes:
         clock: where the clock log has brought all pipelines; `read` makes it.
@@ -76,6 +79,7 @@ class KnownLogs:
         progress: Progress,
         witness: Witness | None = None,
         keep: int = 0,
+        signing: SigningKey | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -85,6 +89,7 @@ class KnownLogs:
         self._progress = progress
         self._witness = witness
         self._keep = keep
+        self._signing = signing
         self.ledger = Ledger()
         self.snapshots = Snapshots(keep)
         self.end = 0
@@ -122,7 +127,7 @@ class KnownLogs:
         async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
             values += [r.value for r in records]
             self._progress.moved()
-        self.ledger = Ledger.read(values)
+        self.ledger = Ledger.read(values, self._signing)
         check_grown(self._deployment, self.ledger)
         if self.ledger.records[: len(known)] != known:
             raise RewoundError(f"{self._names.ledger} lacks records that the clock's owner wrote")

@@ -7,7 +7,6 @@ are one transaction.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,47 +19,18 @@ from ...errors import EngineError, LedgerError
 from ...mechanisms.accounting.composition import Spent, charge_of
 from ...mechanisms.contract import Cost
 from ...topics.config.values import format_instant
+from ...topics.signatures import SigningKey, is_public_key
 from ..deployment.growth import extended, joined, keyed, refused
 from ..deployment.model import Pipeline
+from .ledger_record import Record
 
 ZERO = "0" * 64
 FORMAT = 2  # raise it when older versions would read state wrongly, or release other bytes
 GROWN = 3  # the format of deployments with partitions that were added; the others keep theirs
 LOST = 4  # the format of those in which lost records were accepted
+SIGNED = 5  # the format of those whose releases and ledger are signed
 # `Fraction` alone reads more: spaces, exponents, and numbers that take minutes to compute.
 _RATIONAL = re.compile(r"-?[0-9]{1,2000}(/[1-9][0-9]{0,1999})?")
-
-
-class Record(msgspec.Struct, frozen=True, omit_defaults=False):
-    """One line of the ledger; ``body`` depends on ``kind``.
-
-    Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
-    ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
-    not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever),
-    ``format`` (the one that the deployment has reached since its genesis), ``grown`` (partitions
-    were added to a raw topic, and count from the next trigger on), ``loss`` (records of a raw topic
-    were deleted before they were used, and releases go on without them).
-
-    Attributes:
-        seq: place in the ledger, from 0.
-        prev_hash: of the record before; `ZERO` for the first.
-        kind: decides what ``body`` holds.
-        time: microseconds since 1970.
-    """
-
-    seq: int
-    prev_hash: str
-    kind: str
-    time: int
-    body: dict[str, Any]
-
-    def encode(self) -> bytes:
-        """Encode as canonical bytes."""
-        return msgspec.json.encode(self, order="deterministic")
-
-    def hash(self) -> str:
-        """Hash the record: the next one holds it, and so does every noise label of a charge."""
-        return hashlib.sha256(self.encode()).hexdigest()
 
 
 @dataclass
@@ -79,6 +49,7 @@ class Ledger:
         grown: bodies of the records that count more partitions of a raw topic, in order.
         losses: bodies of the records that accept lost records of a raw topic, in order: ``topic``;
             ``epochs``, the first and the last one that may lack some, by pipeline; ``seal``.
+        key: signs what `next` makes; whoever only reads needs none.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -90,20 +61,44 @@ class Ledger:
     format: int = 0
     grown: list[dict[str, Any]] = field(default_factory=list)
     losses: list[dict[str, Any]] = field(default_factory=list)
+    key: SigningKey | None = field(default=None, repr=False)
     _spent: dict[str, Spent] = field(default_factory=dict)
     _unspent: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # not added up yet
 
     @classmethod
-    def read(cls, values: Iterable[bytes]) -> Ledger:
+    def read(cls, values: Iterable[bytes], key: SigningKey | None = None) -> Ledger:
         """Verify and index raw records.
+
+        Args:
+            values: of the records.
+            key: see the attribute.
 
         Raises:
             LedgerError: the chain is broken; the message names the place.
         """
-        ledger = cls()
+        ledger = cls(key=key)
         for value in values:
             ledger.take(value)
+        if ledger.public_key is not None:
+            ledger.check_signature(len(ledger.records) - 1)  # which covers all before it
         return ledger
+
+    @property
+    def public_key(self) -> str | None:
+        """The key that the deployment signs with, hexadecimal; None: it signs nothing."""
+        return self.genesis.get("public_key")
+
+    def check_signature(self, place: int) -> None:
+        """Check that the deployment's key has signed a record.
+
+        Raises:
+            LedgerError: it has not.
+        """
+        if self.public_key is None or not self.records[place].genuine(self.public_key):
+            raise LedgerError(
+                f"ledger record {place} is not signed by the key that the genesis names: restore "
+                "the topic from its backup; nothing is released without a whole ledger"
+            )
 
     def take(self, value: bytes) -> Record:
         """Verify and index the next raw record.
@@ -128,6 +123,12 @@ class Ledger:
             raise LedgerError(
                 f"the ledger's chain is broken at record {place}: restore the topic from its "
                 "backup; nothing is released without a whole ledger"
+            )
+        public = (self.genesis or record.body).get("public_key")
+        if (record.signature is not msgspec.UNSET) != (public is not None):
+            raise LedgerError(
+                f"ledger record {place} must be signed if, and only if, the genesis names a key: "
+                "restore the topic from its backup"
             )
         try:
             self._index(record)
@@ -179,7 +180,11 @@ class Ledger:
             raise LedgerError(
                 f"ledger record {record.seq}: format {number!r} after {self.format}; it only rises"
             )
-        if number > (known := max(FORMAT, GROWN, LOST)):
+        if "public_key" in record.body and not (
+            number >= SIGNED and is_public_key(record.body["public_key"])
+        ):
+            raise LedgerError(f"ledger record {record.seq} names a public key that is none")
+        if number > (known := max(FORMAT, GROWN, LOST, SIGNED)):
             raise EngineError(
                 f"this deployment has reached format {number}, and this version of Hushstream "
                 f"knows formats up to {known}: go on with the one that raised it, or a later one"
@@ -279,8 +284,16 @@ class Ledger:
             kind: of the record.
             time: microseconds since 1970.
             body: as ``kind`` demands.
+
+        Raises:
+            LedgerError: the deployment signs its records, and there is no key here.
         """
-        return Record(len(self.records), self.head, kind, time, body)
+        made = Record(len(self.records), self.head, kind, time, body)
+        if (self.genesis or body).get("public_key") is None:
+            return made
+        if self.key is None:
+            raise LedgerError("this deployment signs its ledger, and there is no signing key here")
+        return made.sign(self.key)
 
     def epochs(self, pipeline: str) -> int:
         """Count the epochs of a pipeline that have been charged."""

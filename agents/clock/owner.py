@@ -28,6 +28,7 @@ from ...topics.records import (
     Trigger,
     encode,
 )
+from ...topics.signatures import SigningKey
 from ..deployment.model import Deployment, Pipeline
 from ..kafka.clients import (
     OUTAGES,
@@ -44,7 +45,8 @@ from ..kafka.clients import (
 )
 from ..kafka.progress import Progress
 from .known import AskedTriggers, KnownLogs
-from .ledger import Ledger, Record
+from .ledger import Ledger
+from .ledger_record import Record
 from .snapshots import ShardMarkers, Trim, read_markers
 from .wall_time import SOON, STEADY, ClockLead, Pace, Settling, WallClock
 from .witness import Witness
@@ -65,6 +67,7 @@ class ClockOwner:
         trim: called after each snapshot with places below which nothing is needed, and with the
             first window of each pipeline that a shard may still need; None: nothing is trimmed.
         settling: holds back triggers after an outage; this process's.
+        signing: signs charges of a signed deployment.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class ClockOwner:
         keep: int = 0,
         trim: Trim | None = None,
         settling: Settling | None = None,
+        signing: SigningKey | None = None,
     ) -> None:
         self._kafka = kafka
         self._names = names
@@ -99,8 +103,9 @@ class ClockOwner:
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
         self._known = KnownLogs(
-            kafka, names, deployment, version, key_fingerprint, self.progress, witness, keep
-        )
+            kafka, names, deployment, version, key_fingerprint, self.progress, witness, keep,
+            signing,
+        )  # fmt: skip
         self._requests = AskedTriggers(kafka, names.requests, self._pace.stir)
         self._producer: Any = None
         self._asker: Any = None

@@ -16,6 +16,7 @@ from ...errors import EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.values import format_instant
 from ...topics.names import Names
+from ...topics.signatures import SigningKey
 from ..deployment.difference import Terms, proposal
 from ..deployment.growth import Growth, growth, keyed
 from ..deployment.model import Deployment, Input, Pipeline
@@ -114,6 +115,32 @@ def verify_declared(
         _verify_placement(declared, source, p)
         _verify_layout(layout(source, p, names), pinned, p.name)
     return names
+
+
+def verify_signing(ledger: Ledger, key: SigningKey | None) -> None:
+    """Check that the signing key is the one whose public part the genesis names, if it names one.
+
+    Args:
+        ledger: with its genesis.
+        key: None: there is none here.
+
+    Raises:
+        LedgerError: there is none, or it is another one.
+    """
+    public = ledger.public_key
+    if public is not None and (key is None or key.public != public):
+        raise LedgerError(
+            f"this deployment signs with the key whose public part is {public[:16]}…, and "
+            + ("no signing key is here" if key is None else f"this one's is {key.public[:16]}…")
+            + ": set secret.signing_key_file, or HUSH_SIGNING_KEY_FILE, to that key's file"
+        )
+
+
+def signed(ledger: Ledger) -> str:
+    """Say whether a deployment signs what it publishes, and by which key."""
+    if ledger.public_key is None:
+        return "releases and ledger are not signed: the deployment began without a signing key"
+    return f"releases and ledger are signed, public key {ledger.public_key}"
 
 
 def verify_key(ledger: Ledger, secret: bytes) -> None:

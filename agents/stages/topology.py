@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...topics.names import Names
+from ...topics.signatures import Sealing
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment, Input, Pipeline
 from .aggregate.nonces import Opening
@@ -94,6 +95,7 @@ class StageFactory:
         step_records: raw records of one ingest step; None: the default.
         schemas: answers what a schema's id stands for; None: no input needs that.
         own: noise keys of pipelines that have one of their own.
+        sealing: how releases are signed; None: they are not.
 
     Attributes:
         feedback: by pipeline; the reader of the selected topics feeds it.
@@ -109,9 +111,11 @@ class StageFactory:
         step_records: int | None = None,
         schemas: SchemaSource | None = None,
         own: Mapping[str, bytes] | None = None,
+        sealing: Sealing | None = None,
     ) -> None:
         self._names = names
         self._own = own or {}
+        self._sealing = sealing
         self._secret = secret
         self._clock = clock
         self._step_records = step_records
@@ -136,6 +140,7 @@ class StageFactory:
             spec.upstreams,
             self._clock,
             self._opening,
+            self._sealing,
         )
 
     def ingest(self, spec: StageSpec, partition: int) -> IngestStage:

@@ -13,7 +13,7 @@ from ...errors import EngineError, LedgerError, OutageError, RightError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
-from ...topics.config.secret import noise_key, own_keys
+from ...topics.config.secret import noise_key, own_keys, signing_key
 from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
 from ..clock.forecast import forecast
@@ -21,7 +21,7 @@ from ..clock.genesis import NoLedgerError, read_ledger, refuse_lost
 from ..clock.ledger import FORMAT, Ledger
 from ..clock.loss.accept import read_accepted, resumed
 from ..clock.loss.found import Loss, check_lost, find_lost
-from ..clock.pinned import verify, verify_key
+from ..clock.pinned import signed, verify, verify_key, verify_signing
 from ..clock.start import check_clock_log
 from ..clock.timeline import Timeline
 from ..clock.witness import Witness
@@ -138,6 +138,10 @@ def admit(
     told(f"cluster at {config.kafka.bootstrap}: {len(topics)} topics")
     ledger = _ledger(cluster, config)
     verify_key(ledger, secret)
+    signing = None if role == "auditor" or ledger.public_key is None else signing_key(config)
+    if role != "auditor":
+        verify_signing(ledger, signing)
+    told(signed(ledger))
     numbers = {name: body["number"] for name, body in ledger.pipelines.items()}
     known = {p.name for p in config.pipeline} <= set(numbers)
     partitions = {i.topic: cluster.partitions(i.topic, "READ") for i in config.input}
@@ -170,7 +174,7 @@ def admit(
     told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
     setup = WorkerSetup(
         config, deployment, names, ledger, secret, data_dir, member, begins, witness, own, accepted,
-        owed(deployment, ledger, lines, int(time.time() * 1e6)),
+        owed(deployment, ledger, lines, int(time.time() * 1e6)), signing,
     )  # fmt: skip
     if role == "worker":
         check_format(ledger)

@@ -123,6 +123,7 @@ class OwnedClock:
             engine.keep_clock,
             ClockTrim(setup.config.kafka, self._follower) if engine.trim_interval else None,
             self._settling,
+            setup.signing,
         )
 
     def _written(self, pipeline: Pipeline, record: ClockRecord, ledger: Ledger) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...topics.config.load import Config
 from ...topics.names import Names
+from ...topics.signatures import Sealing, SigningKey
 from ..clock.begins import begin_of
 from ..clock.ledger import Ledger
 from ..clock.loss.accept import Lost, resumed
@@ -29,6 +30,7 @@ class WorkerSetup:
         own: noise keys of pipelines that have one of their own.
         accepted: losses of raw records that the ledger accepts, in order.
         owed: epochs that the clock charges at once, by pipeline.
+        signing: signs releases and ledger; None: they are unsigned, or this only reads.
     """
 
     config: Config
@@ -43,6 +45,15 @@ class WorkerSetup:
     own: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     accepted: Sequence[Lost] = ()
     owed: Mapping[str, int] = field(default_factory=dict)
+    signing: SigningKey | None = field(default=None, repr=False)
+
+    @property
+    def sealing(self) -> Sealing | None:
+        """How releases are sealed; None where the deployment signs nothing."""
+        public = self.ledger.public_key
+        if public is None:
+            return None
+        return Sealing(self.ledger.records[0].hash(), public, self.signing)
 
     def begin_of(self, source: Input, partition: int) -> int:
         """Look up the first offset of a partition, as of the input's first declared pipeline."""

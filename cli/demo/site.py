@@ -29,7 +29,7 @@ from ...deploy.settings import free_port
 from ...errors import EngineError
 from ...topics.config.load import Config, load
 from ...topics.config.model import Kafka
-from ...topics.config.secret import noise_key
+from ...topics.config.secret import noise_key, signing_key
 from ...topics.names import OWNERS, Names
 from .workload import DATA
 
@@ -93,7 +93,9 @@ class Site:
         replication = -1 if self._broker is None else 1
         self.topics = cluster.create(specs, replication)
         now, secret = int(time.time() * 1e6), noise_key(config)
-        self.topics += begin(cluster, deployment, replication, now, secret)
+        self.topics += begin(
+            cluster, deployment, replication, now, secret, signing=signing_key(config)
+        )
         genesis = read_ledger(cluster, deployment.name).genesis["genesis"]
         return config, deployment, Names(deployment.name, genesis)
 

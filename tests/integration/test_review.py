@@ -18,7 +18,8 @@ import pytest
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock import pinned
 from hushstream.agents.clock.begins import Begins
-from hushstream.agents.clock.ledger import Ledger, Record
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.clock.ledger_record import Record
 from hushstream.agents.deployment import topic_specs as specs
 from hushstream.agents.stages.bound.codec import UnitCodec
 from hushstream.errors import EngineError

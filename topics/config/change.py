@@ -33,6 +33,10 @@ SETTINGS: dict[str, Change] = {
         FREE, "the key may move; its fingerprint stands in the genesis and in each charge"
     ),
     "secret.key.*": Change(FREE, "likewise: another way to the same key"),
+    "secret.signing_key_file": Change(
+        FREE, "the key may move; the genesis names the public one, once and for all"
+    ),
+    "secret.signing_key.*": Change(FREE, "likewise: another way to the same key"),
     "engine.data_dir": Change(FREE, "tables are restored from changelogs"),
     "engine.witness": Change(FREE, "it is checked wherever it is"),
     "engine.units_partitions": Change(LEDGER, "decides which shard keeps a unit's bound"),

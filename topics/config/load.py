@@ -30,7 +30,7 @@ from ..sql.expand import expand
 from .check import contradictions
 from .lines import Path, line_index
 from .merge import SECRETS, Origins, merge, tables_of_names
-from .model import Config, Kafka, RegistrySettings
+from .model import Config, Kafka, RegistrySettings, SecretFiles
 from .pipeline import PipelineSettings
 from .public import read_public_keys_file, read_regions
 from .read import Problem, Reader
@@ -40,7 +40,7 @@ from .values import UNIX_EPOCH, Instant, format_instant
 __all__ = ["Config", "load", "loads"]
 
 DEFAULT_FILE = "hush.toml"
-_Connection = TypeVar("_Connection", Kafka, RegistrySettings)
+_Connection = TypeVar("_Connection", Kafka, RegistrySettings, SecretFiles)
 
 
 def load(
@@ -130,7 +130,7 @@ def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Co
         config,
         kafka=_with_absolute_files(config.kafka, folder),
         registry=_with_absolute_files(config.registry, folder),
-        secret=replace(config.secret, noise_key_file=str(folder / config.secret.noise_key_file)),
+        secret=_with_absolute_files(config.secret, folder),
         engine=replace(
             config.engine,
             data_dir=str(folder / config.engine.data_dir),

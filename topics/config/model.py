@@ -128,7 +128,7 @@ class RegistrySettings:
 
 @dataclass(frozen=True)
 class KeyCommand:
-    """A program that prints the noise key, such as the client of a vault.
+    """A program that prints a secret key, such as the client of a vault.
 
     Attributes:
         command: program and arguments, as a list. No shell reads them; what the program prints is
@@ -142,15 +142,21 @@ class KeyCommand:
 
 @dataclass(frozen=True)
 class SecretFiles:
-    """Source of the noise key. `HUSH_NOISE_KEY` and `HUSH_NOISE_KEY_FILE` override it.
+    """Sources of the noise key and of the key that signs. `HUSH_NOISE_KEY`, `HUSH_NOISE_KEY_FILE`,
+    `HUSH_SIGNING_KEY` and `HUSH_SIGNING_KEY_FILE` override them.
 
     Attributes:
         noise_key_file: file with the 32-byte key in hexadecimal or base64, relative to this file.
         key: a command that prints the key, instead of the file.
+        signing_key_file: likewise, the key that signs releases and ledger. A deployment that begins
+            without one is never signed, one that begins with one always.
+        signing_key: a command that prints that key, instead of the file.
     """
 
     noise_key_file: str = "hush.key"
     key: KeyCommand | None = None
+    signing_key_file: str | None = None
+    signing_key: KeyCommand | None = None
 
 
 @dataclass(frozen=True)

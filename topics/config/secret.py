@@ -1,9 +1,9 @@
-"""The noise key: 32 secret bytes that determine every draw of noise. It is never in TOML.
+"""The secret keys, 32 bytes each: that of the noise, and the one that signs. Neither is in TOML.
 
-It comes from the environment, from a file or from a command that prints it.
+A key comes from the environment, from a file or from a command that prints it.
 
-Anyone who has the key can subtract the noise from releases. If it is lost, open epochs cannot be
-continued.
+Anyone who has the noise key can subtract the noise from releases. If it is lost, open epochs cannot
+be continued. Anyone who has the signing key can sign releases that are not the deployment's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import ConfigError
+from ..signatures import SigningKey
 from .model import Config, KeyCommand
 from .values import format_duration
 
@@ -27,6 +28,9 @@ KEY_BYTES = 32
 VARIABLE = "HUSH_NOISE_KEY"
 FILE_VARIABLE = "HUSH_NOISE_KEY_FILE"
 COMMAND = "secret.key.command"
+SIGNING_VARIABLE = "HUSH_SIGNING_KEY"
+SIGNING_FILE_VARIABLE = "HUSH_SIGNING_KEY_FILE"
+SIGNING_COMMAND = "secret.signing_key.command"
 
 
 def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes:
@@ -45,8 +49,30 @@ def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes
     if environ.get(FILE_VARIABLE):
         return read_key(Path(environ[FILE_VARIABLE]))
     if config.secret.key is not None:
-        return decode_key(_printed(config.secret.key), COMMAND)
+        return decode_key(_printed(config.secret.key, COMMAND), COMMAND)
     return read_key(Path(config.secret.noise_key_file))
+
+
+def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> SigningKey | None:
+    """Return the key that signs releases and ledger; None where none is named.
+
+    ``HUSH_SIGNING_KEY`` and ``HUSH_SIGNING_KEY_FILE`` override the configuration, as for the noise
+    key.
+
+    Raises:
+        ConfigError: as for the noise key.
+    """
+    environ, secret = os.environ if environ is None else environ, config.secret
+    if environ.get(SIGNING_VARIABLE):
+        return SigningKey(decode_key(environ[SIGNING_VARIABLE].encode(), SIGNING_VARIABLE))
+    if environ.get(SIGNING_FILE_VARIABLE):
+        return SigningKey(read_key(Path(environ[SIGNING_FILE_VARIABLE]), "signing key"))
+    if secret.signing_key is not None:
+        printed = _printed(secret.signing_key, SIGNING_COMMAND)
+        return SigningKey(decode_key(printed, SIGNING_COMMAND))
+    if secret.signing_key_file is not None:
+        return SigningKey(read_key(Path(secret.signing_key_file), "signing key"))
+    return None
 
 
 def own_keys(config: Config) -> dict[str, bytes]:
@@ -59,9 +85,9 @@ def own_keys(config: Config) -> dict[str, bytes]:
     return {name: read_key(Path(file)) for name, file in files.items() if file is not None}
 
 
-def _printed(key: KeyCommand) -> bytes:
+def _printed(key: KeyCommand, setting: str) -> bytes:
     """Run the command. Nothing that it prints is shown, since it may be a part of the key."""
-    name = f"{COMMAND} ({key.command[0]})"
+    name = f"{setting} ({key.command[0]})"
     try:
         running = subprocess.Popen(
             key.command,
@@ -77,7 +103,9 @@ def _printed(key: KeyCommand) -> bytes:
             data, _ = running.communicate(timeout=key.timeout / 1e6)
         except subprocess.TimeoutExpired:
             limit = format_duration(key.timeout)
-            raise ConfigError(f"{name}: no key within {limit} (secret.key.timeout)") from None
+            raise ConfigError(
+                f"{name}: no key within {limit} ({setting.replace('command', 'timeout')})"
+            ) from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
@@ -85,12 +113,16 @@ def _printed(key: KeyCommand) -> bytes:
         how = f"ended with {running.returncode}"
         raise ConfigError(f"{name} {how}; run it by hand, since what it prints is not shown here")
     if not data.strip():
-        raise ConfigError(f"{name} printed nothing; it must print the noise key and nothing else")
+        raise ConfigError(f"{name} printed nothing; it must print the key and nothing else")
     return data
 
 
-def read_key(path: Path) -> bytes:
+def read_key(path: Path, what: str = "noise key") -> bytes:
     """Return the key in a file that only its owner, and at most a group, can read.
+
+    Args:
+        path: of the file.
+        what: which key it is, for messages.
 
     Raises:
         ConfigError: the file is missing, readable by everyone, writable by others, or does not hold
@@ -100,11 +132,11 @@ def read_key(path: Path) -> bytes:
         mode = path.stat().st_mode
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no noise key found; `hush init` creates one") from error
+        raise ConfigError(f"{path}: no {what} found; `hush init` creates one") from error
     except OSError as error:
-        raise ConfigError(f"{path}: the noise key cannot be read ({error.strerror})") from error
+        raise ConfigError(f"{path}: the {what} cannot be read ({error.strerror})") from error
     if os.name == "posix" and mode & (stat.S_IRWXO | stat.S_IWGRP):
-        raise ConfigError(f"{path}: others have access to the noise key; run `chmod 600 {path}`")
+        raise ConfigError(f"{path}: others have access to the {what}; run `chmod 600 {path}`")
     return decode_key(data, str(path))
 
 
@@ -148,7 +180,7 @@ def write_new_key(path: Path) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise ConfigError(f"{path} already exists; a noise key is never overwritten") from error
+        raise ConfigError(f"{path} already exists; a key is never overwritten") from error
     with os.fdopen(handle, "w") as file:
         os.fchmod(handle, 0o600)
         file.write(secrets.token_hex(KEY_BYTES) + "\n")

@@ -17,6 +17,7 @@ from ....mechanisms.noise import derive
 from ....topics.config.model import Kafka
 from ....topics.names import Names
 from ....topics.records import Trigger, encode
+from ....topics.signatures import SigningKey
 from ...deployment.model import Deployment, Pipeline
 from ...kafka.cluster import Cluster
 from ..genesis import Line, Stated, append, ledger_line
@@ -124,6 +125,7 @@ def accept(
     now: int,
     secret: bytes,
     floors: Places,
+    signing: SigningKey | None = None,
 ) -> None:
     """Write to the ledger that the records of one raw topic are given up.
 
@@ -133,6 +135,7 @@ def accept(
         losses: of one raw topic.
         now: microseconds since 1970.
         floors: where reading of each raw topic goes on so far.
+        signing: of a signed deployment.
 
     Raises:
         EngineError: another process writes to the ledger at the same time.
@@ -147,7 +150,7 @@ def accept(
     lost = Lost(names.genesis, topic, begin, end)
 
     def lines() -> list[Line]:
-        ledger = Ledger.read(m.value() for m in cluster.read(names.ledger))
+        ledger = Ledger.read((m.value() for m in cluster.read(names.ledger)), signing)
         made = [Line(names.begins, topic.encode(), lost.encode())]
         body = {"topic": topic, "epochs": epochs, "seal": lost.seal(secret)}
         stated: list[Stated] = [("loss", body)]

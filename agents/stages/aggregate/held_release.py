@@ -54,12 +54,14 @@ class Pending(msgspec.Struct, frozen=True):
         computed: whether all of its rows are held; else they are still being computed.
         done: the last key that was computed, or published; None before the first.
         rows: held so far while they are being computed.
+        chains: of the rows published so far, by partition; for the signature.
     """
 
     trigger: Trigger | WiderTrigger
     computed: bool = False
     done: bytes | None = None
     rows: int = 0
+    chains: dict[int, bytes] = {}
 
     @classmethod
     def load(cls, reader: StateReader) -> Pending | None:

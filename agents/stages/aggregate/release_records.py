@@ -1,7 +1,8 @@
 """Released columns as records that anyone may read: rows, then one manifest per shard.
 
-Every record has one header, whose name says what it is: `ROW`, `MANIFEST` or `GONE`. Stock filters
-of other tools look for a name. Rows also go to the latest topic, the same bytes under the same key.
+The first header of a record says by its name what it is: `ROW`, `MANIFEST` or `GONE`. Stock filters
+of other tools look for a name. In signed deployments rows and manifests have a second header, see
+`signatures`. Rows also go to the latest topic, the same bytes under the same key.
 
 Everything here is post-processing of `Releases` and public configuration. Bytes are the same on
 every machine: standard deviations and half widths of intervals are rounded to six significant
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
@@ -28,6 +29,17 @@ from ....topics.config.aggregates import Estimate
 from ....topics.cut_share import cut_share
 from ....topics.records import Trigger
 from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
+from ....topics.signatures import (
+    PLACE,
+    START,
+    Headers,
+    RowPlace,
+    Seal,
+    Sealing,
+    Signed,
+    chained,
+    rows_digest,
+)
 from ...deployment import shapes, statement
 from ...deployment.model import Pipeline
 from ...deployment.statement import significant
@@ -40,12 +52,16 @@ class Writer:
 
     Args:
         trigger: of the releases; every record carries its scheduled time, in milliseconds.
+        sealing: seals of releases; None: they are not signed.
     """
 
-    def __init__(self, pipeline: Pipeline, trigger: Trigger, shard: int) -> None:
+    def __init__(
+        self, pipeline: Pipeline, trigger: Trigger, shard: int, sealing: Sealing | None = None
+    ) -> None:
         self._pipeline = pipeline
         self._trigger = trigger
         self._shard = shard
+        self._sealing = sealing
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
         start = pipeline.windows.start(trigger.window)
         self._window = {"start": utc(start), "end": utc(start + pipeline.windows.length)}
@@ -59,10 +75,13 @@ class Writer:
         values, variances = releases.value.tolist(), releases.variance.tolist()
         form, names = self._pipeline.mechanism.keys, self._pipeline.key_names
         places = zip(releases.key.tolist(), form.places(releases.key, names), strict=True)
+        own: Headers = ()
+        if self._sealing is not None:
+            own = ((PLACE, RowPlace(self._shard, self._trigger.ordinal).encode()),)
         for row, (key, place) in enumerate(places):
             record = self._row(key, place, values[row], variances[row])
             value = self._pipeline.form.encode(ROW, record)
-            yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA)
+            yield self._out(self._text(key), value, homes[row], ROW, ROW_SCHEMA, own)
 
     def latest(self, rows: Iterable[Out], gone: Sequence[bytes]) -> Iterator[Out]:
         """Yield records of the latest topic: the same rows, and a tombstone per key that is gone.
@@ -125,6 +144,39 @@ class Writer:
             "cap": counted.cap,
             **share._asdict(),
         }
+
+    def chained(self, chains: Mapping[int, bytes], rows: Iterable[Out]) -> dict[int, bytes]:
+        """Continue the chains of rows by partition; {} where nothing is signed.
+
+        Args:
+            chains: of the rows that were published before.
+            rows: the next ones, by `rows`.
+        """
+        made = dict(chains)
+        if self._sealing is not None:
+            for out in rows:
+                before = made.get(out.partition, START)
+                made[out.partition] = chained(
+                    before, out.key or b"", out.value or b"", self._millis, out.headers
+                )
+        return made
+
+    def sealed(self, value: bytes, chains: Mapping[int, bytes]) -> Out:
+        """Make the record of a manifest whose bytes were made earlier; signed, where it must be.
+
+        Args:
+            value: the bytes.
+            chains: of all rows of this shard and trigger.
+        """
+        out, t = self.kept_manifest(value), self._trigger
+        if self._sealing is None:
+            return out
+        seal = Seal(
+            self._shard, self._pipeline.cells_partitions, t.ordinal, t.index, t.charge,
+            rows_digest(chains),
+        )  # fmt: skip
+        record = Signed(out.topic, out.partition, out.key or b"", value, self._millis, out.headers)
+        return out._replace(headers=(*out.headers, self._sealing.seal(record, seal)))
 
     def kept_manifest(self, value: bytes) -> Out:
         """Make the record of a manifest whose bytes were made earlier."""
@@ -215,10 +267,18 @@ class Writer:
             "emitted_at": utc(t.scheduled),
         }
 
-    def _out(self, last: str, value: bytes | None, partition: int, kind: str, told: str) -> Out:
+    def _out(
+        self,
+        last: str,
+        value: bytes | None,
+        partition: int,
+        kind: str,
+        told: str,
+        own: Headers = (),
+    ) -> Out:
         p = self._pipeline
         key = f"{p.name}|{self._window['start']}|{last}".encode()
-        header = ((kind, told.encode()),)
+        header = ((kind, told.encode()), *own)
         return Out(p.release_topic, partition, key, value, self._millis, header)
 
 

@@ -25,6 +25,7 @@ from ....mechanisms.noise import Nonces, derive
 from ....topics.frames import Barrier, CellsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
+from ....topics.signatures import Sealing
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
 from ...state.layout import DUE, MANIFEST, NONCE, OPEN, ROW, SHOWN, STATUS, below, shown_of
@@ -50,6 +51,7 @@ class AggregateStage:
         upstreams: number of shards that send partial sums and barriers here.
         clock: the clock log, for windows that it has refused.
         opening: the source of nonces; called at every opening.
+        sealing: how releases are signed; None: they are not.
 
     Attributes:
         position: the next frame to take; sums in memory put it ahead of the marker.
@@ -64,6 +66,7 @@ class AggregateStage:
         upstreams: int,
         clock: ClockLog,
         opening: Opening,
+        sealing: Sealing | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._partition = partition
@@ -71,6 +74,7 @@ class AggregateStage:
         self._upstreams = upstreams
         self._clock = clock
         self._opening = opening
+        self._sealing = sealing
         self._nonce = opening(pipeline.name, partition)
         self._computation = Computation(pipeline, partition, names, derive(secret, "noise"))
         self._sums = PartialSums(pipeline.mechanism)
@@ -214,13 +218,14 @@ class AggregateStage:
         writer, shown = self._writer(trigger), self._shown(trigger)
         part = held(reader, pending.done, KeyLimit(RELEASED, RELEASED_BYTES), shown)
         rows = list(writer.rows(part.releases))
+        chains = writer.chained(pending.chains, rows)
         step.out += [*rows, *writer.latest(rows, part.gone)]
         step.counts[self._pipeline.name, "released"] += len(rows)
         published(part, step.rows, shown)
         if part.end is not None:
-            Pending(trigger, computed=True, done=part.end).store(step.rows)
+            Pending(trigger, computed=True, done=part.end, chains=chains).store(step.rows)
             return step
-        manifest = writer.kept_manifest(kept_manifest(reader))
+        manifest = writer.sealed(kept_manifest(reader), chains)
         self._finish(marker, trigger, manifest, step)
         step.rows |= {OPEN: None, MANIFEST: None}
         return step
@@ -242,7 +247,7 @@ class AggregateStage:
         return shown_of(trigger.window) if kept else None
 
     def _writer(self, trigger: Trigger) -> Writer:
-        return Writer(self._pipeline, trigger, self._partition)
+        return Writer(self._pipeline, trigger, self._partition, self._sealing)
 
     # -- what is over -------------------------------------------------------------------------
 

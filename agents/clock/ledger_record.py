@@ -1,0 +1,56 @@
+"""One line of the ledger: canonical JSON, chained by its hash, signed where there is a key."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from ...topics.signatures import SigningKey, record_statement, verified
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=False):
+    """One line of the ledger; ``body`` depends on ``kind``.
+
+    Kinds: ``genesis`` (topic ids and partitions), ``pipeline`` (its configuration and number),
+    ``charge`` (loss of one epoch, before its first trigger), ``refused`` (an epoch that could
+    not be paid for), ``retired`` (the first epoch that a pipeline will not serve, for ever),
+    ``format`` (the one that the deployment has reached since its genesis), ``grown`` (partitions
+    were added to a raw topic, and count from the next trigger on), ``loss`` (records of a raw topic
+    were deleted before they were used, and releases go on without them).
+
+    Attributes:
+        seq: place in the ledger, from 0.
+        prev_hash: of the record before; `ZERO` for the first.
+        kind: decides what ``body`` holds.
+        time: microseconds since 1970.
+        signature: of the deployment's signing key, hexadecimal; absent where there is none.
+    """
+
+    seq: int
+    prev_hash: str
+    kind: str
+    time: int
+    body: dict[str, Any]
+    signature: str | msgspec.UnsetType = msgspec.UNSET
+
+    def encode(self) -> bytes:
+        """Encode as canonical bytes."""
+        return msgspec.json.encode(self, order="deterministic")
+
+    def hash(self) -> str:
+        """Hash the record: the next one holds it, and so does every noise label of a charge."""
+        return hashlib.sha256(self.encode()).hexdigest()
+
+    def sign(self, key: SigningKey) -> Record:
+        """Make the same record with a signature."""
+        return msgspec.structs.replace(self, signature=key.sign(self._statement()))
+
+    def genuine(self, public: str) -> bool:
+        """Whether its signature is that of a public key, and all before it as when it was made."""
+        signature = self.signature
+        return isinstance(signature, str) and verified(public, self._statement(), signature)
+
+    def _statement(self) -> bytes:
+        return record_statement(msgspec.structs.replace(self, signature=msgspec.UNSET).hash())

@@ -1,0 +1,214 @@
+"""A proof of all that is public: whole as it is, refused after any change of a byte or place."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.formats.events.decode import RawRecord
+from hushstream.reading.proof import as_json
+from hushstream.topics.signatures import Sealing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .signed import KEY, OTHER, PARTITIONS, SHARDS, World, world
+
+WORLD = lru_cache(world)
+drawn = settings(max_examples=250, deadline=None)
+
+
+def shard_of(record: RawRecord) -> bytes:
+    """The shard that wrote a record, as its second header says."""
+    words = record.headers[1][1].split()
+    return words[0] if record.headers[0][0] == "hush-row" else words[1]
+
+
+def with_log(whole: World, partition: int, log: list[RawRecord]) -> World:
+    releases = list(whole.releases)
+    releases[partition] = tuple(log)
+    return whole._replace(releases=tuple(releases))
+
+
+def flipped(data: bytes, at: int, bit: int) -> bytes:
+    at %= len(data)
+    return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+def test_what_was_published_as_it_should_be_is_proved() -> None:
+    whole = WORLD()
+    proof = whole.prove(KEY.public)
+    assert proof.proved, proof
+    assert proof.releases == {"p": 8} and proof.until == "2019-03-03T00:00:00+00:00"
+    assert proof.records == 4 and proof.charges == 2 and proof.head
+    kinds = [r.headers[0][0] for log in whole.releases for r in log]
+    assert kinds.count("hush-manifest") == 8 * SHARDS
+    assert proof.rows == kinds.count("hush-row") > 20
+    assert as_json(proof)["proved"] is True
+
+
+@drawn
+@given(st.data())
+def test_every_changed_bit_of_a_release_is_refused(data: st.DataObject) -> None:
+    whole = WORLD()
+    partition = data.draw(st.integers(0, PARTITIONS - 1))
+    log = list(whole.releases[partition])
+    place, at = data.draw(st.integers(0, len(log) - 1)), data.draw(st.integers(0, 10_000))
+    bit, record = data.draw(st.integers(0, 7)), log[place]
+    part = data.draw(st.sampled_from(["key", "value", "timestamp", "name", "told"]))
+    if part in ("key", "value"):
+        changed = record._replace(**{part: flipped(getattr(record, part), at, bit)})
+    elif part == "timestamp":
+        changed = record._replace(timestamp=record.timestamp ^ 1 << bit)
+    else:
+        headers, one = list(record.headers), at % 2
+        name, told = headers[one]
+        if part == "told":
+            told = flipped(told, at // 2, bit)
+        else:
+            name = flipped(name.encode(), at // 2, bit).decode("latin-1")
+        headers[one] = (name, told)
+        changed = record._replace(headers=tuple(headers))
+    log[place] = changed
+    proof = with_log(whole, partition, log).prove()
+    assert proof.fault, (partition, place, part)
+    assert not proof.proved
+
+
+@drawn
+@given(st.data())
+def test_every_changed_bit_of_the_ledger_is_refused(data: st.DataObject) -> None:
+    whole = WORLD()
+    place = data.draw(st.integers(0, len(whole.ledger) - 1))
+    at, bit = data.draw(st.integers(0, 10_000)), data.draw(st.integers(0, 7))
+    ledger = list(whole.ledger)
+    ledger[place] = flipped(ledger[place], at, bit)
+    assert whole._replace(ledger=tuple(ledger)).prove().fault
+
+
+def test_every_record_that_is_left_out_is_missed() -> None:
+    whole = WORLD()
+    for partition, log in enumerate(whole.releases):
+        for place in range(len(log)):
+            proof = with_log(whole, partition, [*log[:place], *log[place + 1 :]]).prove()
+            assert not proof.proved, (partition, place)
+
+
+def test_every_record_that_is_there_twice_is_refused() -> None:
+    whole = WORLD()
+    for partition, log in enumerate(whole.releases):
+        for place in range(len(log)):
+            for at in (place, len(log)):
+                twice = [*log[:at], log[place], *log[at:]]
+                assert with_log(whole, partition, twice).prove().fault, (partition, place, at)
+
+
+def test_records_of_one_shard_that_changed_places_are_refused() -> None:
+    """The order between shards is that of their arrival at the broker, and means nothing."""
+    whole, swapped = WORLD(), 0
+    for partition, log in enumerate(whole.releases):
+        for place in range(len(log)):
+            same = (
+                n for n in range(place + 1, len(log)) if shard_of(log[n]) == shard_of(log[place])
+            )
+            if (other := next(same, None)) is not None:
+                made = list(log)
+                made[place], made[other] = made[other], made[place]
+                proof = with_log(whole, partition, made).prove()
+                assert proof.fault, (partition, place, other)
+                swapped += 1
+    assert swapped > 40
+
+
+def test_a_record_on_another_partition_is_refused() -> None:
+    whole = WORLD()
+    first, second = whole.releases
+    for place, record in enumerate(first):
+        moved = World(whole.ledger, ((*first[:place], *first[place + 1 :]), (*second, record)))
+        assert not moved.prove().proved, place
+
+
+def test_the_ledger_may_not_lose_swap_or_double_records() -> None:
+    whole = WORLD()
+    records = whole.ledger
+    for place in range(len(records)):
+        short = World((*records[:place], *records[place + 1 :]), whole.releases)
+        twice = World((*records[: place + 1], *records[place:]), whole.releases)
+        assert place == 0 or short.prove().fault, place
+        assert twice.prove().fault, place
+    assert World((*records[:2], records[3], records[2]), whole.releases).prove().fault
+    for length in range(1, len(records)):
+        assert World(records[:length], whole.releases).prove().fault, length
+
+
+def test_a_release_that_nobody_has_charged_is_refused() -> None:
+    """The last charge is gone from the end of the ledger; its chain is whole, and signed."""
+    whole = WORLD()
+    proof = World(whole.ledger[:-1], whole.releases).prove()
+    assert "was not paid for before" in proof.fault
+
+
+def test_releases_that_are_there_in_part_are_not_finished() -> None:
+    whole = WORLD()
+    cut = [tuple(r for r in log if b" 8 " not in r.headers[1][1]) for log in whole.releases]
+    proof = World(whole.ledger, tuple(cut)).prove()
+    assert not proof.fault and proof.unfinished == "release 8 of p is there in part"
+    assert not proof.proved and proof.releases == {"p": 7}
+
+
+def test_a_charge_of_which_nothing_is_released_is_not_finished() -> None:
+    whole = WORLD()
+    first = [
+        tuple(r for r in log if (r.key or b"").startswith(b"p|2019-03-01"))
+        for log in whole.releases
+    ]
+    proof = World(whole.ledger, tuple(first)).prove()
+    assert proof.unfinished == "epoch 1 of p was charged, and nothing of it is released"
+
+
+def test_what_was_seen_before_may_not_be_gone() -> None:
+    """All shards lack the newest release: nothing public shows that but what somebody remembers."""
+    whole = WORLD()
+    known = whole.prove().checkpoint()
+    assert whole.prove(known=known).proved
+
+    def last(record: RawRecord) -> bool:
+        words = record.headers[1][1].split()
+        return words[1 if record.headers[0][0] == "hush-row" else 3] == b"8"
+
+    older = World(
+        whole.ledger, tuple(tuple(r for r in log if not last(r)) for log in whole.releases)
+    )
+    assert older.prove().proved
+    assert older.prove(known=known).fault == (
+        "p has lost releases since: there were 8, and now there are 7"
+    )
+    for change in ({"records": 9}, {"head": "0" * 64}, {"genesis": "0" * 64}):
+        other = type(known)(
+            **{name: getattr(known, name) for name in known.__struct_fields__} | change
+        )
+        assert whole.prove(known=other).fault, change
+
+
+def test_another_key_is_refused_where_the_right_one_is_known() -> None:
+    whole = WORLD()
+    forged = world(OTHER)
+    assert forged.prove().proved, "a world of its own is whole"
+    assert "public key" in forged.prove(KEY.public).fault
+    mixed = World(whole.ledger, forged.releases)
+    assert "signature" in mixed.prove().fault
+    genesis = Ledger.read(whole.ledger).records[0].hash()
+    alien = world(KEY, Sealing(genesis, KEY.public, OTHER))
+    assert "signature" in alien.prove().fault
+
+
+def test_a_deployment_of_another_genesis_does_not_lend_its_signatures() -> None:
+    """The same key signed both; a release belongs to the ledger that it was charged by."""
+    elsewhere = world(KEY, Sealing("0" * 64, KEY.public, KEY))
+    assert "signature" in elsewhere.prove().fault
+
+
+def test_a_deployment_that_signs_nothing_says_so() -> None:
+    unsigned = world(None)
+    assert all(len(r.headers) == 1 for log in unsigned.releases for r in log)
+    proof = unsigned.prove()
+    assert not proof.proved and "without a signing key" in proof.fault

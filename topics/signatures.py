@@ -1,0 +1,230 @@
+"""Signatures over what is public: releases with their rows, and records of the ledger.
+
+Both sides use this module: workers sign, anyone verifies. Signatures are Ed25519 (RFC 8032), which
+is deterministic: a release that is made again has the same bytes. What is signed consists of public
+bytes alone, so no digest and no signature tells more than they do.
+
+The rows of one shard and trigger form a chain of SHA-256 on each partition, in the order in which
+they stand there. The manifest's signature covers the ends of all its chains, so a row that is
+changed, left out, doubled or moved shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+PLACE, SIGNATURE = "hush-place", "hush-signature"
+"""Names of headers of signed deployments: of a row, and of a manifest."""
+Headers = tuple[tuple[str, bytes], ...]
+
+_RELEASE, _RECORD = b"hush release 1", b"hush ledger 1"  # no signature of one passes for the other
+_NUMBER = "(0|[1-9][0-9]{0,17})"
+_PLACE = re.compile(f"{_NUMBER} {_NUMBER}")
+_SEAL = re.compile(
+    f"1 {' '.join([_NUMBER] * 4)} ([0-9a-f]{{64}}) ([0-9a-f]{{64}}) ([0-9a-f]{{128}})"
+)
+
+
+class SigningKey:
+    """The secret key of a deployment's signatures.
+
+    Args:
+        seed: 32 secret bytes.
+    """
+
+    def __init__(self, seed: bytes) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(seed)
+
+    @property
+    def public(self) -> str:
+        """The public key, 64 hexadecimal digits."""
+        return self._key.public_key().public_bytes_raw().hex()
+
+    def sign(self, statement: bytes) -> str:
+        """Sign a statement; returns 128 hexadecimal digits."""
+        return self._key.sign(statement).hex()
+
+
+def verified(public: str, statement: bytes, signature: str) -> bool:
+    """Whether a signature is the key's over a statement.
+
+    Args:
+        public: 64 hexadecimal digits.
+        statement: as it should have been signed.
+        signature: 128 hexadecimal digits; others are no signature.
+    """
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
+        key.verify(bytes.fromhex(signature), statement)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def is_public_key(text: object) -> bool:
+    """Whether something has the form of a public key."""
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
+def record_statement(digest: str) -> bytes:
+    """Make what is signed of a ledger record.
+
+    Args:
+        digest: SHA-256 of the record without its signature, hexadecimal.
+    """
+    return _joined([_RECORD, digest.encode()])
+
+
+def _joined(parts: Iterable[bytes]) -> bytes:
+    """Join parts so that no two lists of them give the same bytes."""
+    return b"".join(b"%d:%b" % (len(part), part) for part in parts)
+
+
+class RowPlace(NamedTuple):
+    """The release that a row belongs to; every row of a signed deployment says it in a header.
+
+    Attributes:
+        shard: number of the aggregate shard.
+        ordinal: number of the trigger among all of the pipeline, from 1.
+    """
+
+    shard: int
+    ordinal: int
+
+    def encode(self) -> bytes:
+        """Write the header's value."""
+        return b"%d %d" % self
+
+    @classmethod
+    def decode(cls, value: bytes) -> RowPlace | None:
+        """Read the header's value; None if it is none."""
+        found = _PLACE.fullmatch(value.decode("latin-1"))
+        return None if found is None else cls(int(found[1]), int(found[2]))
+
+
+class Seal(NamedTuple):
+    """The signature of a manifest, and what is signed beside the manifest; its second header.
+
+    Attributes:
+        shard: number of the aggregate shard.
+        shards: how many there are.
+        ordinal: number of the trigger among all of the pipeline, from 1.
+        trigger: number of the trigger in its window, from 1.
+        charge: hash of the ledger record that paid for the release, hexadecimal.
+        rows: digest of the rows, hexadecimal; see `rows_digest`.
+        signature: hexadecimal; empty where nobody has signed.
+    """
+
+    shard: int
+    shards: int
+    ordinal: int
+    trigger: int
+    charge: str
+    rows: str
+    signature: str = ""
+
+    def encode(self) -> bytes:
+        """Write the header's value: version and fields, between spaces."""
+        return " ".join(map(str, (1, *self))).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> Seal | None:
+        """Read the header's value; None if it is none."""
+        found = _SEAL.fullmatch(value.decode("latin-1"))
+        if found is None:
+            return None
+        shard, shards, ordinal, trigger = map(int, found.groups()[:4])
+        return cls(shard, shards, ordinal, trigger, found[5], found[6], found[7])
+
+
+class Signed(NamedTuple):
+    """A record of a release topic, without the header that its signature stands in.
+
+    Attributes:
+        topic: the release topic.
+        partition: of the topic.
+        key: of the record.
+        value: of the record.
+        timestamp: of the record, in milliseconds.
+        headers: all others.
+    """
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+    timestamp: int
+    headers: Headers
+
+    def statement(self, genesis: str, seal: Seal) -> bytes:
+        """Make what is signed of a manifest.
+
+        Args:
+            genesis: hash of the ledger's first record.
+            seal: its own signature is left out.
+        """
+        named = [one for name, value in self.headers for one in (name.encode(), value)]
+        sealed = seal._replace(signature="").encode()
+        return _joined([_RELEASE, genesis.encode(), self.topic.encode(), b"%d" % self.partition,
+                        self.key, b"%d" % self.timestamp, self.value, sealed, *named])  # fmt: skip
+
+
+START = bytes(32)
+"""The beginning of every chain."""
+
+
+def chained(before: bytes, key: bytes, value: bytes, timestamp: int, headers: Headers) -> bytes:
+    """Take the next row of a chain.
+
+    Args:
+        before: end of the chain so far; `START` before the first row.
+        key: of the row's record.
+        value: of the record.
+        timestamp: of the record, in milliseconds.
+        headers: all of the record.
+    """
+    named = [one for name, told in headers for one in (name.encode(), told)]
+    return hashlib.sha256(before + _joined([key, value, b"%d" % timestamp, *named])).digest()
+
+
+def rows_digest(chains: Mapping[int, bytes]) -> str:
+    """Make the digest of all rows of one shard and trigger, hexadecimal.
+
+    Args:
+        chains: the end of the chain on each partition that has such rows.
+    """
+    parts = [one for n in sorted(chains) for one in (b"%d" % n, chains[n])]
+    return hashlib.sha256(_joined(parts)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Sealing:
+    """How the releases of a signed deployment are sealed.
+
+    Attributes:
+        genesis: hash of the ledger's first record.
+        public: the key that this record names, hexadecimal.
+        key: the secret key; None for those who recompute: their seals have no signature.
+    """
+
+    genesis: str
+    public: str
+    key: SigningKey | None = field(default=None, repr=False)
+
+    def seal(self, record: Signed, seal: Seal) -> tuple[str, bytes]:
+        """Sign a manifest; returns the header that says so."""
+        if self.key is not None:
+            signature = self.key.sign(record.statement(self.genesis, seal))
+            seal = seal._replace(signature=signature)
+        return SIGNATURE, seal.encode()
+
+    def holds(self, record: Signed, seal: Seal) -> bool:
+        """Whether the signature of a manifest is the deployment's."""
+        return verified(self.public, record.statement(self.genesis, seal), seal.signature)
