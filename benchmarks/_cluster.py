@@ -29,7 +29,7 @@ from hushstream.deploy.process import Child
 from hushstream.formats.events.decode import utc
 from hushstream.formats.values.form import number_in, to_json
 from hushstream.topics.config.load import Config, load
-from hushstream.topics.config.secret import noise_key, own_keys
+from hushstream.topics.config.secret import noise_key, own_keys, signing_key
 from hushstream.topics.names import Names
 from hushstream.topics.records import Trigger, TriggerRequest, decode_clock, encode
 
@@ -61,10 +61,10 @@ class Local:
         self.bootstrap = bootstrap
         self.toml = folder / "hush.toml"
         self.toml.write_text(toml)
-        key = folder / "hush.key"
-        if not key.exists():
-            key.write_text(secrets.token_hex(32))
-            key.chmod(0o600)
+        for key in (folder / "hush.key", folder / "hush-signing.key"):
+            if not key.exists():
+                key.write_text(secrets.token_hex(32))
+                key.chmod(0o600)
         self.raw = dict(raw)
         self.workers: dict[str, Child] = {}
         self.prefix: Callable[[str], list[str]] = lambda member: []
@@ -113,7 +113,10 @@ class Local:
             assert time.monotonic() < until, self.raw
             time.sleep(0.05)
         now = int(time.time() * 1e6)
-        admin.begin(self.cluster, self.deployment, self._replication, now, self.secret)
+        admin.begin(
+            self.cluster, self.deployment, self._replication, now, self.secret,
+            signing=signing_key(self.config(), {}),
+        )  # fmt: skip
         return self.names
 
     @property

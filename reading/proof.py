@@ -41,7 +41,7 @@ _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What was proved before: nothing of it may be gone.
+    """Extent of an earlier proof: nothing of it may be gone.
 
     Attributes:
         genesis: hash of the ledger's first record.
@@ -58,7 +58,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 @dataclass
 class Proof:
-    """The result.
+    """Result of a verification.
 
     Attributes:
         deployment: its name.
@@ -91,16 +91,16 @@ class Proof:
         return bool(self.public_key) and not (self.fault or self.unfinished)
 
     def checkpoint(self) -> Checkpoint:
-        """What a later proof has to contain."""
+        """Make the extent that a later proof must have."""
         return Checkpoint(self.genesis, self.records, self.head, self.releases)
 
 
 class FaultError(LedgerError):
-    """What was published does not prove itself; the message names the place."""
+    """Refusal of what was published: it does not prove itself; the message names the place."""
 
 
 class _Declared(NamedTuple):
-    """What the ledger says of a pipeline's releases."""
+    """Declaration of a pipeline's releases in the ledger."""
 
     topic: str
     shards: int
@@ -165,7 +165,7 @@ def check_ledger(
 
 
 class ReleaseProof:
-    """Takes all records of the release topics, each partition in its order; then `finish`.
+    """Proof in the making: takes all records of the release topics, each partition in its order.
 
     Args:
         ledger: whose signatures hold.
@@ -379,7 +379,7 @@ def _fill(proof: Proof, ledger: Ledger) -> None:
 
 
 def _check_known(known: Checkpoint, ledger: Ledger, proof: Proof) -> None:
-    """Nothing that was there before may be gone.
+    """Refuse what lacks something that was there before.
 
     Raises:
         FaultError: something is.
@@ -399,6 +399,6 @@ def _check_known(known: Checkpoint, ledger: Ledger, proof: Proof) -> None:
             )
 
 
-def as_json(proof: Proof) -> dict[str, Any]:
+def plain(proof: Proof) -> dict[str, Any]:
     """Write a proof for programs."""
     return {"proved": proof.proved, **vars(proof)}

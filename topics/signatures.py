@@ -206,7 +206,7 @@ def rows_digest(chains: Mapping[int, bytes]) -> str:
 
 @dataclass(frozen=True)
 class Sealing:
-    """How the releases of a signed deployment are sealed.
+    """Seals of the releases of a signed deployment.
 
     Attributes:
         genesis: hash of the ledger's first record.

@@ -349,7 +349,7 @@ def _genesis(
 
 
 def _signing(key: SigningKey | None) -> dict[str, Any]:
-    """What the genesis of a signed deployment says beside: older versions would sign nothing."""
+    """Members of a signed deployment's genesis; the format stops versions that sign nothing."""
     return {} if key is None else {"format": SIGNED, "public_key": key.public}
 
 

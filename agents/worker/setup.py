@@ -49,7 +49,7 @@ class WorkerSetup:
 
     @property
     def sealing(self) -> Sealing | None:
-        """How releases are sealed; None where the deployment signs nothing."""
+        """Way in which releases are sealed; None where the deployment signs nothing."""
         public = self.ledger.public_key
         if public is None:
             return None

@@ -23,6 +23,8 @@ from .logs import Pipeline, charges, judged, objections, until_published
 from .noise import derived
 from .records import digest, key_bytes
 from .rules import Rules
+from .seals import Record as Sealed
+from .seals import of_ledger, of_releases
 
 PATIENCE = 30.0
 
@@ -120,11 +122,16 @@ def deployment(
     name = settings["deployment"]["name"]
     inputs = {one["name"]: one for one in settings["input"]}
     texts = Registered(registry or settings.get("registry", {}).get("url", ""))
-    published = {}
+    published, sealed = {}, {}
     for one in settings["pipeline"]:
         mine = one["name"].encode() + b"|"  # generations share a topic
-        log = [r for log in read_topic(bootstrap, topic_of(one, settings)) for r in log]
-        published[one["name"]] = [r for r in log if (r.key or b"").startswith(mine)]
+        logs = read_topic(bootstrap, topic_of(one, settings))
+        logs = [[r for r in log if (r.key or b"").startswith(mine)] for log in logs]
+        published[one["name"]] = [r for log in logs for r in log]
+        sealed[one["name"]] = [
+            [Sealed(r.offset, r.timestamp, r.key or b"", r.value or b"", r.headers) for r in log]
+            for log in logs
+        ]
     ledger = [r.value or b"" for r in read_topic(bootstrap, f"{name}.ledger.v1")[0]]
     base = f"{name}.{json.loads(ledger[0])['body']['genesis']}"
     clock = [json.loads(r.value or b"") for r in read_topic(bootstrap, f"{base}.clock")[0]]
@@ -145,6 +152,8 @@ def deployment(
             order = units_order(units, Rules(pipeline.config, pipeline.listed).per_epoch, secret)
         logs = [[(r.offset, r.timestamp, r.value) for r in log] for log in raw]
         wrong = list(charges(ledger, [e for e in clock if e.get("pipeline") == called]))
+        wrong += of_ledger(ledger)
+        wrong += of_releases(ledger, topic_of(one, settings), called, sealed[called])
         try:
             told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
             made = judged(pipeline, key_of(one, config, secret), clock, logs, told, order)

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 )
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
-from hushstream.agents.clock.ledger import FORMAT, GROWN, LOST, Ledger
+from hushstream.agents.clock.ledger import FORMAT, GROWN, SIGNED, Ledger
 from hushstream.agents.deployment.own_keys import with_keys
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.cluster import Cluster
@@ -435,7 +435,7 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
 
 
 def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, monkeypatch):
-    later = LOST + 1
+    later = SIGNED + 1
     begun = admin.read_ledger(made.cluster, made.name)
     assert begun.format == FORMAT == begun.genesis["format"]
     with monkeypatch.context() as patch:

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from hushstream.agents.clock.ledger import (
     FORMAT,
-    LOST,
+    SIGNED,
     ZERO,
     Ledger,
-    Record,
     cost_of,
     earliest_end,
     following,
@@ -20,6 +19,7 @@ from hushstream.agents.clock.ledger import (
     retirement,
     totals,
 )
+from hushstream.agents.clock.ledger_record import Record
 from hushstream.agents.deployment.statement import charge_body, limits, text
 from hushstream.agents.worker.admission import check_format
 from hushstream.errors import EngineError, LedgerError
@@ -66,15 +66,17 @@ def test_a_format_rises_and_one_of_a_later_version_is_refused(monkeypatch: pytes
     begun = ledger.format
     values.append(ledger.next("format", 4, {"format": FORMAT}).encode())
     assert begun < FORMAT and Ledger.read(values).format == FORMAT
-    later = Ledger.read(values).next("format", 5, {"format": LOST + 1}).encode()
-    both = f"reached format {LOST + 1}, and this version of Hushstream knows formats up to {LOST}"
+    later = Ledger.read(values).next("format", 5, {"format": SIGNED + 1}).encode()
+    both = (
+        f"reached format {SIGNED + 1}, and this version of Hushstream knows formats up to {SIGNED}"
+    )
     with pytest.raises(EngineError, match=both):
         Ledger.read([*values, later])
-    first = Ledger().next("genesis", 1, {"format": LOST + 1}).encode()
+    first = Ledger().next("genesis", 1, {"format": SIGNED + 1}).encode()
     with pytest.raises(EngineError, match=both):
         Ledger.read([first])
-    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", LOST + 1)
-    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == LOST + 1
+    monkeypatch.setattr("hushstream.agents.clock.ledger.FORMAT", SIGNED + 1)
+    assert Ledger.read([*values, later]).format == Ledger.read([first]).format == SIGNED + 1
 
 
 def test_a_worker_writes_no_format_that_its_ledger_does_not_name():

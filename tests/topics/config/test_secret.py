@@ -14,7 +14,15 @@ from hushstream.deploy.process import command_of
 from hushstream.errors import ConfigError
 from hushstream.topics.config.canonical import config_hash
 from hushstream.topics.config.load import Config, loads
-from hushstream.topics.config.secret import decode_key, noise_key, own_keys, read_key, write_new_key
+from hushstream.topics.config.secret import (
+    decode_key,
+    noise_key,
+    own_keys,
+    read_key,
+    signing_key,
+    write_new_key,
+)
+from hushstream.topics.signatures import SigningKey
 
 KEY = bytes(range(100, 132))
 
@@ -189,3 +197,37 @@ def test_no_shell_reads_a_command(tmp_path: Path) -> None:
     text = f'[secret]\nkey = {{ command = ["echo", "$HOME", "{KEY.hex()}"] }}'
     with pytest.raises(ConfigError, match="must hold"):
         noise_key(loads(text, folder=tmp_path, environ={}), {})
+
+
+def test_the_signing_key_comes_as_the_noise_key_does_and_none_is_made_up(tmp_path: Path) -> None:
+    assert signing_key(loads("", folder=tmp_path, environ={}), {}) is None
+    text = '[secret]\nsigning_key_file = "sign.key"\n'
+    config = loads(text, folder=tmp_path, environ={})
+    with pytest.raises(ConfigError, match="no signing key found"):
+        signing_key(config, {})
+    file = _write(tmp_path / "sign.key", KEY.hex().encode())
+    made = signing_key(config, {})
+    assert made is not None and made.public == SigningKey(KEY).public
+    other = bytes(reversed(KEY))
+    named = _write(tmp_path / "named.key", other.hex().encode())
+    for environ, wanted in [
+        ({"HUSH_SIGNING_KEY_FILE": str(named)}, other),
+        ({"HUSH_SIGNING_KEY_FILE": str(named), "HUSH_SIGNING_KEY": KEY.hex()}, KEY),
+        ({"HUSH_NOISE_KEY": other.hex()}, KEY),
+    ]:
+        found = signing_key(config, environ)
+        assert found is not None and found.public == SigningKey(wanted).public
+    file.chmod(0o604)
+    with pytest.raises(ConfigError, match="others have access to the signing key; run `chmod 600"):
+        signing_key(config, {})
+
+
+def test_a_command_may_print_the_signing_key(tmp_path: Path) -> None:
+    command = json.dumps([sys.executable, "-c", f"print('{KEY.hex()}')"])
+    text = f"[secret]\nsigning_key = {{ command = {command} }}\n"
+    made = signing_key(loads(text, folder=tmp_path, environ={}), {})
+    assert made is not None and made.public == SigningKey(KEY).public
+    silent = json.dumps([sys.executable, "-c", ""])
+    config = loads(f"[secret]\nsigning_key = {{ command = {silent} }}\n", environ={})
+    with pytest.raises(ConfigError, match=r"^secret\.signing_key\.command .* printed nothing"):
+        signing_key(config, {})

@@ -1,0 +1,164 @@
+"""``hush verify``: prove releases and ledger from the public topics, without any secret."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from ..agents.clock.genesis import read_ledger
+from ..agents.clock.ledger import Ledger
+from ..agents.kafka.cluster import Cluster
+from ..agents.kafka.logs import raw
+from ..agents.worker.lines.screen import Screen, say
+from ..errors import ConfigError, LedgerError
+from ..formats.events.decode import RawRecord
+from ..reading.proof import Checkpoint, Proof, plain, prove
+from ..topics.config.model import Kafka
+from ..topics.signatures import is_public_key
+from .options import CONFIG, config_options, emit, json_option, read_config
+
+REFUSED = 3
+AGAIN_SECONDS = 2.0
+
+
+@click.command()
+@config_options
+@click.option("--deployment", default="", help="Its name, where there is no configuration.")
+@click.option(
+    "--public-key", default="", metavar="HEX", help="The key that must have signed everything."
+)
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Remember in this file what was proved; nothing of it may be gone the next time.",
+)
+@click.option(
+    "--wait",
+    type=click.IntRange(0),
+    default=30,
+    show_default=True,
+    help="Seconds to wait for a release that is just being published.",
+)
+@json_option
+def verify(
+    path: str,
+    bootstrap: str | None,
+    settings: tuple[str, ...],
+    deployment: str,
+    public_key: str,
+    checkpoint: Path | None,
+    wait: int,
+    as_json: bool,
+) -> None:
+    """Prove that releases are complete, unaltered, and were charged before they came.
+
+    Reads the ledger and the release topics alone, and needs no secret. Exits with 3 if something is
+    missing or altered, and names the place.
+    """
+    if public_key and not is_public_key(public_key):
+        raise ConfigError("--public-key: must be 64 hexadecimal digits, as `hush topics` prints it")
+    kafka, name = _place(path, bootstrap, settings, deployment)
+    known = _read(checkpoint) if checkpoint is not None and checkpoint.exists() else None
+    reader = _PublicTopics(Cluster(kafka, role="reader"), name)
+    until = time.monotonic() + wait
+    with _progress(hidden=as_json) as bar:
+        told = _Told(bar)
+        while True:
+            proof = prove(reader.ledger, reader.records, name, public_key, known, told)
+            if not proof.unfinished or proof.fault or time.monotonic() > until:
+                break
+            time.sleep(AGAIN_SECONDS)
+    if as_json:
+        emit(plain(proof))
+    else:
+        for line in _said(proof):
+            say(line)
+    if not proof.proved:
+        raise click.exceptions.Exit(REFUSED)
+    if checkpoint is not None:
+        checkpoint.write_bytes(msgspec.json.encode(proof.checkpoint()))
+
+
+def _place(
+    path: str, bootstrap: str | None, settings: tuple[str, ...], deployment: str
+) -> tuple[Kafka, str]:
+    """The cluster, and the deployment's name; a reader may have no configuration."""
+    if bootstrap and deployment and not settings and path == CONFIG:
+        return Kafka(bootstrap=bootstrap), deployment
+    config = read_config(path, bootstrap, settings)
+    return config.kafka, deployment or config.deployment.name
+
+
+def _read(path: Path) -> Checkpoint:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not what `hush verify --checkpoint` has written") from error
+
+
+class _PublicTopics:
+    """Public topics of a deployment."""
+
+    def __init__(self, cluster: Cluster, deployment: str) -> None:
+        self._cluster = cluster
+        self._deployment = deployment
+        cluster.wait()
+
+    def ledger(self) -> Ledger:
+        """Read the ledger and verify its chain."""
+        return read_ledger(self._cluster, self._deployment)
+
+    def records(self, topic: str, partition: int) -> Iterator[RawRecord]:
+        """Read a partition of a release topic."""
+        if partition >= self._cluster.partitions(topic, "READ"):
+            raise LedgerError(f"topic {topic} is gone, or has less than {partition + 1} partitions")
+        yield from map(raw, self._cluster.each(topic, partition))
+
+
+def _progress(hidden: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), TextColumn("{task.completed:,} records"))
+    screen = Screen(stderr=True)
+    return Progress(*columns, TimeElapsedColumn(), console=screen, transient=True, disable=hidden)
+
+
+class _Told:
+    """One line of progress that names what is being read."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("reading")
+
+    def __call__(self, what: str, records: int) -> None:
+        self._bar.update(self._task, description=f"reading {what}", completed=records)
+
+
+def _said(proof: Proof) -> Iterator[str]:
+    if proof.fault:
+        yield f"NOT PROVED: {proof.fault}"
+    elif proof.unfinished:
+        yield (
+            f"NOT COMPLETE: {proof.unfinished}. If it is being published just now, run this again; "
+            "otherwise somebody withholds it, or its deployment stands still."
+        )
+    if not proof.proved:
+        return
+    yield f"deployment {proof.deployment}, signed by the public key {proof.public_key}"
+    for name, number in proof.releases.items():
+        yield f"  {name}: releases 1 to {number}, complete"
+    yield (
+        f"proved: {proof.rows:,} rows, none altered, missing, doubled or out of its order, up to "
+        f"{proof.until or 'now, as nothing was released yet'}"
+    )
+    yield (
+        f"proved: each release was charged before it came; the ledger's chain of {proof.records:,} "
+        f"records with {proof.charges:,} charges is unbroken, head {proof.head}"
+    )
+    yield "Hold the public key against the one that the operator publishes: --public-key"
+
+
+COMMANDS: list[click.Command] = [verify]
