@@ -13,7 +13,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.paid import Clocked
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.kafka.logs import PartitionLog
-from hushstream.agents.stages.step import LogFrame
+from hushstream.agents.stages.step import LogFrame, Out
 from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.offline.compare import ReleaseCheck, ReplayOutcome, compare_dead_letters
@@ -22,7 +22,9 @@ from hushstream.offline.engine import OfflineEngine
 from hushstream.offline.replay import select
 from hushstream.topics.frames import EventsFrame, decode, encode_events
 from hushstream.topics.records import Trigger
+from hushstream.topics.signatures import Sealing
 
+from ..reading.signed import KEY, OTHER, world
 from ..support import NAMES, ORIGIN, SECRET, beat, deployment, engine, event, start, trigger
 
 # Without feedback, so that the first stage alone can be run to its end.
@@ -314,3 +316,28 @@ def test_pipelines_can_be_chosen():
     assert select(made, []) is made
     with pytest.raises(ConfigError, match="pipeline 'z' is unknown; expected one of p, q"):
         select(made, ["q", "z"])
+
+
+def test_a_signature_that_does_not_hold_differs():
+    """A replay has no key to sign with: it takes a signature off where it holds, and else not."""
+    whole = world()
+    sealing = Sealing(Ledger.read(whole.ledger).records[0].hash(), KEY.public)
+    made = deployment(
+        cells=3, swap={"cells_partitions": "release_partitions = 2\ncells_partitions"}
+    )
+    (p,) = made.pipelines
+
+    def compared(public: str) -> ReplayOutcome:
+        outcome, seals = ReplayOutcome(), Sealing(sealing.genesis, public)
+        check = ReleaseCheck(p, [], None, sealing=seals)
+        for partition, log in enumerate(world(sealing=sealing).releases):
+            for one in log:
+                check.expect(Out(TOPIC, partition, one.key, one.value, one.timestamp, one.headers))
+        for partition, log in enumerate(whole.releases):
+            for one in log:
+                check.take(partition, one, True)
+        check.finish(outcome)
+        return outcome
+
+    assert compared(KEY.public).agrees and compared(KEY.public).compared > 40
+    assert compared(OTHER.public).differing == 24

@@ -59,8 +59,17 @@ def ledger_of(p, key: SigningKey | None = KEY, epochs: Sequence[int] = (0, 1)) -
     return made
 
 
-def world(key: SigningKey | None = KEY, sealing: Sealing | None = None) -> World:
-    """Two windows of a histogram, four triggers each, over three shards and two partitions."""
+def world(
+    key: SigningKey | None = KEY,
+    sealing: Sealing | None = None,
+    paid: Sequence[int] = (0, 0, 0, 0, 1, 1, 1, 1),
+) -> World:
+    """Two windows of a histogram, four triggers each, over three shards and two partitions.
+
+    Args:
+        key: signs the ledger, and releases unless ``sealing`` does; None: nobody signs.
+        paid: epoch whose charge each trigger names.
+    """
     swap = {"cells_partitions": "release_partitions = 2\ncells_partitions"}
     made = deployment(cells=SHARDS, mechanism=", adaptive_weight = 0", swap=swap)
     (p,) = made.pipelines
@@ -73,7 +82,7 @@ def world(key: SigningKey | None = KEY, sealing: Sealing | None = None) -> World
         for n in range(400)
     ]
     triggers = [
-        trigger(p, n, [50 * n], (n - 1) // 4, charge=ledger.charges[p.name, (n - 1) // 4].hash())
+        trigger(p, n, [50 * n], (n - 1) // 4, charge=ledger.charges[p.name, paid[n - 1]].hash())
         for n in range(1, 9)
     ]
     run = OfflineEngine(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import pytest
 from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.stages.aggregate import stage
 from hushstream.formats.events.decode import RawRecord
 from hushstream.reading.proof import plain
 from hushstream.topics.signatures import Sealing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from .signed import KEY, OTHER, PARTITIONS, SHARDS, World, world
 
@@ -212,3 +215,43 @@ def test_a_deployment_that_signs_nothing_says_so() -> None:
     assert all(len(r.headers) == 1 for log in unsigned.releases for r in log)
     proof = unsigned.prove()
     assert not proof.proved and "without a signing key" in proof.fault
+
+
+def test_a_release_that_another_epoch_has_paid_for_is_refused() -> None:
+    proof = world(paid=(0, 0, 0, 0, 1, 0, 1, 1)).prove()
+    assert "has no charge of epoch 1 of p with the hash that this release names" in proof.fault
+
+
+def test_a_shard_that_is_missing_altogether_is_missed() -> None:
+    """The ledger says how many there are, whatever manifests say."""
+    whole = WORLD()
+    for shard in (b"0", b"1", b"2"):
+        rest = [tuple(r for r in log if shard_of(r) != shard) for log in whole.releases]
+        proof = World(whole.ledger, tuple(rest)).prove()
+        assert proof.unfinished == "release 1 of p is there in part", shard
+
+
+def test_a_record_of_the_ledger_whose_signature_was_forged_is_found_wherever_it_is() -> None:
+    """The chain goes on over the forged signature, so each record has to be looked at."""
+    made = Ledger.read(WORLD().ledger[:1], KEY)
+    body = Ledger.read(WORLD().ledger).records[1].body
+    forged = structs.replace(made.next("pipeline", 2, body), signature="0" * 128)
+    made.take(forged.encode())
+    made.take(made.next("refused", 3, {"pipeline": "p", "epoch": 9}).encode())
+    proof = World(tuple(r.encode() for r in made.records), ((), ())).prove()
+    assert proof.fault.startswith("ledger record 1 is not signed by the key")
+
+
+def test_large_releases_that_are_published_in_pieces_have_the_same_signatures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between two pieces the chains are in the shard's state: a crash there changes nothing."""
+    monkeypatch.setattr(stage, "RELEASED", 1)
+    pieces = world()
+    assert pieces.prove().proved
+
+    def by_shard(log: tuple[RawRecord, ...]) -> list[RawRecord]:
+        return [r._replace(offset=0) for r in sorted(log, key=shard_of)]
+
+    for mine, others in zip(pieces.releases, WORLD().releases, strict=True):
+        assert by_shard(mine) == by_shard(others)
