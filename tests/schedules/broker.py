@@ -378,7 +378,7 @@ class Broker:
         told = [log.append(transaction, self.loop.now, content) for content in contents]
         if known:  # the answer before was lost, and the leader has forgotten where it lies
             del self._strangers[place, identity, epoch]
-            return [one._replace(offset=-1) for one in told]
+            told = [one._replace(offset=-1) for one in told]
         if mine is not None:
             self._known[mine] = told[0]
         for work in self._waiting.pop(identity, ()):

@@ -71,6 +71,16 @@ def test_a_new_owner_fences_the_old_one_and_aborts_what_it_left_open() -> None:
     assert values(broker) == [b"c"]
 
 
+def test_a_batch_that_a_new_leader_takes_for_known_is_known_to_it_when_it_comes_again() -> None:
+    broker = made()
+    epoch = broker.initialise("x")
+    broker.add("x", epoch, PLACE, 10.0)
+    broker.change_leader(PLACE, known=True)
+    told = [broker.produce("x", epoch, PLACE, content(b"a"), 10.0, 1)[0].offset for _ in range(2)]
+    assert told == [-1, -1] and values(broker, False) == [b"a"]
+    assert broker.produce("x", epoch, PLACE, content(b"b"), 10.0, 2)[0].offset == 1
+
+
 def test_an_unfinished_transaction_times_out() -> None:
     broker = made()
     epoch = broker.initialise("x")
