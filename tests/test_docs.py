@@ -17,8 +17,9 @@ from hushstream.topics.config.load import loads
 from prometheus_client import CollectorRegistry
 
 ROOT = Path(__file__).parents[1]
+ROOMS = ("docs", "mechanisms", "deploy", "tests/schedules")
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "mechanisms").rglob("*.md")]
+    [*ROOT.glob("*.md"), *(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))]
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 every_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)

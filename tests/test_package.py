@@ -25,6 +25,7 @@ UNPACKED = (
     "client/typescript/",
     "client/vectors.json",
     "deploy/Dockerfile",
+    "deploy/README.md",
     "deploy/compose/",
     "deploy/grafana/",
     "deploy/kubernetes/",
