@@ -39,6 +39,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "ledger": ("ledger", "Show, verify or explain the privacy ledger."),
     "verify": ("verify", "Prove releases from the public topics: complete, unaltered, paid for."),
     "accept-loss": ("loss", "Accept that raw records were deleted before they were used."),
+    "ratchet": ("ratchet", "Make the ratchet of pipelines that forget their noise keys."),
     "replay": ("replay", "Recompute releases and compare them, byte by byte."),
     "alerts": ("topics", "Print Prometheus rules for these pipelines."),
     "broker": ("broker", "Run a local Apache Kafka on the loopback interface."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,6 +27,12 @@ DISAGREES = 4
 @click.option(
     "--window", "windows", multiple=True, metavar="TIME", help="Only the window that contains TIME."
 )
+@click.option(
+    "--escrow-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An auditor's private key, for epochs whose noise keys were forgotten.",
+)
 @json_option
 def replay(
     path: str,
@@ -33,17 +40,21 @@ def replay(
     settings: tuple[str, ...],
     pipelines: tuple[str, ...],
     windows: tuple[str, ...],
+    escrow_key: Path | None,
     as_json: bool,
 ) -> None:
     """Recompute the releases of PIPELINES (default: all) and compare every byte.
 
-    Reads the raw log, the clock log, the ledger and the noise key. Exits with 4 if a release
+    Reads the raw log, the clock log, the ledger and the noise keys; epochs whose keys were
+    forgotten are left out. Exits with 4 if a release
     differs, is missing or occurs twice. It may run beside the workers.
     """
     config = read_config(path, bootstrap, settings)
     console = Screen(stderr=True)
     with _progress(console, hidden=as_json) as bar:
-        outcome = run_replay(config, pipelines, _numbers(config, pipelines, windows), _Tasks(bar))
+        outcome = run_replay(
+            config, pipelines, _numbers(config, pipelines, windows), _Tasks(bar), escrow_key
+        )
     if as_json:
         emit(outcome.figures())
     else:
@@ -98,6 +109,8 @@ def _show(outcome: ReplayOutcome) -> None:
         table.add_row(text, f"{figures[name]:,}")
     console = Screen()
     console.print(readable(table))
+    for text in outcome.left_out:
+        console.print(f"[yellow]{text}[/]", highlight=False)
     for problem in outcome.problems:
         console.print(f"[red]{problem}[/]", highlight=False)
 

@@ -43,6 +43,7 @@ class ReplayOutcome:
         aborted: identical copies that only a reader of uncommitted data sees.
         routed: events whose path through a units log was checked.
         problems: the first problems, in words.
+        left_out: what was not compared, in words.
     """
 
     compared: int = 0
@@ -53,6 +54,7 @@ class ReplayOutcome:
     aborted: int = 0
     routed: int = 0
     problems: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def agrees(self) -> bool:
@@ -95,6 +97,7 @@ class ReleaseCheck:
         windows: numbers of windows to compare; all of them if None.
         first: the first window that can be compared; None: the first of all.
         sealing: how releases are signed, without the secret key; None: they are not.
+        without: numbers of windows that cannot be compared.
     """
 
     def __init__(
@@ -104,11 +107,12 @@ class ReleaseCheck:
         windows: Collection[int] | None,
         first: int | None = None,
         sealing: Sealing | None = None,
+        without: Collection[int] = (),
     ) -> None:
         self._mine = pipeline.name.encode() + b"|"
         self._form = pipeline.form
         self._topic, self._sealing = pipeline.release_topic, sealing
-        self._chosen = _Chosen(pipeline, triggers, windows, first)
+        self._chosen = _Chosen(pipeline, triggers, windows, first, without)
         self._expected: dict[Name, bytes] = {}
         self._seen: dict[Name, Tally] = {}
         self._copies: dict[Name, Tally] = {}
@@ -222,17 +226,20 @@ class _Chosen:
         triggers: Sequence[Trigger],
         windows: Collection[int] | None,
         first: int | None,
+        without: Collection[int],
     ) -> None:
         self._least = b"" if first is None else utc(pipeline.windows.start(first)).encode()
         self._pipeline = pipeline
         start = pipeline.windows.start
         self._ordinals = {(utc(start(t.window)).encode(), t.index): t.ordinal for t in triggers}
         self._texts = None if windows is None else {utc(start(w)).encode() for w in windows}
+        self._without = {utc(start(w)).encode() for w in without}
 
     def takes(self, key: bytes) -> bool:
         """Whether a record belongs to the windows asked for."""
         start = key.split(b"|", 2)[1]
-        return start >= self._least and (self._texts is None or start in self._texts)
+        chosen = self._texts is None or start in self._texts
+        return start >= self._least and chosen and start not in self._without
 
     def ordinal(self, one: Name) -> int:
         """The ordinal of the trigger; larger than all others if the clock does not have it."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..agents.clock.log import ClockLog, Entry
 from ..agents.deployment.model import Deployment
+from ..agents.stages.aggregate.computation import NoiseKey
 from ..agents.stages.aggregate.nonces import Opening, steady
 from ..agents.stages.ingest.schemas import SchemaSource
 from ..agents.stages.ingest.stage import IngestStage
@@ -118,7 +119,7 @@ class OfflineEngine:
         opening: the source of nonces; the default is for simulations.
         begun: place of a snapshot in the clock log, and what stands there; None: it is whole.
         schemas: what ids of schemas stand for; None: no input has any.
-        own: noise keys of pipelines that have one of their own.
+        own: noise keys of pipelines that have others than the root key.
 
     Attributes:
         outs: records by topic that no stage here reads.
@@ -139,7 +140,7 @@ class OfflineEngine:
         opening: Opening = steady,
         begun: tuple[int, Snapshot] | None = None,
         schemas: SchemaSource | None = None,
-        own: Mapping[str, bytes] | None = None,
+        own: Mapping[str, NoiseKey] | None = None,
         sealing: Sealing | None = None,
     ) -> None:
         self._names = names

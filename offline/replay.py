@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 
 from ..agents.clock.begins import begin_of
 from ..agents.clock.genesis import read_ledger
@@ -27,6 +29,7 @@ from ..agents.worker.admission import prepare
 from ..agents.worker.setup import WorkerSetup
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import RawRecord
+from ..topics.config.escrow import open_escrow
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.names import Names
@@ -36,6 +39,7 @@ from .compare_latest import LatestCheck
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine
 from .raw_log import RawLog
+from .replay_keys import ReplayKeys, Sealed, left_out
 from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
 from .replay_nonces import published_nonces
 from .replay_reach import Reach, offsets_of
@@ -72,6 +76,7 @@ def replay(
     pipelines: Collection[str] = (),
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
+    escrow_key: Path | None = None,
 ) -> ReplayOutcome:
     """Recompute and compare the releases of a deployment.
 
@@ -80,16 +85,20 @@ def replay(
         pipelines: names; all of them if empty.
         windows: numbers of windows to compare; all of them if None.
         report: called with the current step, the progress in it and its total (0: unknown).
+        escrow_key: an auditor's private key, which opens the keys in ``secret.escrow_file``.
 
     Raises:
-        ConfigError: a pipeline is unknown, or the noise key is missing.
+        ConfigError: a pipeline is unknown, the noise key is missing, or a sealed one does not open.
         LedgerError: the ledger is broken, or a trigger was not paid for.
         EngineError: a log cannot be read, or lacks what is needed.
     """
     plan = prepare(config, role="auditor")
     deployment = select(plan.deployment, pipelines)
     logs = read_logs(plan, deployment, report)
-    return recompute(plan, deployment, logs, windows, report)
+    sealed = {}
+    if escrow_key is not None:
+        sealed = open_escrow(Path(config.secret.escrow_file), escrow_key)
+    return recompute(plan, deployment, logs, windows, report, sealed)
 
 
 def recompute(
@@ -98,11 +107,13 @@ def recompute(
     logs: Logs,
     windows: Collection[int] | None = None,
     report: Report = lambda what, done, total: None,
+    sealed: Sealed = MappingProxyType({}),
 ) -> ReplayOutcome:
     """Run the engine over the logs that `read_logs` found, raw ones as they are read, and compare.
 
     ``plan`` is a worker's setup; ``windows`` limits the comparison to some numbers; ``report`` is
-    called with progress. Raises `EngineError` if a log cannot be read, or lacks what is needed.
+    called with progress; ``sealed`` are keys from escrow. Raises `EngineError` if a log cannot be
+    read, or lacks what is needed.
     """
     total, used = logs.size * max(len(deployment.pipelines), 1), 0
 
@@ -112,6 +123,7 @@ def recompute(
         report("recomputing", used, max(total, used))
 
     outcome, reach = ReplayOutcome(), reach_of(deployment, logs)
+    keys = ReplayKeys(plan, deployment, sealed)
     checks: dict[str, list[ReleaseCheck | LatestCheck]] = defaultdict(list)
     for p in deployment.pipelines:
         first, mine = reach.first(p.name), reach.triggers(p.name)
@@ -120,7 +132,10 @@ def recompute(
                 f"pipeline {p.name!r}: a window that was asked for had begun before the snapshot "
                 "that the clock log begins with: engine.keep_clock says how long it is kept"
             )
-        released = ReleaseCheck(p, mine, windows, first, plan.sealing)
+        if forgotten := keys.forgotten(mine):
+            outcome.left_out.append(left_out(p.name, forgotten))
+        without = {t.window for t in forgotten}
+        released = ReleaseCheck(p, mine, windows, first, plan.sealing, without)
         checks[p.release_topic].append(released)
         if p.latest_topic:
             checks[p.latest_topic].append(LatestCheck(p, released))
@@ -131,7 +146,7 @@ def recompute(
             reach.renumbered(deployment), plan.names, plan.secret, streams.raw, streams.clock,
             streams.units, progress, streams.sent, trim=True, opening=published.opening,
             begun=reach.standing(),
-            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=plan.own,
+            schemas=recorded_schemas(plan.config.kafka, plan.names, deployment), own=keys.own,
             sealing=plan.sealing,
         )  # fmt: skip
         engine.run()

@@ -135,6 +135,7 @@ def _pipeline(
         aggregates=p.aggregate,
         until=p.until,
         follows=p.follows,
+        own_key=config.secret.ratchet if p.forget_keys else None,
         public_keys=keys,
         key_names=p.key,
         encoding=release.encoding,

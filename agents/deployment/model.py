@@ -57,7 +57,7 @@ class Pipeline:
     until: int | None = None  # microseconds since 1970: no epoch from then on is served
     follows: str | None = None  # whose releases this one goes on with
     lineage: tuple[str, ...] = ()  # all that it follows, the first generation first
-    own_key: str | None = None  # fingerprint of a noise key of its own
+    own_key: str | None = None  # public name of a noise key of its own, or of the ratchet
     public_keys: tuple[bytes, ...] | None = None
     key_names: tuple[str, ...] = ()
     encoding: Encoding = "json"  # of released records, as configured

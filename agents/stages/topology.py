@@ -18,6 +18,7 @@ from ...topics.names import Names
 from ...topics.signatures import Sealing
 from ..clock.log import ClockLog
 from ..deployment.model import Deployment, Input, Pipeline
+from .aggregate.computation import NoiseKey
 from .aggregate.nonces import Opening
 from .aggregate.stage import AggregateStage
 from .bound.stage import BoundStage
@@ -94,7 +95,7 @@ class StageFactory:
         opening: where the nonces of the noise come from, at every opening of a shard.
         step_records: raw records of one ingest step; None: the default.
         schemas: answers what a schema's id stands for; None: no input needs that.
-        own: noise keys of pipelines that have one of their own.
+        own: noise keys of pipelines that have others than the root key.
         sealing: how releases are signed; None: they are not.
 
     Attributes:
@@ -110,7 +111,7 @@ class StageFactory:
         opening: Opening,
         step_records: int | None = None,
         schemas: SchemaSource | None = None,
-        own: Mapping[str, bytes] | None = None,
+        own: Mapping[str, NoiseKey] | None = None,
         sealing: Sealing | None = None,
     ) -> None:
         self._names = names

@@ -13,6 +13,7 @@ from ...errors import EngineError, LedgerError, OutageError, RightError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.load import Config
 from ...topics.config.model import Kafka
+from ...topics.config.ratchet_file import RatchetFile, ratchet_of
 from ...topics.config.secret import noise_key, own_keys, signing_key
 from ...topics.names import Names, ledger_topic
 from ..clock.begins import read_begins
@@ -40,6 +41,7 @@ from ..kafka.access.refusals import user_of
 from ..kafka.cluster import Cluster
 from ..kafka.logs import passing
 from .evidence import check_tables
+from .forgetting import check_ratchet
 from .setup import WorkerSetup
 
 Told = Callable[[str], None]
@@ -134,6 +136,7 @@ def admit(
     # be read, and without a whole ledger nothing says which topics are the right ones.
     secret = noise_key(config)
     told(f"noise key, fingerprint {fingerprint(secret)}")
+    ratchet = _ratchet(config, role)  # before the ledger, of which it may have passed no more
     topics = cluster.topics()
     told(f"cluster at {config.kafka.bootstrap}: {len(topics)} topics")
     ledger = _ledger(cluster, config)
@@ -172,9 +175,13 @@ def admit(
         witness.check(config.kafka, lambda: read_ledger(cluster, names.deployment))
         told(f"witness {config.engine.witness}: it has seen nothing that the cluster lacks")
     told(f"ledger: {len(ledger.charges)} charges, chain whole, every trigger paid for")
+    if ratchet is not None:
+        check_ratchet(ratchet, ledger, deployment, lines)
+        told(f"ratchet {ratchet.name}: at record {ratchet.step}, {len(ratchet.kept)} keys kept")
     setup = WorkerSetup(
         config, deployment, names, ledger, secret, data_dir, member, begins, witness, own, accepted,
         owed(deployment, ledger, lines, int(time.time() * 1e6)), signing,
+        ratchet,
     )  # fmt: skip
     if role == "worker":
         check_format(ledger)
@@ -241,6 +248,16 @@ def witness_of(config: Config, names: Names, secret: bytes) -> Witness | None:
     """Make the configured witness; None if the configuration names none."""
     path = config.engine.witness
     return Witness(Path(path), names, secret) if path else None
+
+
+def _ratchet(config: Config, role: Role) -> RatchetFile | None:
+    """Read the ratchet, if there is to be one; workers alone must have it."""
+    if role != "worker" and not Path(config.secret.ratchet_file).exists():
+        return None
+    found = ratchet_of(config)
+    if found is not None and role == "worker":
+        found.clean()
+    return found
 
 
 def _ledger(cluster: Cluster, config: Config) -> Ledger:

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...mechanisms.noise import Charge
 from ...topics.config.load import Config
+from ...topics.config.ratchet_file import RatchetFile
 from ...topics.names import Names
 from ...topics.signatures import Sealing, SigningKey
 from ..clock.begins import begin_of
@@ -14,6 +16,7 @@ from ..clock.ledger import Ledger
 from ..clock.loss.accept import Lost, resumed
 from ..clock.witness import Witness
 from ..deployment.model import Deployment, Input
+from ..stages.aggregate.computation import NoiseKey
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class WorkerSetup:
         accepted: losses of raw records that the ledger accepts, in order.
         owed: epochs that the clock charges at once, by pipeline.
         signing: signs releases and ledger; None: they are unsigned, or this only reads.
+        ratchet: keys of pipelines that forget them; None: none does.
     """
 
     config: Config
@@ -46,6 +50,7 @@ class WorkerSetup:
     accepted: Sequence[Lost] = ()
     owed: Mapping[str, int] = field(default_factory=dict)
     signing: SigningKey | None = field(default=None, repr=False)
+    ratchet: RatchetFile | None = None
 
     @property
     def sealing(self) -> Sealing | None:
@@ -54,6 +59,17 @@ class WorkerSetup:
         if public is None:
             return None
         return Sealing(self.ledger.records[0].hash(), public, self.signing)
+
+    @property
+    def noise_keys(self) -> dict[str, NoiseKey]:
+        """Noise keys of pipelines that have others than the root key, by name."""
+        found: dict[str, NoiseKey] = dict(self.own)
+        if self.ratchet is not None:
+            key = self.ratchet.key
+            for p in self.deployment.pipelines:
+                if p.own_key == self.ratchet.name:
+                    found[p.name] = lambda t: key(Charge(t.charge_seq, t.pipeline, t.epoch))
+        return found
 
     def begin_of(self, source: Input, partition: int) -> int:
         """Look up the first offset of a partition, as of the input's first declared pipeline."""

@@ -11,15 +11,17 @@ from collections.abc import Callable, Mapping
 from faust.types import TP
 from prometheus_client import Gauge
 
-from ...errors import EngineError
+from ...errors import EngineError, HushError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
 from ..clock.log import ClockLog
+from ..kafka.clients import OUTAGES, asked_to_end
 from ..kafka.cluster import Cluster
 from ..kafka.progress import Progress
 from ..kafka.trim import Trimmer
 from ..stages.feedback import Feedback, needed_from
 from ..stages.topology import BOUND, INGEST, Topology
+from .forgetting import Forgetting
 from .health.losses import LossWatch
 from .health.topics import LOOK_SECONDS as TOPICS_SECONDS
 from .health.topics import Inflow, TopicWatch
@@ -29,6 +31,7 @@ from .shard import Shard
 
 MEASURE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
+FORGET_SECONDS = 5.0
 
 
 class ClockTrim:
@@ -90,6 +93,12 @@ class Upkeep:
         self._trimmer = Trimmer(setup.config.kafka)
         self._trim_seconds = setup.config.engine.trim_interval / 1e6
         self._keep_units = setup.config.engine.keep_units
+        self._forgetting: Forgetting | None = None
+        if setup.ratchet is not None:
+            made = setup.deployment.pipelines
+            self._forgetting = Forgetting(
+                setup.config.kafka, setup.names, made, setup.ratchet, clock
+            )
 
     async def run(
         self, crash: Callable[[], BaseException | None], fail: Callable[[BaseException], None]
@@ -99,7 +108,20 @@ class Upkeep:
         Args:
             crash: returns why Faust's own services have stopped; None while they run.
         """
-        await asyncio.gather(self._look_after(crash, fail), self._watch_topics(fail))
+        await asyncio.gather(
+            self._look_after(crash, fail), self._watch_topics(fail), self._forget_keys(fail)
+        )
+
+    async def _forget_keys(self, fail: Callable[[BaseException], None]) -> None:
+        while self._forgetting is not None:
+            await asyncio.sleep(FORGET_SECONDS)
+            try:
+                await self._forgetting.round()
+            except OUTAGES:
+                if asked_to_end():
+                    raise  # else the next round tries again
+            except HushError as error:
+                fail(error)
 
     async def _watch_topics(self, fail: Callable[[BaseException], None]) -> None:
         while True:

@@ -126,7 +126,15 @@ class Worker:
         opening = drawn(os.urandom)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
         self._factory = StageFactory(
-            made, names, setup.secret, clock, opening, most, self._asking, setup.own, setup.sealing
+            made,
+            names,
+            setup.secret,
+            clock,
+            opening,
+            most,
+            self._asking,
+            setup.noise_keys,
+            setup.sealing,
         )
         feedback = self._factory.feedback
         keys = fingerprints(made, setup.secret)

@@ -17,14 +17,17 @@ from .keyed import (
     statistical_distance,
     zero,
 )
+from .ratchet import Charge, Ratchet
 
 __all__ = [
     "DELTA_PER_DRAW",
     "NONCE",
     "SAMPLER_VERSION",
     "STEADY",
+    "Charge",
     "KeyedNoise",
     "Nonces",
+    "Ratchet",
     "ZeroNoise",
     "derive",
     "encode",

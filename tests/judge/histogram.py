@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from .noise import Noise, Nonces
+from .noise import Noise, Nonces, Secret
 from .numbers import BITS, STEPS, held, limited, wrapped
 from .records import Event
 from .rows import shown, six, utc
@@ -88,7 +88,7 @@ class Judge:
     """
 
     def __init__(
-        self, rules: Rules, secret: bytes, nonces: Nonces, order: Order | None = None
+        self, rules: Rules, secret: Secret, nonces: Nonces, order: Order | None = None
     ) -> None:
         self.rules = rules
         self.nonces = nonces

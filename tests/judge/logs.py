@@ -12,6 +12,7 @@ from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from .histogram import Clock, Judge, Objection, Order, Release
+from .noise import Secret
 from .records import Event, home, read
 from .rounds import RoundsJudge
 from .rows import utc
@@ -75,7 +76,7 @@ class Nonces:
 
 def judged(
     pipeline: Pipeline,
-    secret: bytes,
+    secret: Secret,
     clock: Iterable[Clock],
     raw: Sequence[Iterable[Raw]],
     published: Iterable[Published],

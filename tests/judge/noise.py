@@ -2,7 +2,7 @@
 
 import hmac
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -21,11 +21,16 @@ class Nonces(Protocol):
     def nonce(self, window: int, shard: int, trigger: int) -> bytes: ...
 
 
+Secret = bytes | Callable[[Mapping[str, Any]], bytes]
+"""The noise key of a pipeline, or what tells that of a trigger."""
+
+
 class Noise:
     """Discrete Gaussian draws that follow from a key and a label."""
 
-    def __init__(self, secret: bytes, pipeline: str, nonces: Nonces) -> None:
-        self._root = derived(derived(secret, "noise"), "noise")
+    def __init__(self, secret: Secret, pipeline: str, nonces: Nonces) -> None:
+        self._secret = secret
+        self._roots: dict[bytes, bytes] = {}  # by label
         self._pipeline = pipeline
         self._nonces = nonces
         self._aes: dict[bytes, Any] = {}
@@ -39,13 +44,16 @@ class Noise:
         hashed, window = trigger["config_hash"].encode(), str(trigger["window"]).encode()
         charge = bytes.fromhex(trigger["charge"])
         nonce = self._nonces.nonce(trigger["window"], shard, first)
-        return fields([*map(str.encode, words), hashed, window, charge, b"\0", nonce])
+        label = fields([*map(str.encode, words), hashed, window, charge, b"\0", nonce])
+        secret = self._secret if isinstance(self._secret, bytes) else self._secret(trigger)
+        self._roots[label] = derived(derived(secret, "noise"), "noise")
+        return label
 
     def draw(self, label: bytes, key: bytes, index: int, variance: Fraction) -> int:
         """Draw number ``index`` of a key under a label."""
         aes = self._aes.get(label)
         if aes is None:
-            made = hmac.digest(self._root, label, "sha256")
+            made = hmac.digest(self._roots[label], label, "sha256")
             aes = self._aes[label] = Cipher(algorithms.AES256(made), modes.ECB()).encryptor()
         state, message = 0, len(key).to_bytes(8, "little") + key
         for place in range(0, len(message), 16):  # CBC-MAC; words are little-endian

@@ -18,7 +18,7 @@ from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
 HERE = Path(__file__).parent
 JUDGE = (
     "histogram", "rounds", "rows", "rules", "numbers", "noise", "records", "logs", "forms",
-    "proto_classes",
+    "proto_classes", "ratchet",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")

@@ -17,10 +17,11 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from . import ratchet
 from .forms import plain
 from .histogram import Objection, Order
 from .logs import Pipeline, charges, judged, objections, until_published
-from .noise import derived
+from .noise import Secret, derived
 from .records import digest, key_bytes
 from .rules import Rules
 from .seals import Record as Sealed
@@ -106,7 +107,7 @@ class Registered(dict[int, tuple[str, str]]):
 
 
 def deployment(
-    bootstrap: str, config: Path, secret: bytes, registry: str = ""
+    bootstrap: str, config: Path, secret: bytes, registry: str = "", state: Path | None = None
 ) -> dict[str, Judgement]:
     """Judge every histogram of a deployment: its releases beside what its logs must give.
 
@@ -117,6 +118,7 @@ def deployment(
         config: the deployment's TOML file, for its name, public keys and partitioners.
         secret: the noise key.
         registry: where schemas of releases are; empty: where the file says.
+        state: of the ratchet, where pipelines forget their keys: the file that a worker had once.
     """
     settings = tomllib.loads(config.read_text("utf-8"))
     name = settings["deployment"]["name"]
@@ -156,9 +158,9 @@ def deployment(
         wrong += of_releases(ledger, topic_of(one, settings), called, sealed[called])
         try:
             told = [(r.key or b"", plain(r.value, texts)) for r in published[called]]
-            made = judged(pipeline, key_of(one, config, secret), clock, logs, told, order)
+            made = judged(pipeline, key_of(one, config, secret, state), clock, logs, told, order)
             releases = list(until_published(made, told))
-        except Objection as objection:
+        except (Objection, ratchet.Forgotten) as objection:
             found[called] = Judgement(0, 0, [*wrong, str(objection)])
             continue
         wrong += objections(releases, told)
@@ -167,8 +169,11 @@ def deployment(
     return found
 
 
-def key_of(one: dict[str, Any], config: Path, secret: bytes) -> bytes:
+def key_of(one: dict[str, Any], config: Path, secret: bytes, state: Path | None) -> Secret:
     """The key of a pipeline's noise: its own, beside the configuration, or the deployment's."""
+    if one.get("forget_keys"):
+        assert state is not None, "a state of the ratchet is needed"
+        return ratchet.keys(json.loads(state.read_text("utf-8")))
     if "noise_key_file" not in one:
         return secret
     return bytes.fromhex((config.parent / one["noise_key_file"]).read_text("utf-8").strip())

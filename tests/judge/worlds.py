@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from hushstream.agents.deployment.forms import form_of, subjects, with_pipelines
 from hushstream.agents.deployment.model import Deployment, Input
 from hushstream.agents.deployment.model import Pipeline as Compiled
+from hushstream.agents.stages.aggregate.computation import NoiseKey
 from hushstream.agents.stages.aggregate.nonces import Opening
 from hushstream.formats.events.decode import RawRecord
 from hushstream.offline.engine import OfflineEngine
@@ -21,6 +23,7 @@ from ..support import DAY, NAMES, ORIGIN, SECRET, start, trigger
 from .forms import Texts, plain
 from .histogram import Release
 from .logs import Pipeline, Published, judged, objections
+from .noise import Secret
 from .records import home
 
 
@@ -68,6 +71,8 @@ def outcome(
     logs: Sequence[Sequence[RawRecord]],
     records: Sequence[ClockRecord],
     opening: Opening = restless,
+    own: Mapping[str, NoiseKey] = MappingProxyType({}),
+    secret: Secret = SECRET,
 ) -> Iterator[tuple[list[Release], list[Published]]]:
     """Of each pipeline what must be released, and what the product releases in memory.
 
@@ -76,10 +81,13 @@ def outcome(
         logs: raw log of each partition.
         records: the clock log.
         opening: where nonces come from.
+        own: noise keys of pipelines that have others than the common one.
+        secret: the noise key, as the judge is told it.
     """
     made, texts = numbered(made)
     places = {("events", n): list(log) for n, log in enumerate(logs)}
-    run = OfflineEngine(made, NAMES, SECRET, places, list(enumerate(records)), opening=opening)
+    entries = list(enumerate(records))
+    run = OfflineEngine(made, NAMES, SECRET, places, entries, opening=opening, own=own)
     run.run()
     raw = [[(r.offset, r.timestamp, r.value) for r in log] for log in logs]
     for source in made.inputs:
@@ -88,7 +96,7 @@ def outcome(
                 (o.key or b"", plain(o.value, texts)) for o in run.outs[pipeline.release_topic]
             ]
             known = public(source, pipeline)
-            yield list(judged(known, SECRET, as_json(records), raw, published)), published
+            yield list(judged(known, secret, as_json(records), raw, published)), published
 
 
 def verdict(

@@ -43,7 +43,8 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
     settings: dict[str, Any] = _plain(pipeline)
     for name in ("public_keys_file", "query", "clip"):
         del settings[name]  # what they mean stands in the other settings
-    del settings["noise_key_file"]  # the ledger has the fingerprint of its key
+    for name in ("noise_key_file", "forget_keys"):
+        del settings[name]  # the ledger has the fingerprint of its key
     del settings["until"]  # it ends charges and changes none; the ledger has a record of it
     keys = pipeline.public_keys
     settings["public_keys"] = keys and {"count": len(keys), "sha256": digest(keys)}

@@ -37,6 +37,10 @@ SETTINGS: dict[str, Change] = {
         FREE, "the key may move; the genesis names the public one, once and for all"
     ),
     "secret.signing_key.*": Change(FREE, "likewise: another way to the same key"),
+    "secret.ratchet": Change(KEY, "a release keeps the noise that it was charged with"),
+    "secret.ratchet_file": Change(FREE, "the file may move"),
+    "secret.escrow_key_file": Change(FREE, "whoever may open the keys of epochs to come"),
+    "secret.escrow_file": Change(FREE, "the file may move"),
     "engine.data_dir": Change(FREE, "tables are restored from changelogs"),
     "engine.witness": Change(FREE, "it is checked wherever it is"),
     "engine.units_partitions": Change(LEDGER, "decides which shard keeps a unit's bound"),
@@ -85,6 +89,7 @@ SETTINGS: dict[str, Change] = {
     "pipeline.release.latest": Change(FREE, "another copy of what is released"),
     "pipeline.public_keys_file": Change(FREE, "the file may move; a digest of the keys is held"),
     "pipeline.noise_key_file": Change(KEY, "the file may move; another key gives a second noise"),
+    "pipeline.forget_keys": Change(KEY, "a release keeps the noise that it was charged with"),
     "pipeline.query": Change(FREE, "the settings that it means are held, not its words"),
     "pipeline.clip.*": Change(FREE, "the bounds of the aggregates are held"),
     "pipeline.until": Change(END, "may be set while it lies ahead; an end is never moved"),

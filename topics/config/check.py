@@ -187,6 +187,10 @@ def _pipeline(config: Config, pipeline: PipelineSettings) -> _Found:
     found += _expressions(pipeline)
     found += _aggregates(pipeline)
     found += _mechanism(pipeline)
+    if pipeline.forget_keys and pipeline.noise_key_file is not None:
+        found.append(("forget_keys", "has the ratchet's keys: leave out noise_key_file"))
+    if pipeline.forget_keys and config.secret.ratchet is None:
+        found.append(("forget_keys", "needs secret.ratchet, which `hush ratchet new` says"))
     return found
 
 

@@ -40,7 +40,7 @@ from .values import UNIX_EPOCH, Instant, format_instant
 __all__ = ["Config", "load", "loads"]
 
 DEFAULT_FILE = "hush.toml"
-_Connection = TypeVar("_Connection", Kafka, RegistrySettings, SecretFiles)
+_Table = TypeVar("_Table", Kafka, RegistrySettings, SecretFiles)
 
 
 def load(
@@ -140,7 +140,7 @@ def _with_files(config: Config, folder: FilePath, problems: list[Problem]) -> Co
     )
 
 
-def _with_absolute_files(table: _Connection, folder: FilePath) -> _Connection:
+def _with_absolute_files(table: _Table, folder: FilePath) -> _Table:
     """Make the paths of passwords, certificates and keys absolute."""
     files = [f.name for f in fields(table) if f.name.endswith("file")]
     given = {name: getattr(table, name) for name in files}

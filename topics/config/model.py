@@ -29,6 +29,7 @@ from .values import (
     Secret,
     TopicName,
     Words,
+    matches,
     span,
     within,
 )
@@ -151,12 +152,23 @@ class SecretFiles:
         signing_key_file: likewise, the key that signs releases and ledger. A deployment that begins
             without one is never signed, one that begins with one always.
         signing_key: a command that prints that key, instead of the file.
+        ratchet: name of the ratchet of pipelines that forget their keys, as `hush ratchet new` says
+            it: 32 hexadecimal digits, public. Default: none.
+        ratchet_file: file with that ratchet. Workers rewrite it, so it lies in a folder of theirs
+            on a disk that stays.
+        escrow_key_file: public key (X25519, PEM) of an auditor, to which each epoch's key is
+            sealed before it is forgotten. Default: none.
+        escrow_file: file to which sealed keys are added.
     """
 
     noise_key_file: str = "hush.key"
     key: KeyCommand | None = None
     signing_key_file: str | None = None
     signing_key: KeyCommand | None = None
+    ratchet: Annotated[str, matches(r"[0-9a-f]{32}", "must be 32 hexadecimal digits")] | None = None
+    ratchet_file: str = "hush.ratchet"
+    escrow_key_file: str | None = None
+    escrow_file: str = "hush.escrow"
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,8 @@ class PipelineSettings:
             one's `until` on: there its windows begin.
         noise_key_file: file with a noise key of this pipeline's own: of its releases' noise, while
             all else stays with the deployment's key. Default: that one.
+        forget_keys: the noise of each epoch has a key of its own, which every machine erases once
+            the epoch is over. Needs a ratchet: `hush ratchet new`.
         schedule: triggers follow the clock, or `hush trigger`.
         lateness: wait for late records after a trigger's time.
         feedback_delay: triggers until a released key affects how its records are counted.
@@ -271,6 +273,7 @@ class PipelineSettings:
     until: Instant | None = None
     follows: Name | None = None
     noise_key_file: str | None = None
+    forget_keys: bool = False
     schedule: Literal["wall", "external"] = "wall"
     lateness: Annotated[Duration, span("0s", "366d")] = ZERO
     feedback_delay: Annotated[int, within(0, 1000)] = 1

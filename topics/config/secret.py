@@ -128,16 +128,30 @@ def read_key(path: Path, what: str = "noise key") -> bytes:
         ConfigError: the file is missing, readable by everyone, writable by others, or does not hold
             a key.
     """
+    return decode_key(read_private(path, what, "`hush init`"), str(path))
+
+
+def read_private(path: Path, what: str, maker: str) -> bytes:
+    """Return what a file holds that only its owner, and at most a group, can read.
+
+    Args:
+        path: of the file.
+        what: it holds, in words.
+        maker: the command that makes one.
+
+    Raises:
+        ConfigError: the file is missing, or readable by everyone, or writable by others.
+    """
     try:
         mode = path.stat().st_mode
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise ConfigError(f"{path}: no {what} found; `hush init` creates one") from error
+        raise ConfigError(f"{path}: no {what} found; {maker} creates one") from error
     except OSError as error:
         raise ConfigError(f"{path}: the {what} cannot be read ({error.strerror})") from error
     if os.name == "posix" and mode & (stat.S_IRWXO | stat.S_IWGRP):
         raise ConfigError(f"{path}: others have access to the {what}; run `chmod 600 {path}`")
-    return decode_key(data, str(path))
+    return data
 
 
 def decode_key(data: bytes, name: str) -> bytes:

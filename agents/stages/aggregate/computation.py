@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ....mechanisms.columns import Closed, Part, Releases
 from ....mechanisms.keys import Keys
-from ....mechanisms.noise import KeyedNoise, Nonces
+from ....mechanisms.noise import KeyedNoise, Nonces, derive
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
@@ -23,6 +24,8 @@ from .partial_sums import PartialSums
 
 CHUNK = 50_000  # keys read in one step
 CHUNK_BYTES = 8 << 20  # of these keys
+NoiseKey: TypeAlias = bytes | Callable[[Trigger], bytes]
+"""The noise key of a pipeline, or what tells that of a trigger's epoch."""
 _EVERY = KeyLimit(1 << 62, 1 << 62)
 SHARED = b""  # the row that belongs to a whole shard
 
@@ -44,7 +47,7 @@ class Chosen(NamedTuple):
 class Computation:
     """The mechanism of one pipeline at one aggregate shard."""
 
-    def __init__(self, pipeline: Pipeline, partition: int, names: Names, secret: bytes) -> None:
+    def __init__(self, pipeline: Pipeline, partition: int, names: Names, secret: NoiseKey) -> None:
         self._pipeline = pipeline
         self._partition = partition
         self._names = names
@@ -148,9 +151,9 @@ class Computation:
 
     def _noise(self, trigger: Trigger, nonces: Nonces) -> KeyedNoise:
         """The noise of one release: bound to the charge that paid for it, and to its nonces."""
-        pipeline = self._pipeline
+        pipeline, secret = self._pipeline, self._secret
         return KeyedNoise(
-            self._secret,
+            derive(secret if isinstance(secret, bytes) else secret(trigger), "noise"),
             charge=bytes.fromhex(trigger.charge),
             mechanism=pipeline.config["mechanism"]["kind"],
             config=pipeline.config_hash.encode(),

@@ -21,7 +21,7 @@ from itertools import islice
 
 from ....errors import EngineError
 from ....mechanisms.keys import Keys
-from ....mechanisms.noise import Nonces, derive
+from ....mechanisms.noise import Nonces
 from ....topics.frames import Barrier, CellsFrame, decode
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
@@ -34,7 +34,7 @@ from ..expiry import Expiry
 from ..feedback import finished
 from ..routing import route
 from ..step import LogFrame, Out, Step, missing_barrier
-from .computation import Chosen, Computation
+from .computation import Chosen, Computation, NoiseKey
 from .held_release import Pending, held, hold, kept_manifest, public_time, published
 from .nonces import Opening, close, load
 from .partial_sums import PartialSums
@@ -62,7 +62,7 @@ class AggregateStage:
         pipeline: Pipeline,
         partition: int,
         names: Names,
-        secret: bytes,
+        secret: NoiseKey,
         upstreams: int,
         clock: ClockLog,
         opening: Opening,
@@ -76,7 +76,7 @@ class AggregateStage:
         self._opening = opening
         self._sealing = sealing
         self._nonce = opening(pipeline.name, partition)
-        self._computation = Computation(pipeline, partition, names, derive(secret, "noise"))
+        self._computation = Computation(pipeline, partition, names, secret)
         self._sums = PartialSums(pipeline.mechanism)
         self._expiry = Expiry(self._forget)
         self._upstream = [0] * upstreams

@@ -51,7 +51,8 @@ def holds(config: Config) -> dict[str, Any]:
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
     held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid)}
     # Another file stands for another key here; what is held is the fingerprint.
-    return held | {change.END: p.until, change.KEY: config.pipeline[0].noise_key_file}
+    key = p.own_key or config.pipeline[0].noise_key_file
+    return held | {change.END: p.until, change.KEY: key}
 
 
 def other(hint: Any, value: Any) -> Any:
@@ -82,11 +83,15 @@ def changed(thing: Any, steps: list[str]) -> Any:
 
 
 def begun(setting: str) -> Config:
+    if setting == "secret.ratchet":
+        return changed(changed(CONFIG, ["pipeline", "forget_keys"]), ["secret", "ratchet"])
     return SHARING if setting.startswith("budget.") else CONFIG
 
 
 def moved(setting: str) -> Config:
     config: Config = changed(begun(setting), setting.split("."))
+    if setting == "pipeline.forget_keys":
+        config = changed(config, ["secret", "ratchet"])
     if setting == "input.name":  # its pipeline goes with it
         (p,) = config.pipeline
         config = replace(config, pipeline=(replace(p, input=config.input[0].name),))

@@ -1,0 +1,63 @@
+"""Noise keys of a replay: of epochs whose keys were forgotten there is nothing to compare.
+
+Their windows are recomputed like all others, since bounds and units logs are checked with them, but
+under a key that nobody has ever used; their releases are left out of the comparison.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+
+from ..agents.deployment.model import Deployment
+from ..agents.stages.aggregate.computation import NoiseKey
+from ..agents.worker.setup import WorkerSetup
+from ..mechanisms.noise import Charge
+from ..topics.records import Trigger
+
+Sealed = Mapping[str, Mapping[Charge, bytes]]
+"""Keys that an auditor has opened, by ratchet."""
+
+
+class ReplayKeys:
+    """The noise keys of a deployment, as far as this machine or an auditor has them.
+
+    Args:
+        plan: a worker's setup.
+        deployment: the pipelines to recompute.
+        sealed: keys from escrow.
+    """
+
+    def __init__(self, plan: WorkerSetup, deployment: Deployment, sealed: Sealed) -> None:
+        self._ratchet = plan.ratchet
+        self._names = {
+            p.name: p.own_key
+            for p in deployment.pipelines
+            if p.own_key is not None and p.name not in plan.own
+        }
+        self._sealed = sealed
+        self._nobodys = secrets.token_bytes(32)
+        self.own: dict[str, NoiseKey] = {**plan.own, **dict.fromkeys(self._names, self._key)}
+
+    def forgotten(self, triggers: Iterable[Trigger]) -> list[Trigger]:
+        """List the triggers whose noise cannot be drawn again."""
+        return [t for t in triggers if t.pipeline in self._names and self._known(t) is None]
+
+    def _key(self, trigger: Trigger) -> bytes:
+        return self._known(trigger) or self._nobodys
+
+    def _known(self, trigger: Trigger) -> bytes | None:
+        charge = Charge(trigger.charge_seq, trigger.pipeline, trigger.epoch)
+        ratchet, name = self._ratchet, self._names[trigger.pipeline]
+        if ratchet is not None and ratchet.name == name and (key := ratchet.known(charge)):
+            return key
+        return self._sealed.get(name or "", {}).get(charge)
+
+
+def left_out(pipeline: str, forgotten: Iterable[Trigger]) -> str:
+    """Say of which epochs nothing was compared."""
+    epochs = sorted({t.epoch for t in forgotten})
+    return (
+        f"pipeline {pipeline!r}: nothing is compared of {len(epochs)} epochs, {epochs[0]} to "
+        f"{epochs[-1]}: their noise keys were forgotten (--escrow-key opens sealed ones)"
+    )
