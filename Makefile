@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PACKAGES := agents cli client deploy formats mechanisms offline planning reading topics
 # On two cores: tests wait for brokers half of the time.
 WORKERS ?= 4
+LOOPS := test_warm or test_scanner
 DEPTH := -m "not thorough"
 ifndef BEGAN
 BEGAN := $(shell date +%s)
@@ -41,7 +42,7 @@ prepared: export PYTHONDONTWRITEBYTECODE =
 prepared: $(DEV) ## what hundreds of processes of the tests would each do again
 	@$(BIN)/python -m compileall -q $(PACKAGES) tests benchmarks
 	@$(BIN)/python -m hushstream.deploy.many_brokers > $(VENV)/.archive
-	@$(BIN)/python -m pytest -q -n0 --collect-only > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; exit 1; }
+	@$(BIN)/python -m pytest -q -n0 -k "$(LOOPS)" > $(VENV)/.collected || { tail -n 30 $(VENV)/.collected; exit 1; }
 
 unit: prepared suite ## tests without lint and types; ARGS="-k ledger" chooses
 

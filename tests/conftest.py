@@ -27,6 +27,8 @@ settings.register_profile("suite", deadline=None, derandomize=True)
 settings.register_profile(
     "found", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate)
 )
+# For the gate, which a run of everything follows before a release.
+settings.register_profile("gate", settings.get_profile("suite"), max_examples=40)
 settings.load_profile("suite")
 
 # In the background of a shell a suite ignores interrupts, and so does every process that it starts.
@@ -46,6 +48,12 @@ LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "t
            "test_lost", "test_gone")  # fmt: skip
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the gate try fewer examples, where a test does not say how many."""
+    if config.option.markexpr == "not thorough" and not config.option.hypothesis_profile:
+        settings.load_profile("gate")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -88,6 +88,7 @@ def test_damaged_files_are_dropped_and_compiled_anew(run, tmp_path: Path):
     assert run()[:2] == (RIGHT, "0")
 
 
+@pytest.mark.thorough
 def test_code_of_another_signature_or_source_is_not_run(run, tmp_path: Path):
     """Two processes may give one name to two signatures, and one may end before its data."""
     run()
@@ -111,6 +112,7 @@ def test_files_that_others_may_write_are_not_run(run, tmp_path: Path):
     assert run()[:2] == (RIGHT, "1")
 
 
+@pytest.mark.thorough
 def test_processes_may_share_a_folder(run, tmp_path: Path):
     """Whoever comes first writes, and nobody meets half a file."""
     environ = environment(tmp_path)

@@ -97,6 +97,7 @@ def test_wrong_settings_end_with_the_log(tmp_path: Path) -> None:
     assert wrong.status == "stopped"
 
 
+@pytest.mark.thorough
 def test_a_port_that_somebody_takes_before_it_is_used_is_chosen_anew(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from .__main__ import watched
 from .targets import TARGETS
 
-CASES = [100, pytest.param(1000, marks=pytest.mark.thorough)]
+CASES = [40, pytest.param(1000, marks=pytest.mark.thorough)]
 
 
 @pytest.mark.parametrize("name", TARGETS)

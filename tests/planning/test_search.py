@@ -396,6 +396,7 @@ def test_an_impossible_change_is_told_with_the_reason(tmp_path: Path) -> None:
     assert search._quick(next(dearer(base)), tuned) is not None
 
 
+@pytest.mark.thorough
 def test_a_pipeline_that_is_exact_is_offered_less_epsilon_and_more_detail(tmp_path: Path) -> None:
     text = INPUT.replace('"1h"', '"1d"').replace('"30m"', '"1d"').replace(', "age"', "")
     made, records = read(write(tmp_path / "visits.csv", rows=40_000, pages=2), text)
