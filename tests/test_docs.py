@@ -19,7 +19,11 @@ from prometheus_client import CollectorRegistry
 ROOT = Path(__file__).parents[1]
 ROOMS = ("docs", "mechanisms", "deploy", "tests/schedules")
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(page for room in ROOMS for page in (ROOT / room).rglob("*.md"))]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "client").glob("*.md"),
+        *(page for room in ROOMS for page in (ROOT / room).rglob("*.md")),
+    ]
 )
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 every_page = pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -24,6 +24,7 @@ UNPACKED = (
     "client/pyproject.toml",
     "client/typescript/",
     "client/vectors.json",
+    "client/wire-format.md",
     "deploy/Dockerfile",
     "deploy/README.md",
     "deploy/compose/",
