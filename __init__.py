@@ -116,7 +116,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when somebody asks for it."""
+    """Import a public name at its first use."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_WHERE[name], __name__), name)

@@ -14,8 +14,8 @@ A seal does not help where wrong code was sealed. So a process that loads all of
 while it does (`marked`). A mark whose process has ended says that it did not get through, and
 everything is dropped.
 
-The seal is no signature: whoever may write into the folder can run code here. Files are therefore
-for their owner alone, and files of others, or that others may write, are not read.
+The seal is no signature: a user who may write into the folder can run code here. Files are
+therefore for their owner alone, and files of others, or that others may write, are not read.
 """
 
 from __future__ import annotations

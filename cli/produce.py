@@ -88,7 +88,6 @@ def produce(
 
 
 def _input(config: Config, topic: str) -> tuple[InputSettings, Input]:
-    """The input that reads a topic."""
     for given in config.input:
         if given.topic != topic:
             continue

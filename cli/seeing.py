@@ -55,7 +55,7 @@ def live(
     deployment's name: with --bootstrap and --deployment none is needed.
     """
     kafka, name = _source(path, bootstrap, settings, deployment)
-    with suppress(KafkaException):  # the page says itself that nobody answers
+    with suppress(KafkaException):  # the page itself says that no broker answers
         Cluster(kafka, role="reader").partitions(ledger_topic(name), "READ")
     board = Board(kafka, name, only, windows)
     board.start()

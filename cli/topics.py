@@ -121,7 +121,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     deployment = with_keys(compile_config(config, partitions), own_keys(config))
     replication = config.engine.replication_factor
     now, secret, signing = int(time.time() * 1e6), noise_key(config), signing_key(config)
-    # A registry forgets nothing that it was told, so whatever could refuse is asked before.
+    # Nothing can be deleted from a registry, so every check that may refuse comes first.
     ledger = verify_begin(cluster, deployment, now, secret, grow, signing)
     deployment = _registered(config, deployment, ledger)
     if not as_json:

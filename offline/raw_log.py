@@ -100,7 +100,6 @@ class RawLog:
         self._reader.seek(tp, self._span.begin)
 
     def close(self) -> None:
-        """Close the client."""
         reader: Any = self._reader
         if reader is not None:
             self._reader = None

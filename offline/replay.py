@@ -1,7 +1,7 @@
 """Replay: recompute releases in memory from the logs and the secret, and compare every byte.
 
 Raw log, clock log and ledger determine the content of a release, the secret and the nonces in its
-manifests its noise. So whatever crashed, was fenced or was repeated while a deployment ran, one run
+manifests its noise. Workers may have crashed, been fenced or repeated work: one run
 of the same engine over the same logs must give the same records. Re-partitioned pipelines are
 replayed from their units log, because its order is the one that counts; that log is itself compared
 with the decoded raw log for lost and doubled events.
@@ -265,15 +265,12 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     Raises `EngineError` if a log cannot be read, or lacks what is needed.
     """
     kafka, names = plan.config.kafka, plan.names
-    reader = _Reader(kafka, report)
     logs = Logs()
     topics = {p.release_topic: p.release_partitions for p in deployment.pipelines}
     newest = {p.latest_topic: p.release_partitions for p in deployment.pipelines if p.latest_topic}
     logs.releases = [one for topic, n in topics.items() for one in spans(kafka, topic, n)]
     logs.latest = [one for topic, n in newest.items() for one in spans(kafka, topic, n)]
-    for p in deployment.pipelines:
-        for other in _dead_topics(p):
-            logs.dead[other] = reader.read(other, 1)
+    logs.dead = _set_aside(kafka, deployment, report)
     for p in deployment.pipelines:
         if not p.direct:
             logs.units += spans(kafka, names.units(p.name), p.units_partitions)
@@ -295,18 +292,20 @@ def read_logs(plan: WorkerSetup, deployment: Deployment, report: Report) -> Logs
     return logs
 
 
-class _Reader:
-    def __init__(self, kafka: Kafka, report: Report) -> None:
-        self._kafka = kafka
-        self._report = report
-        self._read = 0
+def _set_aside(
+    kafka: Kafka, deployment: Deployment, report: Report
+) -> dict[str, list[PartitionLog]]:
+    """Read the topics of bad, late and far-future records."""
+    logs, read = {}, 0
 
-    def read(self, topic: str, partitions: int, committed: bool = True) -> list[PartitionLog]:
-        def advance(records: int) -> None:
-            self._read += records
-            self._report(f"reading {topic}", self._read, 0)
+    def advance(records: int) -> None:
+        nonlocal read
+        read += records
+        report(f"reading {topic}", read, 0)
 
-        return read_topic(self._kafka, topic, partitions, committed, advance)
+    for topic in (t for p in deployment.pipelines for t in _dead_topics(p)):
+        logs[topic] = read_topic(kafka, topic, 1, True, advance)
+    return logs
 
 
 def _check_whole(span: Span, needed: int) -> None:

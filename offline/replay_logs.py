@@ -160,7 +160,6 @@ class StreamLog:
         return f"{self._span.topic}-{self._span.partition}"
 
     def close(self) -> None:
-        """Close the client."""
         if self._client is not None:
             self._client.close()
             self._client = None

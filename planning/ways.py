@@ -10,6 +10,7 @@ from rich.table import Table
 from ..mechanisms.forecast import percent
 from ..mechanisms.planner import HOPELESS as MOST_ERROR
 from ..mechanisms.planner import toml
+from ..topics.config.read import quoted
 from .remedies import Needed, Trial
 from .search import GOOD, Alternative, Answer
 
@@ -26,7 +27,7 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         console.print()
         _show(console, place, way, answer.measure)
         if way.best.hopeless:
-            continue  # nobody should write that
+            continue  # these settings are not worth writing
         lines = written(kind, way)
         if not lines:
             console.print("   to write: nothing, it is best as it is", highlight=False)
@@ -191,10 +192,4 @@ def written(kind: str, way: Alternative) -> list[str]:
     if len(plain) == len(way.settings):
         return [*lines, toml(kind, plain)]
     # A space or another table stays as it is written.
-    return lines + [f"mechanism.{name} = {_value(value)}" for name, value in plain.items()]
-
-
-def _value(value: str | bool | int | float) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return lines + [f"mechanism.{name} = {quoted(value)}" for name, value in plain.items()]

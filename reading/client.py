@@ -54,7 +54,6 @@ class Wanted(NamedTuple):
     since: datetime | None = None
 
     def takes(self, release: Released) -> bool:
-        """Whether a release is wanted."""
         inside = self.window is None or release.window.start <= self.window < release.window.end
         late = self.since is None or release.scheduled >= self.since
         return inside and late and (release.final or not self.final)
@@ -181,7 +180,7 @@ def _records(
     if not partitions:
         raise EngineError(
             f"topic {source.topic!r} does not exist on this cluster: check the name of the "
-            "pipeline and the address; whoever runs a pipeline creates its topics before it begins"
+            "pipeline and the address; topics are created before a pipeline begins"
         )
     client = consumer(source.kafka, True, {"auto.offset.reset": "earliest", **source.options})
     try:

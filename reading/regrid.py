@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import ParameterError
 from ..mechanisms.spatial.domain import Domain
-from ..mechanisms.spatial.pieces import Pieces, pieces
+from ..mechanisms.spatial.pieces import pieces
 from ..topics.releases import Row
 from .assembly import Released, in_order
 from .grids import Box, GridCells, Shapes, grid_cells
@@ -174,15 +174,6 @@ def _parts(domain: Domain, rows: list[Row]) -> _Parts:
     y = np.stack([low, low, high, high], axis=1)
     shape = shapely.polygons(np.stack([x, y], axis=2))
     return _Parts(shape, row, volume / np.bincount(row, volume, len(codes))[row])
-
-
-def _on_the_map(found: Pieces) -> Shapes:
-    """Pieces as polygons in the first two axes."""
-    low, high = found.low[:, 1], found.high[:, 1]
-    x = [found.left[:, 0], found.right[:, 0], found.right[:, 1], found.left[:, 1]]
-    corners = np.stack([np.stack(x, axis=1), np.stack([low, low, high, high], axis=1)], axis=2)
-    shapes: Shapes = shapely.polygons(corners)
-    return shapes
 
 
 def _reach(box: Box, shapes: Shapes) -> Box:

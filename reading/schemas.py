@@ -34,7 +34,7 @@ class Schemas:
         """Decode a record; see `decode_public`.
 
         Raises:
-            UnknownSchema: nobody has said what its schema is.
+            UnknownSchema: no announcement describes its schema.
             EngineError: the record is damaged, or no broker answers.
         """
         try:

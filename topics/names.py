@@ -81,7 +81,6 @@ class Names(NamedTuple):
 
 
 def ledger_topic(deployment: str) -> str:
-    """The ledger's topic of a deployment."""
     return f"{deployment}.ledger.v1"
 
 

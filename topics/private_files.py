@@ -22,7 +22,7 @@ MASK = GROUP | OTHERS
 
 @contextlib.contextmanager
 def unseen() -> Iterator[None]:
-    """Let whatever this process makes within the block be its user's alone."""
+    """Make files and folders that this process creates in the block private to its user."""
     before = os.umask(MASK)
     try:
         yield

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -194,7 +195,7 @@ def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
             yield made
             ended_well = True
         finally:
-            with _undisturbed():
+            with _handled(signal.SIG_IGN):  # the cleanup takes seconds at most
                 if keep and ended_well:
                     made.remember()
                 else:
@@ -202,11 +203,23 @@ def site(bootstrap: str | None, keep: bool) -> Iterator[Site]:
 
 
 @contextlib.contextmanager
+def _handled(handler: Any) -> Iterator[None]:
+    """Handle SIGINT, SIGTERM and SIGHUP in the block."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, handler)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, earlier in before:
+            signal.signal(number, earlier)
+
+
+@contextlib.contextmanager
 def _terminable() -> Iterator[list[int]]:
     """Make SIGINT, SIGTERM and SIGHUP end the block in order; yield those that have come.
 
-    A signal may arrive inside a library in C, which may swallow what the handler raises, or raise
-    another error in its place. So the block ends as it was told to, whatever it ends with.
+    A C library in which a signal arrives may swallow what the handler raises, or raise another
+    error in its place. So the block ends by the signal, whatever error ends it.
     """
     told: list[int] = []
 
@@ -214,36 +227,19 @@ def _terminable() -> Iterator[list[int]]:
         told.append(number)
         raise _end_by(number)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [(number, signal.signal(number, leave)) for number in numbers]
-    try:
-        yield told
-    except Exception as error:
-        if told:
-            raise _end_by(told[0]) from error
-        raise
-    else:
+    with _handled(leave):
+        try:
+            yield told
+        except Exception as error:
+            if told:
+                raise _end_by(told[0]) from error
+            raise
         if told:
             raise _end_by(told[0])
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def _end_by(number: int) -> BaseException:
     return KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Keep a second Ctrl-C from interrupting the cleanup, which takes seconds at most."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [(number, signal.signal(number, signal.SIG_IGN)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def stop_kept(folder: Path) -> bool:

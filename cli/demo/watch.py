@@ -116,5 +116,4 @@ class Watch:
             del seen.rows[place]
 
     def close(self) -> None:
-        """Close the consumer."""
         self._consumer.close()

@@ -24,6 +24,8 @@ from ...agents.worker.lines.screen import Screen
 from ...formats.events.decode import utc
 from ...mechanisms.accounting.composition import MANY, Spent
 from ...mechanisms.parts.stated_bound import plain
+from ...mechanisms.planner import PlanTable
+from ...mechanisms.registry import planner_of
 from ...offline.engine import OfflineEngine
 from ...offline.files import stream_file
 from ...offline.judged import SimulationReport
@@ -32,8 +34,7 @@ from ...offline.report import show as show_simulated
 from ...offline.simulate import read_file
 from ...offline.simulate import simulate as run_simulation
 from ...planning.search import Answer
-from ...planning.table import show
-from ...planning.ways import body_of, show_ways
+from ...planning.ways import body_of, counted, show_ways
 from ...reading.assembly import Assembly, Released
 from ...reading.live.declared import Declared
 from ...reading.live.history import History
@@ -129,7 +130,7 @@ def plan(
         return
     for p in deployment.pipelines:
         if p.name in proposed:
-            show(console, p, proposed[p.name])
+            _show_proposal(console, p, proposed[p.name])
         if p.name in found:
             show_ways(console, p.name, *found[p.name])
     if asked.sample is None and asked.shape is None:
@@ -144,6 +145,35 @@ def _planned(
     return more | ({"forecast": body_of(*found[name])} if name in found else {})
 
 
+def _show_proposal(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:
+    made = planner_of(pipeline.kind).table(pipeline.name, body)
+    console.print()
+    if made.intro:
+        console.print(made.intro, highlight=False, markup=False)
+    console.print(readable(_columns(made) if made.heads else _pairs(made)))
+    for note in body["notes"]:
+        console.print(f"• {note}", markup=False, highlight=False)
+    console.print("proposed:" if body["changed"] else "no change needed:", style="bold")
+    console.print(body["toml"], markup=False, highlight=False, soft_wrap=True)
+
+
+def _columns(made: PlanTable) -> Table:
+    table = Table(title=made.title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for place, head in enumerate(made.heads):
+        justify = "right" if place else "left"
+        table.add_column(head.text, justify=justify, no_wrap=not head.wraps)  # type: ignore[arg-type]
+    for row in made.rows:
+        table.add_row(*row)
+    return table
+
+
+def _pairs(made: PlanTable) -> Table:
+    table = Table(title=made.title, show_header=False, title_justify="left")
+    for row in made.rows:
+        table.add_row(*row)
+    return table
+
+
 def described(p: Pipeline, body: dict[str, Any]) -> Table:
     """Make a table of what `describe` says of a pipeline."""
     table = Table(title=f"{p.name}: {body['mechanism']}", show_header=False, title_justify="left")
@@ -151,7 +181,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     table.add_column()
     triggers = f"{body['triggers']} per window of {body['window']}"
     table.add_row(
-        "releases", f"{triggers}; {_number(body['windows_per_epoch'], 'window')} per epoch"
+        "releases", f"{triggers}; {counted(body['windows_per_epoch'], 'window')} per epoch"
     )
     table.add_row("privacy unit", _unit(p, body))
     table.add_row("cost", f"ε={body['epsilon']:g}, δ={body['delta']:g} per {p.unit_name} and epoch")
@@ -207,23 +237,9 @@ def _many(p: Pipeline) -> str:
     whole = Spent().plus(terms.one, most)
     at = max(terms.limit_delta or Fraction(0), whole.delta)
     return (
-        f"at most {_number(most, 'epoch')} charged{whose}: ε={float(whole.composed(at)):.4g}, "
+        f"at most {counted(most, 'epoch')} charged{whose}: ε={float(whole.composed(at)):.4g}, "
         f"δ={float(at):.4g} in total"
     )
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
-    if isinstance(value, list | tuple):
-        return ", ".join(_text(v) for v in value)
-    return str(value)
 
 
 def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) -> None:

@@ -6,18 +6,19 @@ import math
 from typing import Any
 
 import click
+from rich.table import Table
 
 from ...agents.deployment.compile import compile_config
 from ...agents.worker.lines.screen import Screen
 from ...planning.costs import COSTS, MEASURED_BY
-from ...planning.limits import limits
-from ...planning.size import Load
+from ...planning.limits import Limit, limits
+from ...planning.size import Load, Size
 from ...planning.size import size as size_of
-from ...planning.size_table import MIB, table_of
 from ...topics.config.load import Config
 from ..options import emit, json_option, read_config, readable
 
 NUMBER, COUNT = click.FloatRange(0), click.IntRange(1)
+MIB = 1024 * 1024
 
 
 @click.command()
@@ -111,6 +112,55 @@ def configured(load: Load, config: Config) -> Load:
         units=engine.units_partitions,
         cells=engine.cells_partitions,
     )
+
+
+def table_of(load: Load, found: Size, parts: list[Limit]) -> Table:
+    """Lay out what a load takes, in 80 columns, and the parts that give way first."""
+    title = f"{load.rate:,.0f} events/s, {load.users:,.0f} users, {load.keys:,.0f} keys"
+    table = Table("", "", title=title, show_header=False, title_justify="left")
+    for row in _rows(load, found):
+        table.add_row(*row)
+    first = parts[0]
+    grows = "has given way" if first.room < 1 else f"when the load is {first.room:,.1f} times this"
+    table.add_row("gives way first", f"{first.words}; {grows}")
+    return table
+
+
+def _rows(load: Load, found: Size) -> list[tuple[str, str]]:
+    frames = found.frame_cores / found.worker_cores if found.worker_cores else 0.0
+    topics = found.topics
+    each = ", ".join(f"{name} {size:,.0f}" for name, size in topics._asdict().items() if size)
+    return [
+        ("pipelines", f"{load.direct} direct, {load.rekeyed} re-partitioned"),
+        ("processes, one core each", f"{found.processes:,} (they use {found.worker_cores:,.2f})"),
+        ("  of which frames", f"{frames:.0%}: {found.frames:,.0f}/s"),
+        ("  for an event", f"{found.worker_us:,.1f} µs of CPU"),
+        ("partitions", f"{found.partitions:,} raw, {found.units:,} units, {found.cells:,} cells"),
+        ("cores of the brokers", f"{found.broker_cores:,.2f}, for internal topics"),
+        ("memory, catching up", bytes_of(found.memory)),
+        ("  unit_cache_mb", f"{found.unit_cache / MIB:,.0f} each"),
+        ("  users' rows in memory", f"{found.known:.0%}"),
+        ("disk of local tables", bytes_of(found.disk)),
+        ("raw topic", f"{bytes_of(found.raw)}/s, one replica"),
+        ("internal topics", f"{bytes_of(found.written)}/s, {load.replicas} replicas"),
+        ("  for an event", f"{topics.all:,.0f} B, one replica: {each}"),
+        ("  kept", f"{bytes_of(found.kept)}: units topics, changelogs"),
+        ("trigger, all keys read", f"{found.trigger:,.2f} s at each cells partition"),
+        ("restore, tables lost", f"{found.restore:,.1f} s of work a process"),
+    ]
+
+
+def bytes_of(number: float) -> str:
+    """Write a number of bytes with three digits.
+
+    >>> bytes_of(1234.0)
+    '1.23 kB'
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:,.3g} {unit}"
+        number /= 1000
+    return f"{number:,.3g} TB"
 
 
 COMMANDS: list[click.Command] = [size]

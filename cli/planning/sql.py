@@ -15,8 +15,8 @@ from ...agents.deployment.compile import compile_config
 from ...agents.worker.lines.screen import Screen, put, say
 from ...errors import ConfigError
 from ...planning.ways import show_ways
-from ...topics.config.load import Config, loads
-from ...topics.sql.columns import QuerySource
+from ...topics.config.load import Config, loads, read_text
+from ...topics.sql.columns import QuerySource, plain_number
 from ...topics.sql.query import compile_query
 from ...topics.sql.written import table
 from ..options import CONFIG, emit, readable
@@ -58,11 +58,7 @@ class _Clip(click.ParamType):
             self.fail(f"{value!r}: write FIELD=LOW:HIGH or FIELD=LOW:HIGH:GRID", param, ctx)
         names = ("low", "high", "grid")
         numbers = [_Number().convert(part, param, ctx) for part in parts]
-        return field, {name: _plain(n) for name, n in zip(names, numbers, strict=False)}
-
-
-def _plain(number: Decimal) -> int | Decimal:
-    return int(number) if number == number.to_integral_value() else number
+        return field, {name: plain_number(n) for name, n in zip(names, numbers, strict=False)}
 
 
 @click.command()
@@ -104,12 +100,13 @@ def sql(
       GROUP BY product, TUMBLE(created, INTERVAL '1' DAY)
     """
     file = Path(path)
-    text = _read(file)
+    text = read_text(file)
     before = loads(text, name=path, folder=file.parent)
     bounds = dict(clip)
-    meant = compile_query(query, _sources(before), bounds)
+    sources = [QuerySource(i.name, i.topic, i.unit, i.time.field) for i in before.input]
+    meant = compile_query(query, sources, bounds)
     settings = _completed(before, meant, name, window, every)
-    budget = {"epsilon": _plain(epsilon), "delta": _plain(delta)}
+    budget = {"epsilon": plain_number(epsilon), "delta": plain_number(delta)}
     settings["budget"] = {key: value for key, value in budget.items() if value}
     forms = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
     after = f"{text.rstrip()}\n\n{table(forms[write or 'settings'])}"
@@ -123,19 +120,6 @@ def sql(
     if write:
         file.write_text(after, "utf-8")
         say(f"{path}: pipeline {settings['name']} is appended; next: hush topics", err=True)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except FileNotFoundError as error:
-        raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error})") from error
-
-
-def _sources(config: Config) -> list[QuerySource]:
-    return [QuerySource(one.name, one.topic, one.unit, one.time.field) for one in config.input]
 
 
 def _completed(

@@ -77,7 +77,7 @@ def numbers(
     Args:
         data, offsets: of the texts.
         wanted: (n,) rows.
-        seed: random, so that nobody can make texts that meet in one place of the table.
+        seed: random, so that no producer can choose texts that collide in the table.
         table: (2^b,) of -1, more than twice as long as there are rows.
         first: (n,), taken: row of the first appearance of each number.
         out: (n,), taken.

@@ -41,7 +41,6 @@ class Reason(str):
 
     @classmethod
     def at(cls, word: str, path: str) -> Reason:
-        """Make one."""
         made = cls(word)
         made.path = path
         return made
@@ -60,7 +59,6 @@ class Unread(bytes):
 
     @classmethod
     def of(cls, reason: str, first: int) -> Unread:
-        """Make one."""
         made = cls()
         made.reason, made.first = reason, first
         return made

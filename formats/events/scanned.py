@@ -66,7 +66,6 @@ class JsonScanned:
         self.known: Flags = np.empty(rows, bool)
 
     def integers(self, place: int, wanted: Flags) -> I64:
-        """As `Scanned.integers`."""
         from .json_scan import integers
 
         out = np.zeros(len(wanted), np.int64)
@@ -87,7 +86,7 @@ class JsonScanned:
 
 
 class JsonScanner:
-    """Reader of JSON for pipelines of an input, also behind the ids of schemas (``framing``)."""
+    """`Scanner` of JSON for pipelines of an input, also behind the ids of schemas (``framing``)."""
 
     def __init__(
         self, fields: InputFields, pipelines: Sequence[PipelineFields], framing: Framing | None
@@ -101,7 +100,6 @@ class JsonScanner:
         self._ends = np.cumsum([len(name) for name in names], dtype=np.int64)
 
     def scan(self, records: Sequence[RawRecord], known_ids: Known) -> JsonScanned:
-        """As `Scanner.scan`."""
         from .json_scan import scan
 
         data, begin, end = values_of(records)

@@ -19,7 +19,7 @@ Sink = Mapping[str, FieldColumn]
 Run = Callable[[Payloads, Rows, Sink], Rows]  # returns the rows that are still good
 Skip = Callable[[bytes, int, int, int], int]  # bytes, place, end, depth -> place after it
 
-MOST_DEPTH = 64  # of values within values that nobody reads, and of types that are read at once
+MOST_DEPTH = 64  # of nested values that are passed over, and of types that are read at once
 MOST_LOOKS = 200_000  # at types of one schema; the largest sound one needs fewer
 
 
@@ -94,7 +94,7 @@ class _Compiler:
             runs.append(self.read(part, want, inner, depth + 1))
         return _each([run for run in runs if run is not _nothing])
 
-    # -- what nobody reads --------------------------------------------------------------------
+    # -- values that are passed over ----------------------------------------------------------
 
     def skipping(self, kind: AvroType, depth: int) -> Run:
         """Steps that pass over a type, for all records at once where its shape is fixed."""
@@ -175,7 +175,7 @@ class _Compiler:
 
 
 def _nothing_in(kind: AvroType) -> bool:
-    """Whether values of a type take no bytes, whatever stands beside it."""
+    """Whether values of a type take no bytes."""
     alone = kind.kind == "null" or (kind.kind == "fixed" and kind.size == 0)
     return alone or (kind.kind == "record" and not kind.parts)
 

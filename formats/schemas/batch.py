@@ -47,7 +47,6 @@ class FieldColumn:
                 self.wrong.pop(row, None)
 
     def put_one(self, row: int, value: Any) -> None:
-        """Set the value of one row."""
         self.values[row] = value
         self.wrong.pop(row, None)
 

@@ -1,4 +1,4 @@
-"""Bytes that are read from front to back; what does not fit is refused, whoever wrote it."""
+"""A reader of bytes from front to back, which refuses whatever does not fit."""
 
 from __future__ import annotations
 

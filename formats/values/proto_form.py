@@ -16,9 +16,9 @@ from .shape import INT64, SIMPLE, ValueShape, names_of
 _DOUBLE = struct.Struct("<d")
 VARINT, WIDE, BYTES = 0, 1, 2  # wire types
 _NAMES = {"text": "string", "whole": "int64", "real": "double", "number": "double", "truth": "bool"}
-_WIRE = {"text": BYTES, "whole": VARINT, "real": WIDE, "number": WIDE, "truth": VARINT}
+WIRE = {"text": BYTES, "whole": VARINT, "real": WIDE, "number": WIDE, "truth": VARINT}
 _LISTS = {"text": "Texts", "whole": "Wholes", "real": "Reals", "number": "Reals", "truth": "Truths"}
-_DEFAULTS: dict[str, Any] = {"text": "", "whole": 0, "real": 0.0, "number": 0, "truth": False}
+DEFAULTS: dict[str, Any] = {"text": "", "whole": 0, "real": 0.0, "number": 0, "truth": False}
 SCALAR = """message Scalar {
   oneof kind {
     string text = 1;
@@ -113,7 +113,7 @@ def _field_writer(number: int, shape: ValueShape) -> Put:
     if shape.kind == "map":
         return _map_writer(number, shape.inner)
     put = _tagged(number, shape)
-    default = _DEFAULTS.get(shape.kind)
+    default = DEFAULTS.get(shape.kind)
 
     def write(value: Any, out: bytearray) -> None:
         if value is None:
@@ -133,8 +133,8 @@ def _is(value: Any, default: Any) -> bool:
 
 
 def _tagged(number: int, shape: ValueShape) -> Put:
-    """Write a single value with its tag, whatever it is."""
-    wire = _WIRE.get(shape.kind, BYTES)
+    """Write a single value with its tag, also if it is the default."""
+    wire = WIRE.get(shape.kind, BYTES)
     tag = _varint(number << 3 | wire)
     if shape.kind in SIMPLE:
         simple = _SIMPLE[shape.kind]

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from .bytes_in import BrokenBytes, Bytes, number_of
-from .proto_form import BYTES, VARINT, WIDE
+from .proto_form import BYTES, DEFAULTS, WIRE
 from .shape import SIMPLE, TEXT, ValueShape
 
 Read = Callable[[Bytes], Any]
 Take = Callable[[Bytes, int, dict[str, Any]], None]  # bytes, wire type, record so far
 
-_WIRE = {"text": BYTES, "whole": VARINT, "real": WIDE, "number": WIDE, "truth": VARINT}
-_DEFAULTS: dict[str, Any] = {"text": "", "whole": 0, "real": 0.0, "number": 0, "truth": False}
 _PACKED = ("whole", "real", "number", "truth")
 
 
@@ -46,7 +44,7 @@ def _blank(shape: ValueShape) -> Any:
         return {}
     if shape.optional:
         return None
-    return _DEFAULTS.get(shape.kind, _MISSING)
+    return DEFAULTS.get(shape.kind, _MISSING)
 
 
 def _taker(name: str, shape: ValueShape) -> Take:
@@ -54,7 +52,7 @@ def _taker(name: str, shape: ValueShape) -> Take:
         return _list_taker(name, shape.inner)
     if shape.kind == "map":
         return _map_taker(name, shape.inner)
-    wire, value = _WIRE.get(shape.kind, BYTES), _value(shape)
+    wire, value = WIRE.get(shape.kind, BYTES), _value(shape)
 
     def take(data: Bytes, found_wire: int, found: dict[str, Any]) -> None:
         _expect(found_wire, wire)

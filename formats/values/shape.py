@@ -55,7 +55,6 @@ TRUTH, SCALAR = ValueShape("truth"), ValueShape("scalar")
 
 
 def record(name: str, fields: Iterable[tuple[str, ValueShape]], doc: str = "") -> ValueShape:
-    """A record of named fields."""
     return ValueShape("record", name, tuple(fields), doc=doc)
 
 

@@ -33,7 +33,6 @@ class Declared:
 
     @property
     def mechanism(self) -> str:
-        """Kind of the mechanism."""
         return str(self.config["mechanism"]["kind"])
 
     @property
@@ -49,12 +48,10 @@ class Declared:
 
     @property
     def topic(self) -> str:
-        """Release topic."""
         return str(self.config["release"]["topic"])
 
     @property
     def unit(self) -> str:
-        """Name of the privacy unit."""
         return str(self.config["unit_name"])
 
     @property

@@ -57,7 +57,6 @@ class Sheet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the values."""
         return tuple(self.told.value_names)
 
     def column(self, name: str) -> F64:

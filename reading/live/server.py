@@ -77,7 +77,6 @@ class PageServer(Guarded, HTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the page."""
         host, port = self.server_address[:2]
         named = host.decode() if isinstance(host, bytes) else str(host)
         return f"http://{f'[{named}]' if ':' in named else named}:{port}/"

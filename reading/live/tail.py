@@ -25,7 +25,7 @@ Taker = Callable[[list[RawRecord]], None]
 
 
 class Tail(threading.Thread):
-    """A follower of one topic. It starts anew after whatever the client cannot get over itself.
+    """A follower of one topic. It starts again after errors that the client does not recover from.
 
     Args:
         kafka: the connection.

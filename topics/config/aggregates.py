@@ -85,42 +85,35 @@ class Count:
 
     @property
     def label(self) -> str:
-        """Name of the value in releases."""
         return self.name or "count"
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
-        """None."""
         return ()
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The count itself."""
         return (COUNT,)
 
     def objections(self) -> Iterator[Objection]:
-        """None."""
         return iter(())
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
-        """The count as released."""
         return parts[0]
 
 
 @dataclass(frozen=True)
-class Sum:
-    """The sum of a numeric field, each value clipped first.
+class _OfField:
+    """An aggregate of a numeric field, each value clipped first.
 
     Attributes:
-        kind: `sum`.
         field: path of the number.
         low: smaller values count as this.
         high: larger values count as this.
         grid: values are rounded to multiples of this.
-        name: of the value in releases; default `sum_` and the field.
     """
 
-    kind: Literal["sum"]
+    kind: str
     field: FieldPath
     low: Fraction
     high: Fraction
@@ -129,30 +122,38 @@ class Sum:
 
     @property
     def label(self) -> str:
-        """Name of the value in releases."""
         return self.name or label_of(self.kind, self.field)
 
     @property
     def columns(self) -> tuple[NumericField, ...]:
-        """The field."""
         return (NumericField(self.field, self.low, self.high, self.grid),)
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The sum itself."""
-        return (sum_of(self.field),)
 
     def objections(self) -> Iterator[Objection]:
         """An interval that is empty, off the grid, or too wide."""
         return clip_objections(*self.columns)
 
+
+@dataclass(frozen=True)
+class Sum(_OfField):
+    """The sum of a numeric field, each value clipped first.
+
+    Attributes:
+        kind: `sum`.
+        name: of the value in releases; default `sum_` and the field.
+    """
+
+    kind: Literal["sum"]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (sum_of(self.field),)
+
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
-        """The sum as released."""
         return parts[0]
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(_OfField):
     """The mean of a numeric field: a private sum divided by the private count.
 
     It lies between ``low`` and ``high``, as every mean of clipped values does: noise may take the
@@ -160,38 +161,14 @@ class Mean:
 
     Attributes:
         kind: `mean`.
-        field: path of the number.
-        low: smaller values count as this.
-        high: larger values count as this.
-        grid: values are rounded to multiples of this.
         name: of the value in releases; default `mean_` and the field.
     """
 
     kind: Literal["mean"]
-    field: FieldPath
-    low: Fraction
-    high: Fraction
-    grid: Annotated[Fraction, above(0)] = Fraction(1)
-    name: ValueName | None = None
-
-    @property
-    def label(self) -> str:
-        """Name of the value in releases."""
-        return self.name or label_of(self.kind, self.field)
-
-    @property
-    def columns(self) -> tuple[NumericField, ...]:
-        """The field."""
-        return (NumericField(self.field, self.low, self.high, self.grid),)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Count and sum."""
         return (COUNT, sum_of(self.field))
-
-    def objections(self) -> Iterator[Objection]:
-        """An interval that is empty, off the grid, or too wide."""
-        return clip_objections(*self.columns)
 
     def finish(self, parts: Sequence[Estimate]) -> Estimate | None:
         """Sum over count, with the delta method's error; None if the count is not positive.

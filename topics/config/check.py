@@ -88,7 +88,7 @@ def _tokens(kafka: Kafka) -> Iterator[Problem]:
 
 
 def _keeps_secrets(url: str) -> bool:
-    """Whether nobody on the way can read what is sent to an address."""
+    """Whether what is sent to an address is encrypted, or stays on this machine."""
     if not _is_address(url):
         return False
     found = urlsplit(url)

@@ -19,8 +19,8 @@ def librdkafka_options(kafka: Kafka) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap.servers": kafka.bootstrap,
         "security.protocol": kafka.security_protocol,
-        # It would write to stderr by itself, a line for each attempt to connect. What fails is
-        # raised, and whoever asked says it once.
+        # The library would write a line to stderr for each attempt to connect. A failure is raised,
+        # and its caller reports it once.
         "log_level": 0,
     }
     if _sasl(kafka):
@@ -117,7 +117,7 @@ def _key_password(kafka: Kafka) -> str | None:
     if kafka.ssl_key_password is not None:
         return str(kafka.ssl_key_password)
     if kafka.ssl_key_password_file is None:
-        # Not None: OpenSSL would ask whoever sits at the terminal.
+        # Not None: OpenSSL would ask for a password at the terminal.
         return "" if kafka.ssl_keyfile else None
     return _text(kafka.ssl_key_password_file, "kafka.ssl_key_password_file")
 

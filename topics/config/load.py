@@ -63,13 +63,18 @@ def load(
         ConfigError: the file cannot be read, or a setting is wrong.
     """
     file = FilePath(path)
+    text = read_text(file)
+    return loads(text, name=str(path), folder=file.parent, environ=environ, flags=flags)
+
+
+def read_text(file: FilePath) -> str:
+    """Read the text of a configuration; a `ConfigError` says why that is impossible."""
     try:
-        text = file.read_text("utf-8")
+        return file.read_text("utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read ({error})") from error
-    return loads(text, name=str(path), folder=file.parent, environ=environ, flags=flags)
 
 
 def loads(
@@ -162,7 +167,8 @@ def _follow(config: Config, problems: list[Problem]) -> Config:
             return config
         for p in ready:
             found = list(_objections(p, known, config))
-            problems += [Problem(("pipeline", places[p.name], *path), m) for path, m in found]
+            where = "pipeline", places[p.name]
+            problems += [Problem((*where, *setting.split(".")), m) for setting, m in found]
             done[p.name] = p if found else _completed(p, done)
         left = [p for p in left if p.name not in done]
     return replace(config, pipeline=tuple(done[p.name] for p in config.pipeline))
@@ -179,58 +185,42 @@ def _completed(p: PipelineSettings, done: dict[str, PipelineSettings]) -> Pipeli
 
 def _objections(
     p: PipelineSettings, known: dict[str, PipelineSettings], config: Config
-) -> Iterator[tuple[tuple[str, ...], str]]:
+) -> Iterator[tuple[str, str]]:
     """Settings of a follower that contradict the one that it follows, and why."""
     if p.follows is None:
         return
     if p.schedule == "external":
-        yield ("follows",), "needs triggers that follow the clock: an epoch's end is a time of it"
+        yield "follows", "needs triggers that follow the clock: an epoch's end is a time of it"
     if p.window.length is None:
-        yield ("follows",), "needs window.length: by arrival, a record could count in both"
+        yield "follows", "needs window.length: by arrival, a record could count in both"
     if any(q.follows == p.follows and q.name != p.name for q in config.pipeline):
-        yield ("follows",), f'"{p.follows}" is followed by another pipeline already'
+        yield "follows", f'"{p.follows}" is followed by another pipeline already'
     other = known.get(p.follows)
-    if other is None:
-        if p.window.origin == UNIX_EPOCH or p.release.topic is None:
-            yield (
-                ("follows",),
-                (
-                    f'"{p.follows}" is not in this file: keep its block, or write window.origin '
-                    "and release.topic as `hush topics` declared them"
-                ),
-            )
-        return
-    yield from _between(p, other)
+    if other is not None:
+        yield from _between(p, other)
+    elif p.window.origin == UNIX_EPOCH or p.release.topic is None:
+        instead = "write window.origin and release.topic as `hush topics` declared them"
+        yield "follows", f'"{p.follows}" is not in this file: keep its block, or {instead}'
 
 
-def _between(p: PipelineSettings, other: PipelineSettings) -> Iterator[tuple[tuple[str, ...], str]]:
+def _between(p: PipelineSettings, other: PipelineSettings) -> Iterator[tuple[str, str]]:
     if other.until is None:
-        yield ("follows",), f'"{other.name}" has no until, so nothing follows it'
+        yield "follows", f'"{other.name}" has no until, so nothing follows it'
         return
     if other.schedule == "external" or other.window.length is None:
-        yield (
-            ("follows",),
-            (f'"{other.name}" must have triggers that follow the clock, and window.length'),
-        )
+        rule = "must have triggers that follow the clock, and window.length"
+        yield "follows", f'"{other.name}" {rule}'
     if p.window.origin not in (UNIX_EPOCH, other.until):
         begin = format_instant(other.until)
-        yield (
-            ("window", "origin"),
-            f"is not where {other.name} ends: leave it out, or write {begin}",
-        )
+        yield "window.origin", f"is not where {other.name} ends: leave it out, or write {begin}"
     for name in ("input", "unit_name", "neighbouring"):
-        if getattr(p, name) != getattr(other, name):
-            mine, theirs = getattr(p, name), getattr(other, name)
-            yield (
-                (name,),
-                f'"{mine}" is not that of {other.name}, "{theirs}": costs would not add up',
-            )
+        mine, theirs = getattr(p, name), getattr(other, name)
+        if mine != theirs:
+            yield name, f'"{mine}" is not that of {other.name}, "{theirs}": costs would not add up'
     shared = p.release.topic in (None, other.release.topic)
     if shared and (p.release.encoding, other.release.encoding) != ("json", "json"):
-        yield (
-            ("release", "encoding"),
-            (f"needs a release.topic of its own: {other.name} and this one would have one schema"),
-        )
+        why = f"{other.name} and this one would have one schema"
+        yield "release.encoding", f"needs a release.topic of its own: {why}"
 
 
 def _report(problems: list[Problem], origins: Origins) -> str:

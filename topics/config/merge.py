@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, get_args
 
+from ..geojson import dotted
 from .lines import Path
 from .model import Config
 from .pipeline import SharedBudget
@@ -55,12 +56,6 @@ class Origins:
             if path[:depth] in self.lines:
                 return f"{self.name}:{self.lines[path[:depth]]}"
         return self.name
-
-
-def dotted(path: Path) -> str:
-    """Return a path as people write it: ``pipeline[0].budget``."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return "".join(steps).lstrip(".")
 
 
 def merge(

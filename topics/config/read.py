@@ -250,10 +250,10 @@ def _word(hint: Any) -> str:
 
 
 def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(map(_quoted, values))
+    return ", ".join(map(quoted, values))
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Format a value as TOML writes it."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -149,17 +149,14 @@ def beyond_doubles(value: object) -> bool:
 
 
 def above(least: float) -> Check:
-    """Check that a value exceeds ``least``."""
     return lambda value: None if value > least else f"must be greater than {least}"
 
 
 def within(low: float, high: float) -> Check:
-    """Check that low ≤ value ≤ high."""
     return lambda value: None if low <= value <= high else f"must lie between {low} and {high}"
 
 
 def at_least(low: int) -> Check:
-    """Check that a value is ``low`` or more."""
     return lambda value: None if value >= low else f"must be at least {low}"
 
 

@@ -11,9 +11,9 @@ from .program import FAR, MOST_DEPTH, Maker, NoProgram, Program
 END, REFUSE, JUMP, NEXT, TRUTH, NARROW, WIDE, SKIP, NUMBER, SYMBOL, BYTES, UNION, BLOCK = range(13)
 """Steps. From `TRUTH` on they read bytes; from `NUMBER` on these begin with a number.
 
-Each is followed by its field, -1 where nobody reads it, unless noted otherwise. `SYMBOL`: then its
-first symbol and their number. `SKIP`: bytes. `UNION`: the place of its first branch in the jumps,
-and their number. `JUMP`: where to. `BLOCK`: where the list ends. `NEXT`: its `BLOCK`.
+Each is followed by its field, -1 if no pipeline reads it, unless noted otherwise. `SYMBOL`: then
+its first symbol and their number. `SKIP`: bytes. `UNION`: the place of its first branch in the
+jumps, and their number. `JUMP`: where to. `BLOCK`: where the list ends. `NEXT`: its `BLOCK`.
 """
 
 _LEAVES = {

@@ -87,7 +87,6 @@ class Maker:
         return begin, len(self._texts)
 
     def made(self) -> Program:
-        """The program."""
         return Program(
             np.array(self.code, np.int64).reshape(-1, 5),
             np.array(self.jumps, np.int64),

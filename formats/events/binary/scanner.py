@@ -23,7 +23,7 @@ _PLACE = 16  # bytes of a message's place in its file; nearly all have one
 
 
 class BinaryScanned:
-    """Findings in a copy of the values, with room behind them; their numbers are numbers."""
+    """`Scanned` in a copy of the values, with room behind them; their numbers are numbers."""
 
     def __init__(self, data: NDArray[np.uint8], rows: int, fields: int) -> None:
         self.data = data
@@ -34,7 +34,6 @@ class BinaryScanned:
         self.known: Flags = np.zeros(rows, bool)
 
     def integers(self, place: int, wanted: Flags) -> I64:
-        """As `Scanned.integers`."""
         return np.where(wanted, self.whole[:, place], 0)
 
     def numbers(self, place: int, known: Flags) -> NDArray[np.float64]:
@@ -59,7 +58,7 @@ class BinaryScanned:
 
 
 class BinaryScanner:
-    """Reader of Avro or Protobuf for the pipelines of an input."""
+    """`Scanner` of Avro or Protobuf for the pipelines of an input."""
 
     def __init__(
         self, wire: Wire, fields: InputFields, pipelines: Sequence[PipelineFields]
@@ -75,7 +74,6 @@ class BinaryScanner:
         self._none = Maker(len(kinds)).made()
 
     def scan(self, records: Sequence[RawRecord], known_ids: Known) -> BinaryScanned:
-        """As `Scanner.scan`."""
         from .scan import HALF, WIDTH, scan, spell
 
         data, begin, end = values_of(records)

@@ -2,7 +2,7 @@
 
 They are asked before anything else is made of a record, each record by itself. As in SQL, a missing
 field fulfils no condition, not even a denied one, except `Present`. Numbers are compared as
-double-precision floats.
+double-precision floats. Of n records, ``fulfilled`` gives (n,) whether each fulfils the condition.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Between:
     role = "number"
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         numbers = fields.numbers(self.field)
         good: Flags = ~np.isnan(numbers)
         if self.low is not None:
@@ -68,7 +67,6 @@ class NumberIn:
     role = "number"
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         numbers = fields.numbers(self.field)
         found = np.isin(numbers, [float(value) for value in self.values])
         return ~found & ~np.isnan(numbers) if self.denied else found
@@ -84,7 +82,6 @@ class TextIn:
     role = "text"
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         found, there = fields.among(self.field, self.values)
         return there & ~found if self.denied else found
 
@@ -98,7 +95,6 @@ class TruthIs:
     role = "truth"
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         true, false = fields.truths(self.field)
         return true if self.value else false
 
@@ -112,7 +108,6 @@ class Present:
     role = "scalar"
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         there = fields.present(self.field)
         return there if self.value else ~there
 
@@ -124,7 +119,6 @@ class Every:
     parts: tuple[Condition, ...]
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         out: Flags = np.logical_and.reduce([part.fulfilled(fields) for part in self.parts])
         return out
 
@@ -136,7 +130,6 @@ class Some:
     parts: tuple[Condition, ...]
 
     def fulfilled(self, fields: Fields) -> Flags:
-        """(n,) records that fulfil it."""
         out: Flags = np.logical_or.reduce([part.fulfilled(fields) for part in self.parts])
         return out
 

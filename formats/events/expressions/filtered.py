@@ -32,7 +32,7 @@ def _double(value: Any) -> float:
 
 
 class ValueFields:
-    """Fields of ``size`` records as columns of Python values.
+    """`Fields` of ``size`` records as columns of Python values.
 
     ``column`` gives the values of a path in a role, None where there is none, and notes the faults.
     """
@@ -41,21 +41,17 @@ class ValueFields:
         self._size, self._column = size, column
 
     def numbers(self, path: str) -> NDArray[np.float64]:
-        """As `Fields.numbers`."""
         return doubles(self._column(path, "number"))
 
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
-        """As `Fields.among`."""
         values, wanted = self._column(path, "text"), frozenset(texts)
         return self._flags(v in wanted for v in values), self._flags(v is not None for v in values)
 
     def truths(self, path: str) -> tuple[Flags, Flags]:
-        """As `Fields.truths`."""
         values = self._column(path, "truth")
         return self._flags(v is True for v in values), self._flags(v is False for v in values)
 
     def present(self, path: str) -> Flags:
-        """As `Fields.present`."""
         return self._flags(v is not None for v in self._column(path, "scalar"))
 
     def _flags(self, values: Any) -> Flags:
@@ -63,7 +59,7 @@ class ValueFields:
 
 
 class ScannedFields:
-    """Fields as compiled loops have found them.
+    """`Fields` as compiled loops have found them.
 
     ``place`` has the place of each path among the needed fields. A record whose value the condition
     has no use for is taken out of ``known``, so that it is decoded by itself.
@@ -73,7 +69,6 @@ class ScannedFields:
         self._found, self._place, self._known = found, place, known
 
     def numbers(self, path: str) -> NDArray[np.float64]:
-        """As `Fields.numbers`."""
         there = self._holds(path, INTEGER, REAL)
         still = there & self._known
         numbers = self._found.numbers(self._place[path], still)
@@ -81,7 +76,6 @@ class ScannedFields:
         return np.where(still, numbers, math.nan)
 
     def among(self, path: str, texts: Sequence[str]) -> tuple[Flags, Flags]:
-        """As `Fields.among`."""
         there, place = self._holds(path, TEXT), self._place[path]
         low, high = self._found.low[:, place], self._found.high[:, place]
         out = np.zeros(len(there), bool)
@@ -93,13 +87,11 @@ class ScannedFields:
         return out, there
 
     def truths(self, path: str) -> tuple[Flags, Flags]:
-        """As `Fields.truths`."""
         self._holds(path, TRUE, FALSE)
         kind = self._found.kind[:, self._place[path]]
         return kind == TRUE, kind == FALSE
 
     def present(self, path: str) -> Flags:
-        """As `Fields.present`."""
         return self._holds(path, TEXT, INTEGER, REAL, TRUE, FALSE)
 
     def _holds(self, path: str, *kinds: int) -> Flags:

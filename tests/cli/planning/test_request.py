@@ -1,6 +1,6 @@
 """Advice of ``hush plan``: it can be pasted, it is better, and it names its basis.
 
-Covers: planning/table.py, mechanisms/planner.py, mechanisms/workload.py
+Covers: mechanisms/planner.py, mechanisms/workload.py
 """
 
 from __future__ import annotations

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 from click.testing import CliRunner
 from hushstream.cli.group import hush
+from hushstream.cli.planning.size import bytes_of, table_of
 from hushstream.planning.costs import COSTS, MEASURED_BY
-from hushstream.planning.limits import limits
+from hushstream.planning.limits import Limit, limits
 from hushstream.planning.size import Load, size
+from rich.console import Console
 
 LOAD = ("size", "--users", "1e7", "--keys", "1e6", "--rate", "1e5")
 CONFIG = """
@@ -87,3 +90,23 @@ def test_pipelines_partitions_and_settings_come_from_a_configuration(tmp_path):
 def test_a_load_that_cannot_be_is_refused(words):
     done = CliRunner().invoke(hush, [*LOAD, *words])
     assert done.exit_code == 2 and words[0] in done.output
+
+
+def laid_out(load: Load, parts: list[Limit]) -> str:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(table_of(load, size(load, COSTS), parts))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_the_table_says_what_gives_way_first_and_when():
+    text = laid_out(Load(1e7, 1e6, 1e5), [Limit(3.14, "a part"), Limit(9.0, "another")])
+    assert "a part; when the load is 3.1 times this" in text and "another" not in text
+    assert "100,000 events/s" in text and "100%" in text
+    assert "a part; has given way" in laid_out(Load(1, 1, 1), [Limit(0.5, "a part")])
+
+
+def test_bytes_have_three_digits():
+    assert [bytes_of(n) for n in (0, 999, 1e3, 12_345, 9.9e8, 1.5e10, 2e12, 3e15)] == [
+        "0 B", "999 B", "1 kB", "12.3 kB", "990 MB", "15 GB", "2 TB", "3e+03 TB"]  # fmt: skip

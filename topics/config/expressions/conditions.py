@@ -16,12 +16,10 @@ from ..values import FieldPath, beyond_doubles
 Literal = str | bool | int | Fraction
 
 _DEEPEST = 16
-_LISTS = ("equals", "one_of", "none_of")
 _ENDS = ("at_least", "above", "at_most", "below")
 
 
 def _read_parts(reader: Reader, raw: Any, path: Path) -> tuple[Condition, ...]:
-    """Read the conditions within a condition."""
     if sum(step in ("any", "all") for step in path) > _DEEPEST:
         raise reader.fail(path, f"is nested more than {_DEEPEST} deep")
     parts: tuple[Condition, ...] = reader.read(tuple[Condition, ...], raw, path)

@@ -65,7 +65,6 @@ class Derive:
             yield "zone", f'"{self.zone}" is not a time zone'
 
     def meant(self) -> Derived:
-        """The expression."""
         if self.time is not None:
             return TimePart(self.time, self.zone or "UTC")
         if self.bucket is not None:
