@@ -20,8 +20,7 @@ from ..agents.stages.ingest.unit_digests import partition_text
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import Decoder, RawRecord
-from ..formats.events.types import paths_of
-from ..offline.files import stream_file
+from ..offline.files import check_columns, stream_file
 from ..topics.config.load import Config
 from ..topics.config.model import InputSettings
 from .options import config_options, emit, json_option, read_config
@@ -109,8 +108,6 @@ def _input(config: Config, topic: str) -> tuple[InputSettings, Input]:
 
 def _checked(file: Path, source: Input) -> int:
     """The number of rows; refuses a file that lacks a field which is read of each record."""
-    signs = {p.fields.sign for p in source.pipelines}
-    paths = set(paths_of(source.fields, [p.fields for p in source.pipelines])) - signs
     if any(p.mechanism.survey is not None for p in source.pipelines):
         raise ConfigError(
             "a pipeline of this input is a survey: its records are reports that devices make "
@@ -124,12 +121,7 @@ def _checked(file: Path, source: Input) -> int:
             found |= set(row)
     if not total:
         raise ConfigError(f"{file}: the file holds no record")
-    missing = sorted(path for path in paths if path.split(".")[0] not in found)
-    if missing:
-        raise ConfigError(
-            f"{file}: no record has the field {missing[0]!r}, which input {source.name!r} or one "
-            f"of its pipelines reads; there is {', '.join(sorted(found)) or 'none'}"
-        )
+    check_columns(source, [dict.fromkeys(found)], str(file))
     return total
 
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from ..errors import needs
@@ -95,26 +96,19 @@ def _popen(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 
 def _start_in_keeper(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """Start ``command`` from a thread that lives until the child ends; errors are raised here."""
-    started = threading.Event()
-    outcome: list[subprocess.Popen[bytes] | BaseException] = []
+    started: Future[subprocess.Popen[bytes]] = Future()
 
     def keep() -> None:
         try:
             process = _popen(command, log)
         except BaseException as error:
-            outcome.append(error)
+            started.set_exception(error)
             return
-        else:
-            outcome.append(process)
-        finally:
-            started.set()
+        started.set_result(process)
         process.wait()
 
     threading.Thread(target=keep, name="child-keeper", daemon=True).start()
-    started.wait()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    return started.result()
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:

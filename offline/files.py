@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from ..agents.deployment.model import Input
 from ..errors import ConfigError
+from ..formats.events.types import paths_of
 
 
 def read_file(path: Path) -> list[dict[str, Any]]:
@@ -107,3 +109,20 @@ def _arrow(path: Path, wanted: Collection[str] | None) -> Iterator[dict[str, Any
         table.validate(full=True)
         for batch in table.to_batches(max_chunksize=10_000):
             yield from batch.to_pylist()
+
+
+def check_columns(source: Input, rows: Sequence[Mapping[str, Any]], file: str = "") -> None:
+    """Refuse rows none of which has a field that the input and its pipelines read of each record.
+
+    Raises `ConfigError`, which names the first such field, and those that are there.
+    """
+    found = {name for row in rows for name in row}
+    signs = {p.fields.sign for p in source.pipelines}
+    paths = set(paths_of(source.fields, [p.fields for p in source.pipelines])) - signs
+    missing = sorted(path for path in paths if path.split(".")[0] not in found)
+    if rows and missing:
+        raise ConfigError(
+            f"{file and f'{file}: '}no record has the field {missing[0]!r}, which input "
+            f"{source.name!r} or one of its pipelines reads; there is "
+            f"{', '.join(sorted(found)) or 'none'}"
+        )

@@ -30,7 +30,7 @@ from ..topics.names import Names
 from ..topics.records import Beat, ClockRecord, Start, Trigger
 from . import devices
 from .engine import OfflineEngine
-from .files import read_file
+from .files import check_columns, read_file
 from .judged import SimulationReport, counts_of, dates, figures, judge, last_rows
 
 __all__ = ["SimulationReport", "read_file", "simulate"]
@@ -109,22 +109,6 @@ def _told(
 def _window_of(p: Pipeline, manifest: bytes) -> int:
     start = datetime.fromisoformat(json.loads(manifest)["window"]["start"])
     return p.windows.window((start - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1))
-
-
-def check_columns(source: Input, rows: list[dict[str, Any]]) -> None:
-    """Refuse rows none of which has a field that the input and its pipelines read of each record.
-
-    Raises `ConfigError`, which names the first such field, and those that are there.
-    """
-    found = {name for row in rows for name in row}
-    signs = {p.fields.sign for p in source.pipelines}
-    paths = set(paths_of(source.fields, [p.fields for p in source.pipelines])) - signs
-    missing = sorted(path for path in paths if path.split(".")[0] not in found)
-    if rows and missing:
-        raise ConfigError(
-            f"no record has the field {missing[0]!r}, which input {source.name!r} or one of its "
-            f"pipelines reads; there is {', '.join(sorted(found)) or 'none'}"
-        )
 
 
 def _run(

@@ -27,8 +27,7 @@ from ..mechanisms.columns import I64, Encoded
 from ..mechanisms.contract import Mechanism
 from ..mechanisms.key_form import RECORD_KEYS, KeyForm
 from ..mechanisms.keys import Keys
-from ..offline.files import stream_file
-from ..offline.simulate import check_columns
+from ..offline.files import check_columns, stream_file
 
 CHUNK = 20_000
 
