@@ -42,12 +42,16 @@ def reference() -> str:
 
 
 def documented(kind: type[Any]) -> dict[str, str]:
-    """Return the text of each attribute in the docstring of a settings class.
+    """Return the text of each attribute in the docstrings of a settings class and its bases.
 
     >>> from hushstream.topics.config.pipeline import WindowSettings
     >>> documented(WindowSettings)["origin"]
     'a time at which a window begins.'
     """
+    return {n: text for one in kind.__mro__[::-1] for n, text in _attributes(one).items()}
+
+
+def _attributes(kind: type[Any]) -> dict[str, str]:
     _, _, block = (inspect.getdoc(kind) or "").partition("Attributes:\n")
     block = block.partition("\n\n")[0]
     entries = re.split(r"^    (?=\w[\w, ]*: )", block, flags=re.MULTILINE)[1:]
@@ -58,7 +62,7 @@ def documented(kind: type[Any]) -> dict[str, str]:
 def settings_of(kind: type[Any]) -> list[tuple[str, ...]]:
     """List name, type, default and meaning of each setting of a class, in Markdown."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    texts = {name: text for one in kind.__mro__[::-1] for name, text in documented(one).items()}
+    texts = documented(kind)
     return [
         (f.name, _type(hints[f.name]), _default(f, hints[f.name]), texts[f.name])
         for f in fields(kind)
