@@ -173,12 +173,8 @@ def _announce(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> None:
 class Shown:
     """Topics and rights of a deployment, as text; works without a cluster.
 
-    Args:
-        config: of the deployment.
-        genesis: its id, or `UNKNOWN`.
-        roles: whose rights are shown.
-        users: name of the user in each role.
-        resource: Strimzi's name of the cluster.
+    ``genesis`` may be `UNKNOWN`; ``users`` has a user's name by role; ``resource`` is Strimzi's
+    name of the cluster.
     """
 
     def __init__(

@@ -83,17 +83,11 @@ class Crowd:
     def report(
         self, rows: Sequence[Row], told: Told, within: Told = NOTHING
     ) -> tuple[list[Row], Counter[str]]:
-        """Replace the values of the file by reports, and count the fates of the values.
+        """Replace the values of the file by reports, and count the values by fate.
 
-        A row without a report stays, because it has a time, but no aggregator accepts it.
-
-        Args:
-            rows: records of the file; they are not changed.
-            told: thresholds that the devices learn.
-            within: ranges that the devices of the narrow group learn.
-
-        Returns:
-            Rows in the same order, and the number of values by fate.
+        ``told`` has the thresholds that the devices learn, ``within`` the ranges of the narrow
+        group. ``rows`` are not changed, and keep their order. A row without a report stays,
+        because it has a time, but no aggregator accepts it.
         """
         step = told.at(self.window, self.time)
         step = np.where(self.group == NARROW, within.at(self.window, self.time), step)

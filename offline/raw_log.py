@@ -30,13 +30,8 @@ class RawLog:
 
     librdkafka would inflate a whole batch and hide where one begins; what a worker does not read of
     a batch depends on both. So this log is read with the worker's own client, and in chunks where a
-    worker reads it so.
-
-    Args:
-        kafka: the connection.
-        span: partition and offsets.
-        most: records to return at once, at most.
-        largest: bytes of a record in a compressed batch beyond which it is not read.
+    worker reads it so. At most ``most`` records are returned at once; records of more than
+    ``largest`` bytes in a compressed batch are not read.
     """
 
     def __init__(self, kafka: Kafka, span: Span, most: int, largest: int) -> None:

@@ -79,15 +79,9 @@ def read_records(
 ) -> Records:
     """Read the records of a public or synthetic file that a pipeline would use.
 
-    Args:
-        pipeline: decides fields and keys.
-        source: its input.
-        columns: the fields that it sums.
-        path: of the file.
-        tick: called with the number of records after each chunk.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds nothing that the pipeline can use.
+    ``columns`` are the fields that it sums; ``tick`` is called with the number of records after
+    each chunk. Raises `ConfigError` if the file cannot be read, or holds nothing that the pipeline
+    can use.
     """
     fields, reader = _reader(pipeline, columns)
     decoder = Decoder(source.in_json().fields, [fields], [reader])  # type: ignore[list-item]

@@ -20,15 +20,9 @@ WINDOWS = 8  # a longer sample is cut: every candidate is played over all of it
 def sample_of(pipeline: Pipeline, source: Input, path: Path) -> Sample:
     """Read the records of a file that a pipeline would use, cut into windows and micro-batches.
 
-    Windows that the file covers only in part are left out if it covers others in full.
-
-    Args:
-        pipeline: decides fields, keys and windows.
-        source: its input.
-        path: of public or synthetic records: settings tuned on the protected stream leak it.
-
-    Raises:
-        ConfigError: the file cannot be read, or holds nothing that the pipeline can use.
+    Windows that the file covers only in part are left out if it covers others in full. The file
+    must be public or synthetic: settings tuned on the protected stream leak it. Raises
+    `ConfigError` as `read_records` does.
     """
     records = read_records(pipeline, source, pipeline.fields.columns, path)
     found = cut(records, pipeline.windows)

@@ -85,16 +85,9 @@ class Answer(NamedTuple):
 
 
 class Search:
-    """The search for one pipeline.
+    """The search for one pipeline; ``tick`` is called after each run and each variant.
 
-    Args:
-        pipeline: compiled.
-        settings: as they were read.
-        records: of the file.
-        tick: called after each run and each variant.
-
-    Raises:
-        ParameterError: the mechanism has no planner.
+    Raises `ParameterError` if the mechanism has no planner.
     """
 
     def __init__(

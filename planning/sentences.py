@@ -37,11 +37,8 @@ def no_way(
 ) -> str:
     """A sentence on a kind of change that is missing from the answer.
 
-    Args:
-        title: of the change.
-        found: variants that were tried, with their errors.
-        score: error of the pipeline as it is.
-        why: reasons for which nothing was tried.
+    ``found`` has the variants that were tried, with their errors, ``score`` is the error of the
+    pipeline as it is, and ``why`` says why nothing was tried.
     """
     if not found:
         reasons = why or ("The configuration, or the file, leaves none to try.",)
@@ -68,11 +65,8 @@ def untried_settings(number: int, windows: int, triggers: int) -> Iterator[str]:
 def other_kind(other: str, found: float, kind: str, score: float) -> str:
     """A sentence on another mechanism that answers the same question.
 
-    Args:
-        other: its name.
-        found: its error, before its settings are searched.
-        kind: name of the configured one.
-        score: error of that one, with the best of its settings.
+    ``found`` is its error before its settings are searched, ``score`` that of the configured
+    ``kind`` with the best of its settings.
     """
     compared = "a smaller" if found < score else "no smaller"
     text = (

@@ -17,13 +17,7 @@ AGAIN_SECONDS = 10.0  # between two look-ups, whatever strangers write to the to
 
 
 class Schemas:
-    """A decoder of one release topic.
-
-    Args:
-        kafka: the connection.
-        topic: release topic.
-        options: further options of librdkafka, which win.
-    """
+    """A decoder of one release topic; ``options`` are further ones of librdkafka, which win."""
 
     def __init__(self, kafka: Kafka, topic: str, options: Mapping[str, Any] | None = None) -> None:
         self._kafka, self._topic, self._options = kafka, topic, options

@@ -33,9 +33,8 @@ def unseen() -> Iterator[None]:
 def private_folder(folder: Path, whole: bool = True) -> None:
     """Make a folder for this user alone, or take from others what they may do in one that exists.
 
-    Args:
-        folder: with parents, which are made as private; those that exist stay as they are.
-        whole: whether all that lies in it is tightened too; links are not followed.
+    Parents that are missing are made as private; those that exist stay as they are. ``whole``
+    tightens all that lies in the folder too, without following links.
 
     Raises:
         ConfigError: others keep some rights: it belongs to another user, or the file system keeps

@@ -133,19 +133,9 @@ def request(
     scale: float | None,
     tune: bool = False,
 ) -> Request:
-    """Check the given options and collect them.
+    """Check the given options (see the help of each) and collect them.
 
-    Args:
-        sample: a file of public or synthetic records.
-        shape: a guess of one window, instead of a sample.
-        only: name of a pipeline; None: all of the first input.
-        goal: the error to minimise.
-        records: a public guess of the records per window.
-        scale: a public guess of the tail of values, in the unit of the values.
-        tune: whether a histogram's settings are tried one by one on the sample.
-
-    Raises:
-        UsageError: they exclude each other, one lacks another, or a number is not finite.
+    Raises `UsageError` if they exclude each other, one lacks another, or a number is not finite.
     """
     if scale is not None and not math.isfinite(scale):
         raise click.UsageError("--tail-scale must be finite")

@@ -96,12 +96,8 @@ class Watched:
 class Board:
     """Follower of a deployment.
 
-    Args:
-        kafka: the connection.
-        deployment: its name.
-        only: names of the pipelines that are shown; empty: all.
-        windows: windows back from the newest one that are read.
-        options: further options of librdkafka, which win.
+    ``only`` names the pipelines that are shown (empty: all), ``windows`` how many windows back from
+    the newest are read, ``options`` further options of librdkafka, which win.
     """
 
     def __init__(

@@ -37,12 +37,7 @@ class Evidence:
 
 
 def health(pipeline: Declared, seen: Evidence, now: int) -> dict[str, Any]:
-    """Judge a pipeline.
-
-    Args:
-        pipeline: with its schedule.
-        seen: what is known of its releases.
-        now: microseconds since 1970.
+    """Judge a pipeline by what is known of its releases now, microseconds since 1970.
 
     Returns:
         A JSON object: ``state`` (good, waiting, late or stopped), ``words``, and in milliseconds

@@ -30,13 +30,10 @@ KINDS = (".png", ".svg", ".pdf")
 
 
 def draw(name: str, told: dict[str, Any], view: dict[str, Any], path: Path) -> None:
-    """Draw what `views.view` has made of a pipeline.
+    """Draw what `views.view` has made of a pipeline; ``view`` is not empty.
 
-    Args:
-        name: of the pipeline.
-        told: ``unit``, ``mechanism`` and ``measured`` of the pipeline.
-        view: of the pipeline; not empty.
-        path: file to write; its ending, one of `KINDS`, decides its kind.
+    ``told`` has ``unit``, ``mechanism`` and ``measured`` of the pipeline. The ending of ``path``,
+    one of `KINDS`, decides the kind of the file.
     """
     seen = {k: visible(text) if isinstance(text, str) else text for k, text in told.items()}
     figure = _figure(visible(name), seen, view | {"value": visible(view["value"])})
