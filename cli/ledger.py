@@ -1,4 +1,4 @@
-"""``hush ledger show | verify | explain | sum``: the spent budget, by epoch and purpose."""
+"""``hush ledger show | verify | explain | sum | page``: the spent budget, by epoch and purpose."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
-from ..mechanisms.accounting import add
 from ..mechanisms.accounting.composition import Spent
 from ..reading.joint import Joint, UnitSum, joint
+from ..reading.live.public_page import purses
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.config.secret import noise_key
 from ..topics.names import Names
 from .options import CONFIG, config_options, emit, json_option, read_config, readable
+from .page import page
 
 
 @click.group()
@@ -96,25 +97,12 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
         read: the ledger, which says who shares.
         sums: what was charged, by pipeline.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for body in read.pipelines.values():
-        if (told := body.get("config", {}).get("budget", {}).get("shared")) is not None:
-            found[told["name"]] = told
-    lines = []
-    for name, told in found.items():
-        members = [member for member in told["members"] if member in sums]
-        epochs = {epoch for member, epoch in read.charges if member in members}
-        joint = add(sums[member].joint for member in members)
-        squares = sum((sums[member].squares for member in members), Fraction(0))
-        each = number(told["epsilon"]), number(told["delta"])
-        epsilon, delta = (len(epochs) * part for part in each)
-        whole = Spent(len(epochs), epsilon, delta, joint, squares)
-        said = f"ε={float(each[0]):g}, δ={float(each[1]):g} for all of them"
-        lines.append(
-            f"budget {name} of {' and '.join(members)}: {len(epochs)} epochs at {said}; "
-            f"together {composed(whole)}"
-        )
-    return lines
+    return [
+        f"budget {one.name} of {' and '.join(one.members)}: {one.spent.epochs} epochs at "
+        f"ε={float(one.epsilon):g}, δ={float(one.delta):g} for all of them; "
+        f"together {composed(one.spent)}"
+        for one in purses(read, sums)
+    ]
 
 
 def composed(spent: Spent) -> str:
@@ -398,4 +386,5 @@ def _plain(record: Any) -> dict[str, Any]:
     }
 
 
+ledger.add_command(page)
 COMMANDS: list[click.Command] = [ledger]

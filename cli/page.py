@@ -1,0 +1,54 @@
+"""``hush ledger page``: the public page of what a deployment promises and has spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ..agents.clock.genesis import read_ledger
+from ..agents.deployment.compile import compile_config
+from ..agents.kafka.cluster import Cluster
+from ..agents.worker.lines.screen import say
+from ..reading.live.public_page import Limits, facts
+from ..reading.live.public_page import page as page_of
+from ..topics.config.load import Config
+from .options import config_options, read_config
+
+
+@click.command()
+@config_options
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File of the page; the same facts go beside it, with the ending .json.",
+)
+def page(path: str, bootstrap: str | None, settings: tuple[str, ...], out: Path) -> None:
+    """Write a page that says what is promised and spent, for a site: one file, for people.
+
+    It needs no secret: all of it follows from the ledger, and the limits of the configuration.
+    """
+    config = read_config(path, bootstrap, settings)
+    cluster = Cluster(config.kafka, role="auditor")
+    cluster.wait()
+    ledger = read_ledger(cluster, config.deployment.name)
+    told = facts(ledger, _limits(config))
+    beside = out.with_suffix(".json")
+    out.write_text(page_of(told), "utf-8")
+    beside.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
+    say(f"{out}  for people\n{beside}  for programs")
+
+
+def _limits(config: Config) -> dict[str, Limits]:
+    """Limits of pipelines, and of the budgets that some of them share."""
+    return {
+        p.name if p.purse is None else p.purse.name: Limits(
+            *(
+                None if limit is None else float(limit)
+                for limit in (p.terms.limit_epsilon, p.terms.limit_delta)
+            )
+        )
+        for p in compile_config(config).pipelines
+    }

@@ -1,0 +1,387 @@
+"""The public page of a deployment: what it promises and what it has spent, for people and programs.
+
+One file without a script and without an address of anything else, so that it can lie on any site.
+All of it follows from the ledger and the limits; so the same ledger gives the same page.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from html import escape
+from typing import Any, NamedTuple
+
+from ...agents.clock.ledger import Ledger, number, totals
+from ...formats.events.decode import utc
+from ...mechanisms.accounting import add
+from ...mechanisms.accounting.composition import Spent
+from ...topics.config.values import format_duration
+from ..joint import joint
+from .budget import local, spent
+from .declared import MILLI, Declared, declared
+
+SCHEMA = "hush.promise/1"
+_PART = re.compile("([0-9]+)(d|h|ms|m|us|s)")
+_WORDS = {"d": "day", "h": "hour", "m": "minute", "s": "second", "ms": "millisecond",
+          "us": "microsecond"}  # fmt: skip
+
+
+class Limits(NamedTuple):
+    """Limits on what all epochs of a pipeline cost together; None: none is known."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+
+
+class SharedSum(NamedTuple):
+    """A budget that several pipelines share.
+
+    Attributes:
+        name: of the budget.
+        members: names of the pipelines, which have been declared.
+        epsilon: of one epoch of all of them together.
+        delta: of one epoch.
+        spent: in all epochs that any member has charged.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    epsilon: Fraction
+    delta: Fraction
+    spent: Spent
+
+
+def purses(ledger: Ledger, sums: Mapping[str, Spent]) -> list[SharedSum]:
+    """Add up what a unit pays for all pipelines that share a budget, by budget.
+
+    Args:
+        ledger: which says who shares.
+        sums: what was charged, by pipeline.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for body in ledger.pipelines.values():
+        if (shared := body.get("config", {}).get("budget", {}).get("shared")) is not None:
+            told[shared["name"]] = shared
+    found = []
+    for name, shared in told.items():
+        members = tuple(member for member in shared["members"] if member in sums)
+        epochs = len({epoch for member, epoch in ledger.charges if member in members})
+        parts = add(sums[member].joint for member in members)
+        squares = sum((sums[member].squares for member in members), Fraction(0))
+        epsilon, delta = number(shared["epsilon"]), number(shared["delta"])
+        whole = Spent(epochs, epochs * epsilon, epochs * delta, parts, squares)
+        found.append(SharedSum(name, members, epsilon, delta, whole))
+    return found
+
+
+def facts(ledger: Ledger, limits: Mapping[str, Limits]) -> dict[str, Any]:
+    """Collect what the page says, for programs.
+
+    Args:
+        ledger: verified.
+        limits: by pipeline or shared budget; they stand in the configuration, not in the ledger.
+
+    Raises:
+        LedgerError: a declaration or a charge cannot be read.
+    """
+    pipelines = declared(ledger)
+    sums = totals(ledger, pipelines)
+    return {
+        "schema": SCHEMA,
+        "deployment": ledger.genesis["deployment"],
+        "as_of": utc(ledger.records[-1].time // 1_000_000 * 1_000_000),
+        "ledger": {"records": len(ledger.records), "head": ledger.head},
+        "public_key": ledger.public_key,
+        "pipelines": [
+            _pipeline(ledger, one, limits.get(name, Limits())) for name, one in pipelines.items()
+        ],
+        "shared_budgets": [
+            {
+                "name": one.name,
+                "pipelines": list(one.members),
+                "per_epoch": _cost(one.epsilon, one.delta),
+                "epochs": one.spent.epochs,
+                "spent": _cost(one.spent.composed(), one.spent.delta),
+                "limit": limits.get(one.name, Limits())._asdict(),
+            }
+            for one in purses(ledger, sums)
+        ],
+        "units": [
+            {"unit": one.kind.unit, "neighbouring": one.kind.neighbouring,
+             "spent": _cost(one.epsilon, one.delta)}
+            for one in joint({ledger.genesis["deployment"]: ledger}).sums
+        ],
+    }  # fmt: skip
+
+
+def _cost(epsilon: Fraction, delta: Fraction) -> dict[str, float]:
+    return {"epsilon": float(epsilon), "delta": float(delta)}
+
+
+def _pipeline(ledger: Ledger, one: Declared, limits: Limits) -> dict[str, Any]:
+    sums, windows = spent(ledger, one, limits.epsilon), one.windows
+    shared = one.config["budget"].get("shared")
+    end = ledger.retired.get(one.name)
+    losses = [body for body in ledger.losses if one.name in body["epochs"]]
+    return {
+        "name": one.name,
+        "topic": one.topic,
+        "mechanism": one.mechanism,
+        "unit": one.unit,
+        "neighbouring": _neighbouring(ledger, one.name),
+        "on_device": local(ledger, one),
+        "released": _released(one),
+        "window": format_duration(windows.length),
+        "epoch": format_duration(windows.length * windows.per_epoch),
+        "per_epoch": {"epsilon": sums["epsilon"], "delta": sums["delta"]},
+        "shared_budget": None if shared is None else shared["name"],
+        "epochs": {"charged": sums["charged"], "refused": sums["refused"]},
+        "spent": {"epsilon": sums["total"], "delta": sums["total_delta"], "sum": sums["sum"]},
+        "limit": {"epsilon": limits.epsilon, "delta": limits.delta},
+        "left": sums["left"],
+        "follows": (ledger.pipelines[one.name].get("follows") or {}).get("pipeline"),
+        "ends": None if end is None else utc(end["until"]),
+        "incomplete_epochs": [list(body["epochs"][one.name]) for body in losses],
+        "newest_epochs": [
+            {"epoch": e["epoch"], "begin": _date(e["start"]), "end": _date(e["end"])}
+            | (
+                {"refused": True}
+                if e["refused"]
+                else {"epsilon": e["epsilon"], "so_far": e["total"]}
+            )
+            for e in sums["epochs"]
+        ],
+    }
+
+
+def _neighbouring(ledger: Ledger, pipeline: str) -> str | None:
+    """Relation that charges state; None before the first."""
+    own = (r.body for (name, _), r in ledger.charges.items() if name == pipeline)
+    return next((str(body["neighbouring"]) for body in own), None)
+
+
+def _released(one: Declared) -> list[str]:
+    """List what is published, as the configuration names it."""
+    found = []
+    for each in one.config["aggregate"] or ():
+        field = f" of {each['field']}" if "field" in each else ""
+        found.append(f"{each['kind']}{field}")
+    return found or ["map" if one.form == "map" else "count"]
+
+
+def _date(millis: int) -> str:
+    return utc(millis * MILLI)
+
+
+def page(told: Mapping[str, Any]) -> str:
+    """Write the page.
+
+    Args:
+        told: by `facts`.
+    """
+    name = escape(str(told["deployment"]))
+    parts = [_head(told), *(_section(one) for one in told["pipelines"])]
+    parts += [_shared(told), _everything(told), _checking(told)]
+    # In a script of data only `<` could end it early.
+    data = json.dumps(told, sort_keys=True).replace("<", "\\u003c")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{name}: what is promised, what is spent</title><style>{STYLE}</style></head>\n"
+        f"<body><main>{''.join(parts)}</main>\n"
+        f'<script type="application/json" id="hush-promise">{data}</script></body></html>\n'
+    )
+
+
+def _head(told: Mapping[str, Any]) -> str:
+    day = _day(str(told["as_of"]))
+    return (
+        f"<h1>{escape(str(told['deployment']))}: what is promised, and what is spent</h1>"
+        f"<p class=when>As of {day}</p>"
+        "<p>Statistics are published here about many people's data. They are blurred by random "
+        "noise. How much anybody could learn from them about one person is limited by a number, "
+        "ε (<i>epsilon</i>; less is better), but for a small chance δ (<i>delta</i>). Both are "
+        "fixed, and written to a ledger that cannot be changed unseen, <b>before</b> anything is "
+        "published. This is called <i>differential privacy</i>. It holds whatever else somebody "
+        "knows, now or later.</p>"
+    )
+
+
+def _section(one: Mapping[str, Any]) -> str:
+    unit, each, total = escape(str(one["unit"])), one["per_epoch"], one["spent"]
+    epochs, values = int(one["epochs"]["charged"]), one["neighbouring"] == "replace_value"
+    bet = f"a certain {unit} {'has one value and not another' if values else 'is in the data'}"
+    rows = [
+        ("Published", f"{escape(', '.join(one['released']))}, per {_length(one['window'])}"),
+        ("Protected", f"the values of one {unit}, not whether there are any" if values else
+         f"whether all data of one {unit} are among those that were used"),
+        (f"Per {_length(one['epoch'])}", _bound(each["epsilon"], each["delta"], bet)),
+        ("Spent so far", f"{_times(epochs)}; for a {unit} in all of them "
+         f"{_bound(total['epsilon'], total['delta'], bet)}" if epochs else "nothing yet"),
+    ]  # fmt: skip
+    if epochs and total["sum"] > total["epsilon"]:
+        rows.append(("Why not more", f"the plain sum is ε = {_number(total['sum'])}; independent "
+                     "noise in each makes the whole reveal less"))  # fmt: skip
+    rows.append(_limit(one))
+    if one["on_device"]:
+        rows.append(("Where", "values are blurred on each device, before they are sent"))
+    if one["follows"] is not None:
+        rows.append(("Follows", f"{escape(one['follows'])}: a {unit} in both pays for both"))
+    if one["ends"] is not None:
+        rows.append(("Ends", _day(one["ends"])))
+    if one["incomplete_epochs"]:
+        rows.append(("Incomplete", f"{len(one['incomplete_epochs'])} times, records were lost "
+                     "before they were counted; that costs no privacy"))  # fmt: skip
+    body = "".join(f"<tr><th>{name}<td>{text}" for name, text in rows)
+    return f"<h2>{escape(one['name'])}</h2><table>{body}</table>{_listed(one)}"
+
+
+def _limit(one: Mapping[str, Any]) -> tuple[str, str]:
+    if one["shared_budget"] is not None:
+        return (
+            "Limit",
+            f"that of the budget “{escape(one['shared_budget'])}”, of which it has a part",
+        )
+    limit = one["limit"]["epsilon"]
+    if limit is None:
+        return "Limit", "none is stated"
+    left = f"{_number(one['left'])} is left, and beyond it nothing is published"
+    return "Limit", f"ε = {_number(limit)} for all together; {left}"
+
+
+def _listed(one: Mapping[str, Any]) -> str:
+    if not one["newest_epochs"]:
+        return ""
+    lines = "".join(
+        f"<tr><td>{_day(e['begin'])}<td>{_day(e['end'])}"
+        + ("<td>refused<td>" if e.get("refused") else
+           f"<td>{_number(e['epsilon'])}<td>{_number(e['so_far'])}")
+        for e in one["newest_epochs"]
+    )  # fmt: skip
+    head = "<tr><th>from<th>to<th>ε<th>ε so far"
+    return (
+        f"<details><summary>Charges, newest first</summary><table class=list>{head}{lines}"
+        "</table></details>"
+    )
+
+
+def _shared(told: Mapping[str, Any]) -> str:
+    found = [
+        f"<li><b>{escape(one['name'])}</b>, of {escape(' and '.join(one['pipelines']))}: each time "
+        f"{_numbers(one['per_epoch'])} for all of them together; {_times(one['epochs'])} so far, "
+        f"which is {_numbers(one['spent'])}{_of_limit(one['limit']['epsilon'])}"
+        for one in told["shared_budgets"]
+    ]
+    return f"<h2>Budgets that several share</h2><ul>{''.join(found)}</ul>" if found else ""
+
+
+def _everything(told: Mapping[str, Any]) -> str:
+    if not told["units"]:
+        return ""
+    found = [
+        f"<li>one {escape(one['unit'])} whose data were in all of it pays at most "
+        f"{_numbers(one['spent'])}"
+        + ("; this is about its values being replaced" if one["neighbouring"] == "replace_value"
+           else "")
+        for one in told["units"]
+    ]  # fmt: skip
+    return f"<h2>All together, added up</h2><ul>{''.join(found)}</ul>"
+
+
+def _checking(told: Mapping[str, Any]) -> str:
+    key, ledger = told["public_key"], told["ledger"]
+    if key is None:
+        how = (
+            "<p>This deployment began without a signing key. Its ledger is a chain of records in "
+            "which a change shows, but neither it nor what is published is signed.</p>"
+        )
+    else:
+        how = (
+            "<p>Everything published, and the ledger, is signed. Whoever can read them proves that "
+            "nothing was left out, altered or published before it was charged:</p>"
+            f"<pre>hush verify --deployment {escape(str(told['deployment']))} \\\n"
+            f"  --bootstrap HOST:PORT \\\n  --public-key {escape(key)}</pre>"
+        )
+    return (
+        f"<h2>How to check this</h2>{how}<p class=when>This page follows from the first "
+        f"{ledger['records']:,} records of the ledger, up to the one with the hash "
+        f"<code>{escape(ledger['head'])}</code>. The same facts, for programs, stand in this file "
+        "as JSON (<code>#hush-promise</code>).</p>"
+    )
+
+
+def _bound(epsilon: float, delta: float, bet: str) -> str:
+    """State a guarantee as numbers and as a bet."""
+    sure = 100 / (1 + math.exp(-min(epsilon, 700.0)))
+    most = (
+        f"{sure:.1f} % sure of it at most" if sure < 99.9 else
+        "all but sure of it, by this bound alone"
+    )  # fmt: skip
+    return (
+        f"{_numbers({'epsilon': epsilon, 'delta': delta})} <span class=bet>Whoever holds it as "
+        f"likely as not that {bet} could become {most}</span>"
+    )
+
+
+def _numbers(cost: Mapping[str, float]) -> str:
+    delta = cost["delta"]
+    small = f", δ = {_number(delta)} (once in {1 / delta:,.0f})" if delta else ""
+    return f"ε = {_number(cost['epsilon'])}{small}"
+
+
+def _of_limit(limit: float | None) -> str:
+    return "" if limit is None else f", of ε = {_number(limit)} for all together"
+
+
+def _number(value: float) -> str:
+    if value and abs(value) < 1e-3:
+        mantissa, _, power = f"{value:.2g}".partition("e")
+        # Not to be broken: a line that ends with a mantissa reads like another number.
+        return f"{mantissa}&nbsp;·&nbsp;10<sup>{int(power)}</sup>" if power else mantissa
+    return f"{value:.4g}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
+
+
+def _length(text: str) -> str:
+    """A duration in words.
+
+    >>> _length("1d"), _length("8h"), _length("1d12h")
+    ('day', '8 hours', '1 day 12 hours')
+    """
+    parts = [(int(n), _WORDS[unit]) for n, unit in _PART.findall(text)]
+    if len(parts) == 1 and parts[0][0] == 1:
+        return parts[0][1]
+    return " ".join(f"{n:,} {word}{'s' if n != 1 else ''}" for n, word in parts)
+
+
+def _day(text: str) -> str:
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    return f"{moment:%Y-%m-%d}" + (f" {moment:%H:%M} UTC" if moment.hour or moment.minute else "")
+
+
+STYLE = """
+body { font: 17px/1.55 system-ui, sans-serif; color: #1c2430; background: #fff; margin: 0 }
+main { max-width: 46rem; margin: 3rem auto; padding: 0 1.25rem }
+h1 { font-size: 1.75rem; line-height: 1.25; margin: 0 }
+h2 { font-size: 1.2rem; margin: 2.5rem 0 .5rem }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; vertical-align: top; padding: .45rem .9rem .45rem 0 }
+th, td { border-top: 1px solid #dde3ea }
+th { font-weight: 600; width: 9rem }
+.list th, .list td { width: auto; font-variant-numeric: tabular-nums }
+.when, .bet { color: #566273 } .bet { display: block; font-size: .92em }
+details { margin-top: .6rem } summary { cursor: pointer; color: #1b5fa7 }
+pre { background: #f3f5f8; padding: .8rem 1rem; overflow-x: auto } code, pre { font-size: .85em }
+code { overflow-wrap: anywhere }
+@media (prefers-color-scheme: dark) { body { color: #dfe5ec; background: #12161c }
+th, td { border-color: #2c3541 } .when, .bet { color: #9aa7b6 }
+pre { background: #1c232c } summary { color: #7db4ec } }
+@media print { main { margin: 0; max-width: none } }
+"""

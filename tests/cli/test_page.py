@@ -1,0 +1,46 @@
+"""``hush ledger page``: one page and the same facts beside it; the broker is in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.cli import page
+from hushstream.topics.config.load import load
+
+from ..reading.live.test_public_page import ledger
+from .bench import typed
+
+
+@pytest.fixture
+def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    found = ledger(list(compile_config(load("hush.toml")).pipelines), 3)
+
+    class Cluster:
+        def __init__(self, kafka: object, role: str) -> None:
+            pass
+
+        def wait(self) -> None:
+            pass
+
+    monkeypatch.setattr(page, "Cluster", Cluster)
+    monkeypatch.setattr(page, "read_ledger", lambda cluster, name: found)
+    return found
+
+
+def test_a_page_and_its_facts_are_written(made: Ledger) -> None:
+    code, out, _ = typed("ledger", "page", "--out", "privacy.html")
+    assert code == 0 and "privacy.html  for people" in out
+    text, told = Path("privacy.html").read_text(), json.loads(Path("privacy.json").read_text())
+    assert text.startswith("<!doctype html>") and made.head in text
+    (one,) = told["pipelines"]
+    assert one["limit"]["epsilon"] == 80.0 and one["epochs"]["charged"] == 3
+    assert one["left"] == pytest.approx(80 - one["spent"]["epsilon"])
+
+
+def test_it_needs_a_place_and_says_so(made: Ledger) -> None:
+    code, _, err = typed("ledger", "page")
+    assert code == 2 and "--out" in err
