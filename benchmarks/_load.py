@@ -23,6 +23,8 @@ BAD = b"{bad"
 TOML = """
 [deployment]
 name = "chaos"
+[secret]
+signing_key_file = "hush-signing.key"
 [engine]
 units_partitions = 2
 cells_partitions = 2

@@ -16,6 +16,8 @@ from hushstream.client.survey import RANGE
 HEAD = """
 [deployment]
 name = "six"
+[secret]
+signing_key_file = "hush-signing.key"
 [engine]
 units_partitions = 2
 cells_partitions = 2

@@ -47,6 +47,8 @@ from hushstream.agents.clock.genesis import read_ledger
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
 from hushstream.offline.replay import replay
+from hushstream.reading.proof import prove
+from hushstream.reading.public_topics import PublicTopics
 from hushstream.topics.records import Trigger
 from rich.console import Console
 from rich.progress import Progress
@@ -173,7 +175,9 @@ def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> d
     ledger = read_ledger(run.cluster, run.deployment.name)  # raises if it charges twice
     paid = {(t.pipeline, t.epoch): t.charge for t in run.triggers()}
     wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
-    figures = outcome.figures()
+    figures, name = outcome.figures(), run.deployment.name
+    public = PublicTopics(run.config().kafka, name)
+    proof = prove(public.ledger, public.records, name)
     return {
         **{name: figures[name] for name in FIGURES},
         "stuck": len(stuck),
@@ -183,6 +187,7 @@ def finish(run: Local, monkey: Monkey, at: int, patience: float = PATIENCE) -> d
         "refused": len(ledger.refused),
         "wrong_charges": len(wrong),
         "trimmed": trimmed(run),
+        "unproved": proof.fault or proof.unfinished,
         **judge(run),
         **conserved(run.bootstrap, run.toml),
     }
@@ -306,7 +311,8 @@ def main() -> None:
         print(json.dumps(found))
     else:
         show(found)
-    wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved")
+    wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved",
+             "unproved")  # fmt: skip
     bad = found["died"] or any(found[name] for name in wrong)
     bad = bad or found.get("gone", {}).get("wrong")
     if options.harsh:

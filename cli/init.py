@@ -19,7 +19,7 @@ from ..agents.worker.metrics import code_version
 from ..errors import ConfigError, HushError
 from ..mechanisms.noise import fingerprint
 from ..topics.config.load import Config, load
-from ..topics.config.secret import noise_key, own_keys, write_new_key
+from ..topics.config.secret import noise_key, own_keys, signing_key, write_new_key
 from .group import exit_code
 from .options import config_options, emit, json_option, read_config
 
@@ -87,6 +87,8 @@ def _offline(config: Config, found: list[Finding]) -> int:
         deployment = compile_config(config)
         found.append(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
         found.append(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
+        if (signing := signing_key(config)) is not None:
+            found.append(("ok", f"signing key, public part {signing.public}"))
         for name, key in own_keys(config).items():
             found.append(("ok", f"noise key of pipeline {name}, fingerprint {fingerprint(key)}"))
     except HushError as error:

@@ -10,14 +10,10 @@ import click
 import msgspec
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from ..agents.clock.genesis import read_ledger
-from ..agents.clock.ledger import Ledger
-from ..agents.kafka.cluster import Cluster
-from ..agents.kafka.logs import raw
 from ..agents.worker.lines.screen import Screen, say
-from ..errors import ConfigError, LedgerError
-from ..formats.events.decode import RawRecord
+from ..errors import ConfigError
 from ..reading.proof import Checkpoint, Proof, plain, prove
+from ..reading.public_topics import PublicTopics
 from ..topics.config.model import Kafka
 from ..topics.signatures import is_public_key
 from .options import CONFIG, config_options, emit, json_option, read_config
@@ -64,7 +60,7 @@ def verify(
         raise ConfigError("--public-key: must be 64 hexadecimal digits, as `hush topics` prints it")
     kafka, name = _place(path, bootstrap, settings, deployment)
     known = _read(checkpoint) if checkpoint is not None and checkpoint.exists() else None
-    reader = _PublicTopics(Cluster(kafka, role="reader"), name)
+    reader = PublicTopics(kafka, name)
     until = time.monotonic() + wait
     with _progress(hidden=as_json) as bar:
         told = _Told(bar)
@@ -99,25 +95,6 @@ def _read(path: Path) -> Checkpoint:
         return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not what `hush verify --checkpoint` has written") from error
-
-
-class _PublicTopics:
-    """Public topics of a deployment."""
-
-    def __init__(self, cluster: Cluster, deployment: str) -> None:
-        self._cluster = cluster
-        self._deployment = deployment
-        cluster.wait()
-
-    def ledger(self) -> Ledger:
-        """Read the ledger and verify its chain."""
-        return read_ledger(self._cluster, self._deployment)
-
-    def records(self, topic: str, partition: int) -> Iterator[RawRecord]:
-        """Read a partition of a release topic."""
-        if partition >= self._cluster.partitions(topic, "READ"):
-            raise LedgerError(f"topic {topic} is gone, or has less than {partition + 1} partitions")
-        yield from map(raw, self._cluster.each(topic, partition))
 
 
 def _progress(hidden: bool) -> Progress:

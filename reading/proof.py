@@ -109,8 +109,9 @@ class _Declared(NamedTuple):
 
 
 def _declared(ledger: Ledger) -> dict[str, _Declared]:
-    names, found = Names(ledger.genesis["deployment"], ledger.genesis["genesis"]), {}
+    found = {}
     try:
+        names = Names(ledger.genesis["deployment"], ledger.genesis["genesis"])
         for name, body in ledger.pipelines.items():
             config, shards = body["config"], body["partitions"][names.cells(name)]
             found[name] = _Declared(

@@ -24,7 +24,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[World]:
     worlds = [world()]
 
     class Reader:
-        def __init__(self, cluster: object, deployment: str) -> None:
+        def __init__(self, kafka: object, deployment: str) -> None:
             assert deployment == "test"
 
         def ledger(self) -> Ledger:
@@ -34,7 +34,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[World]:
             assert topic == TOPIC
             return worlds[-1].releases[partition]
 
-    monkeypatch.setattr(verify, "_PublicTopics", Reader)
+    monkeypatch.setattr(verify, "PublicTopics", Reader)
     monkeypatch.chdir(tmp_path)
     return worlds
 

@@ -47,6 +47,7 @@ from hushstream.mechanisms.columns import Part, Units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.spatial.region import Region
 from hushstream.reading.assembly import Assembly
+from hushstream.reading.proof import FaultError, ReleaseProof, check_ledger
 from hushstream.reading.tables import table_of
 from hushstream.topics import frames
 from hushstream.topics.config.load import loads
@@ -69,6 +70,7 @@ from hushstream.topics.releases import (
 )
 
 from ..formats.values.records import bodies, described
+from ..reading.signed import TOPIC, world
 from ..support import INPUT, ORIGIN, PIPELINE, beat, deployment, engine, event, start, trigger
 from .hostile_schemas import chain, hostile
 from .mutate import mutant
@@ -529,6 +531,22 @@ def surveys() -> Target:
     )
 
 
+def seals() -> Target:
+    """Headers of rows and manifests that a proof reads, whoever wrote them."""
+    whole = world()
+    ledger = Ledger.read(whole.ledger)
+    sealing, records = check_ledger(ledger), whole.releases[0][:4]
+    corpus = [record.headers[1][1] for record in records]
+
+    def run(value: bytes) -> None:
+        for record in records:
+            headers = (record.headers[0], (record.headers[1][0], value))
+            with suppress(FaultError):
+                ReleaseProof(ledger, sealing).take(TOPIC, 0, record._replace(headers=headers))
+
+    return Target(corpus, run)
+
+
 TARGETS: dict[str, Callable[[], Target]] = {
     "events": events,
     "iso events": lambda: events(iso=True),
@@ -551,4 +569,5 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "toml": toml,
     "regions": regions,
     "surveys": surveys,
+    "seals": seals,
 }

@@ -26,6 +26,7 @@ def test_every_release_survives_faults_at_random_points_byte_for_byte(tmp_path, 
     assert all(TOLD in line for line in found["complaints"]), found["complaints"]
     assert found["wrong_charges"] == 0
     assert found["objected"] == 0, found["objections"]
+    assert found["unproved"] == ""
     assert found["died"] == [], "\n".join(found["died"])
     # All of it has happened: the comparison was about something.
     assert found["triggers"] > 4 * points / 3 and found["compared"] > 100 * points / 3

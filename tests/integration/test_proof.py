@@ -1,6 +1,6 @@
 """A signed deployment whose workers are killed: the public topics prove it, and no forgery.
 
-Covers: cli/verify.py
+Covers: cli/verify.py, reading/public_topics.py
 """
 
 from __future__ import annotations

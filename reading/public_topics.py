@@ -1,0 +1,40 @@
+"""The public topics of a deployment on its cluster, for a proof: ledger and release topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..agents.clock.genesis import read_ledger
+from ..agents.clock.ledger import Ledger
+from ..agents.kafka.cluster import Cluster
+from ..agents.kafka.logs import raw
+from ..errors import LedgerError
+from ..formats.events.decode import RawRecord
+from ..topics.config.model import Kafka
+
+
+class PublicTopics:
+    """Public topics of a deployment.
+
+    Args:
+        kafka: the connection.
+        deployment: its name.
+
+    Raises:
+        OutageError: no broker answers.
+    """
+
+    def __init__(self, kafka: Kafka, deployment: str) -> None:
+        self._cluster = Cluster(kafka, role="reader")
+        self._deployment = deployment
+        self._cluster.wait()
+
+    def ledger(self) -> Ledger:
+        """Read the ledger and verify its chain."""
+        return read_ledger(self._cluster, self._deployment)
+
+    def records(self, topic: str, partition: int) -> Iterator[RawRecord]:
+        """Read all committed records of a partition of a release topic."""
+        if partition >= self._cluster.partitions(topic, "READ"):
+            raise LedgerError(f"topic {topic} is gone, or has less than {partition + 1} partitions")
+        yield from map(raw, self._cluster.each(topic, partition))
