@@ -138,9 +138,10 @@ def chaos(
     if plan.harsh:
         found["outage"] = buffered(folder, broker, min(40.0, plan.longest), replicas(broker))
         found["loop"] = loop(folder, broker.bootstrap, replicas(broker))
-        with cage(LIMIT_MB * MIB) as inside:
+        # On a broker of its own: the topics have the same names, and other numbers of partitions.
+        with served(1, folder / "flooded") as other, cage(LIMIT_MB * MIB) as inside:
             kinds = [*FLOODS, RESTORE]
-            found["floods"] = floods(folder / "floods", broker.bootstrap, FEW, kinds, inside)
+            found["floods"] = floods(folder / "floods", other.bootstrap, FEW, kinds, inside)
     return {"points": points, **found, "faults": dict(monkey.counts),
             "stopped": dict(monkey.stopped), "died": monkey.died,
             "unwell": len(monkey.unwell), "complaints": monkey.unwell,
