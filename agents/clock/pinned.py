@@ -193,9 +193,9 @@ def _verify_own_key(declared: Mapping[str, Any], p: Pipeline) -> None:
     here = f"fingerprint {p.own_key}" if p.own_key else "none"
     there = f"the fingerprint {pinned}" if pinned else "none"
     raise EngineError(
-        f"pipeline {p.name!r}: its own noise key (noise_key_file) is {here} here, and the ledger "
-        f"declared it with {there}: restore that, or let another pipeline follow it, with a key of "
-        "its own"
+        f"pipeline {p.name!r}: its own noise key (noise_key_file, or forget_keys) is {here} here, "
+        f"and the ledger declared it with {there}: restore that, or let another pipeline follow "
+        "it, with a key of its own"
     )
 
 

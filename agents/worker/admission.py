@@ -254,10 +254,7 @@ def _ratchet(config: Config, role: Role) -> RatchetFile | None:
     """Read the ratchet, if there is to be one; workers alone must have it."""
     if role != "worker" and not Path(config.secret.ratchet_file).exists():
         return None
-    found = ratchet_of(config)
-    if found is not None and role == "worker":
-        found.clean()
-    return found
+    return ratchet_of(config)
 
 
 def _ledger(cluster: Cluster, config: Config) -> Ledger:

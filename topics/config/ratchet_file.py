@@ -3,9 +3,9 @@
 A step writes the new content beside the file and syncs it, gives the old content a second name,
 renames the new one over the first, syncs the folder, and only then overwrites the old content and
 removes its name. So at each moment the name holds all of the old or all of the new content, and
-what a crash leaves behind under the two other names is wiped by the next step or start. Overwriting
-means something where a file system writes in place; copies on write, snapshots and flash keep
-older blocks: encrypt such disks.
+what a crash leaves behind under the two other names is wiped by the next step, of which each start
+has one. Overwriting means something where a file system writes in place; copies on write, snapshots
+and flash keep older blocks: encrypt such disks.
 
 Each machine has its own file. Several workers may share one: a lock on the folder makes them take
 turns.
@@ -132,11 +132,6 @@ class RatchetFile:
         with self._lock:
             before, self._held = self._held, made
             before.wipe()
-
-    def clean(self) -> None:
-        """Wipe what a crash has left behind."""
-        with locked(self.path):
-            _clean(self.path)
 
     def _newest(self) -> Ratchet:
         """The ratchet of the file, which another worker may have moved on; never an older copy."""

@@ -91,12 +91,8 @@ def test_a_crash_at_any_point_leaves_all_of_the_old_or_all_of_the_new_keys(
         assert held.of(SECOND) == wanted[SECOND] and held.of(THIRD) == wanted[THIRD]
         if held.step == 3:
             assert held.of(FIRST) == wanted[FIRST]
-        again = RatchetFile(path)  # the next start
-        again.clean()
-        assert [p.name for p in tmp_path.iterdir()] == ["hush.ratchet"]
-        assert read(path) == held
-        again.forget(5, [SECOND], FIRST.__eq__)
-        assert read(path) == after
+        RatchetFile(path).forget(5, [SECOND], FIRST.__eq__)  # the next start
+        assert [p.name for p in tmp_path.iterdir()] == ["hush.ratchet"] and read(path) == after
         assert not any(key.hex().encode() in secrets_in(tmp_path) for key in forgotten)
         begin()
     assert count > 12  # the calls of one step were all met
@@ -115,7 +111,7 @@ def test_old_content_is_overwritten_under_whatever_name_it_has(
         left = tmp_path / name
         left.write_bytes(b"an earlier key")
         with left.open("rb") as file:
-            RatchetFile(path).clean()
+            RatchetFile(path).forget(5, [SECOND], never)
             assert set(file.read()) == {0} and not left.exists()
 
 
@@ -123,7 +119,7 @@ def test_a_second_name_of_what_is_in_force_is_not_overwritten(tmp_path: Path) ->
     path = tmp_path / "hush.ratchet"
     made = create(path)
     os.link(path, tmp_path / ".hush.ratchet.old")
-    RatchetFile(path).clean()
+    RatchetFile(path).forget(0, [], never)
     assert read(path) == made and len(list(tmp_path.iterdir())) == 1
 
 
