@@ -16,6 +16,7 @@ from ..agents.clock.ledger_record import Record
 from ..agents.clock.start import check_paid, read_clock
 from ..agents.clock.witness import Witness
 from ..agents.deployment.compile import compile_config
+from ..agents.deployment.lifetime import capped
 from ..agents.deployment.lineage import generations
 from ..agents.deployment.model import Pipeline
 from ..agents.kafka.cluster import Cluster
@@ -229,6 +230,7 @@ def _explanation(
         f"in all of them pays {composed(spent)}"
         + (f", of the limit ε={float(limit):g}.\n" if limit is not None else "; no limit is set.\n")
         + _why_less(spent)
+        + capped(body)
         + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "
         f"ε={_short(body['pure_epsilon'])} of other noise and rounding, "
         f"δ={_short(body['coupling_delta'])} of rare events, as where a key of one {unit} appears."

@@ -48,6 +48,23 @@ class Cost(NamedTuple):
     delta: Fraction = Fraction(0)
 
 
+class Spending(NamedTuple):
+    """What a unit loses by what it spends of its bound, where that is linear.
+
+    `accounting.lifetime` says what follows.
+
+    Attributes:
+        whole: cost of an epoch in which a unit spends all of its bound; s out of it cost s/left.
+        opening: what else an epoch costs in which anything of a unit is kept, as if that much more
+            of the bound had been spent.
+        least: what the cheapest record spends.
+    """
+
+    whole: Cost
+    opening: int = 0
+    least: int = 1
+
+
 SIGNED, INSERTING, ALWAYS = "signed", "inserting", "always"
 """When the truth behind an output cannot be negative: never known, while nothing is deleted and no
 input value is negative, or whatever comes."""
@@ -209,6 +226,16 @@ class Mechanism(Statement):
         def keys(self) -> KeyForm:
             """The form of released keys: `RecordKeys`, or a kind of `OwnKeys`."""
             ...
+
+    if TYPE_CHECKING:
+
+        @property
+        def spending(self) -> Spending | None:
+            """Cost by what is spent; None, the default: units of it cannot have a cap."""
+            ...
+
+    else:
+        spending = None
 
     @abstractmethod
     def init_units(self, u: int) -> Units:

@@ -22,6 +22,7 @@ from ...topics.config.expressions.conditions import every
 from ...topics.config.load import Config
 from ...topics.config.schedule import Schedule
 from ...topics.names import dead_letter_topic, late_topic
+from .lifetime import with_caps
 from .lineage import lineage
 from .model import Deployment, Input, Pipeline
 from .sharing import share_out
@@ -59,6 +60,7 @@ def compile_config(
             for p in config.pipeline
             if p.input == source.name
         )
+        pipelines = with_caps(config, pipelines)
         inputs.append(_input(source, (partitions or {}).get(source.topic, 1), pipelines))
     return Deployment(config.deployment.name, tuple(inputs))
 

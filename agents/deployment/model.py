@@ -13,11 +13,32 @@ from ...formats.events.fields import InputFields, PipelineFields
 from ...formats.values.form import JSON, Encoding, Form
 from ...mechanisms.accounting.composition import charge_of
 from ...mechanisms.contract import Mechanism
+from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.aggregates import AnyAggregate
 from ...topics.config.schedule import Schedule
 from .sharing import Charging, Purse
 
 BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """What one unit may lose at most over all epochs of a period, as compiled.
+
+    Attributes:
+        epsilon, delta: of all members together.
+        period: microseconds; None: for good.
+        members: names of the pipelines that share it; one alone has its own name here.
+        part: f of `accounting.lifetime`: how many epochs' bounds a unit may spend in a period.
+        cap: what is kept of each unit.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    period: int | None
+    members: tuple[str, ...]
+    part: Fraction
+    cap: Cap
 
 
 @dataclass(frozen=True)
@@ -64,6 +85,7 @@ class Pipeline:
     form: Form = JSON  # of released records, as they are written: needs the ledger
     joined: tuple[int, ...] = ()  # last trigger before each raw partition counted; (): all always
     purse: Purse | None = None  # the budget that it shares; None: it has its own
+    lifetime: Lifetime | None = None  # what a unit may lose over many epochs; None: no cap
 
     @property
     def terms(self) -> Charging:

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.parts.stated_bound import plain
+from ...topics.config.values import format_duration
 from ...topics.records import Trigger
-from .model import Pipeline
+from .model import Lifetime, Pipeline
 
 
 def significant(value: float) -> float:
@@ -25,8 +26,29 @@ def significant(value: float) -> float:
 
 
 def bounds(pipeline: Pipeline) -> dict[str, Any]:
-    """State the bound on one unit's contribution in an epoch, in numbers and in words."""
-    return pipeline.mechanism.bounds(pipeline.unit_name)
+    """State the bound on one unit's contribution in an epoch, in numbers and in words.
+
+    Where units have a cap, it says as well how much of it they may use over many epochs.
+    """
+    found = pipeline.mechanism.bounds(pipeline.unit_name)
+    lifetime = pipeline.lifetime
+    if lifetime is None:
+        return found
+    left = int(pipeline.mechanism.init_units(1).left[0])
+    most = Fraction(lifetime.cap.most * found["budget"]) / left
+    words = (
+        f"{found['in_words']}; over {span_of(lifetime)} one {pipeline.unit_name} spends at most "
+        f"{float(most):g} of that, then its records are dropped"
+    )
+    capped = {"lifetime_budget": plain(most), "lifetime_period": lifetime.cap.epochs or 0}
+    return found | capped | {"in_words": words}
+
+
+def span_of(lifetime: Lifetime) -> str:
+    """Name the time that a cap holds for: its period, or all epochs."""
+    if lifetime.period is None:
+        return "all epochs"
+    return format_duration(lifetime.period)
 
 
 def key_threshold(mechanism: Mechanism, index: int) -> int | float | None:
@@ -82,8 +104,11 @@ def _limit(text: str) -> float | None:
 
 
 def stated(pipeline: Pipeline) -> dict[str, Fraction]:
-    """Collect further costs that a mechanism states; a local one states the price of a report."""
-    return pipeline.mechanism.stated(pipeline.unit_name).values
+    """Collect further costs: those that a mechanism states, and the most that a unit ever pays."""
+    found, lifetime = dict(pipeline.mechanism.stated(pipeline.unit_name).values), pipeline.lifetime
+    if lifetime is not None:
+        found |= {"per_unit_epsilon": lifetime.epsilon, "per_unit_delta": lifetime.delta}
+    return found
 
 
 def charge_body(

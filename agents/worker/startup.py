@@ -27,11 +27,13 @@ from ...mechanisms.columns import Batch, empty_units
 from ...mechanisms.contract import Mechanism
 from ...mechanisms.keys import Keys
 from ...mechanisms.parts.bounding import Bound
+from ...mechanisms.parts.lifetime import Cap
 from ...topics.config.load import Config
 from ...topics.private_files import private_file, private_folder, unseen
 from ..deployment.model import Deployment
 from ..kafka.record_columns import RecordColumns
 from ..stages.bound.codec import UnitCodec, distinct
+from ..stages.bound.purses import PurseCodec
 from ..stages.ingest.unit_digests import UnitDigests
 from ..state.columns import RowColumns, pick, put_in
 from ..state.layout import UNIT_WIDTH, sortable, units_of
@@ -310,7 +312,10 @@ def _warm_units(mechanism: Mechanism) -> None:
     digests.view(np.uint64)[:, 0] = np.arange(len(digests))
     keys, _ = distinct(digests, units_of(0) + sortable(0))
     codec = UnitCodec(mechanism)
-    rows = codec.encode(codec.decode(Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))))
+    none = Keys(np.empty(0, np.uint8), np.zeros(5_001, np.int64))
+    rows = codec.encode(codec.decode(none))
+    purses = PurseCodec(Cap(1))
+    purses.take(purses.put(purses.take(none, 0, None)._replace(mine=rows), 0, codec.blank), 0, 0)
     _warm_bound(mechanism.lanes)
     table = HeldTable(UNIT_WIDTH)
     table.put(RowColumns(pick(keys, np.arange(1)), pick(rows, np.arange(1))))

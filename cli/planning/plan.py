@@ -80,7 +80,17 @@ def describe(p: Pipeline) -> dict[str, Any]:
         "definition": statement.definition(p),
     }
     stated = {name: plain(value) for name, value in statement.stated(p).items()}
-    return body | stated | m.plan()
+    return body | stated | capped(p) | m.plan()
+
+
+def capped(p: Pipeline) -> dict[str, Any]:
+    """Describe the cap of each unit, if there is one: for how long it lasts, by use of a bound."""
+    if p.lifetime is None:
+        return {}
+    lasts = float(p.lifetime.part)
+    epochs = p.lifetime.cap.epochs
+    most = None if epochs is None else min(1.0, lasts / epochs)
+    return {"per_unit_bounds": lasts, "per_unit_epochs": epochs, "kept_of_full_bounds": most}
 
 
 @click.command()
@@ -190,6 +200,8 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     if words := p.mechanism.stated(p.unit_name).in_words:
         table.add_row("  of which", words)
     table.add_row("over many epochs", _many(p))
+    if p.lifetime is not None:
+        table.add_row(f"cap per {p.unit_name}", _cap(p, body))
     for name, stddev in body["noise"].items():
         table.add_row(f"noise of {name}", f"±{stddev:.4g} (standard deviation, last trigger)")
     for name, value in p.mechanism.plan_rows(p.unit_name):
@@ -240,6 +252,21 @@ def _many(p: Pipeline) -> str:
         f"at most {counted(most, 'epoch')} charged{whose}: ε={float(whole.composed(at)):.4g}, "
         f"δ={float(at):.4g} in total"
     )
+
+
+def _cap(p: Pipeline, body: dict[str, Any]) -> str:
+    assert p.lifetime is not None
+    lifetime, share = p.lifetime, body["kept_of_full_bounds"]
+    whose = f" of {' and '.join(lifetime.members)} together" if len(lifetime.members) > 1 else ""
+    text = (
+        f"ε={float(lifetime.epsilon):g}, δ={float(lifetime.delta):g}{whose} over "
+        f"{statement.span_of(lifetime)}, however many epochs there are: a {p.unit_name} may use "
+        f"up its bound {float(lifetime.part):.4g} times, then its records are dropped"
+    )
+    if share is None:
+        return text
+    kept = "all" if share == 1 else f"{100 * share:.3g} %"
+    return f"{text}; kept of one that uses it up in every epoch: {kept}"
 
 
 def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) -> None:

@@ -49,7 +49,7 @@ from ..columns import (
     empty_units,
     joined,
 )
-from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Stated
+from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Spending, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
@@ -86,6 +86,7 @@ class Histogram(Mechanism):
         debias: counters that estimate the share cut off by the bound, or None. A release then needs
             the row `debias.SHARED` beside those of its keys.
         loss: its cost per unit and epoch.
+        spending: cost by what a unit spends of its bound.
     """
 
     distribution: ClassVar[Literal["discrete_gaussian"]] = "discrete_gaussian"
@@ -108,6 +109,7 @@ class Histogram(Mechanism):
     delay: int = 1
     debias: Debias | None = None
     inputs: tuple[str, ...] = ()
+    spending: Spending | None = None
 
     @property
     def feedback(self) -> bool:

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from ...errors import ContractError
 from ..columns import F64, I64, Batch, Closed, Part, Releases, Rows, Units, empty_units
-from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Stated
+from ..contract import NOTHING_MORE, Cost, Mechanism, Noise, Output, Spending, Stated
 from ..factorization.prefix_noise import STEPS, Process
 from ..key_form import RECORD_KEYS, KeyForm
 from ..keys import Keys
@@ -71,6 +71,7 @@ class Rounds(Mechanism):
         min_units: a key with fewer distinct units in a round stays hidden.
         delay: d; a record of micro-batch j sees the rounds of trigger j-1-d.
         loss: its cost per unit and epoch.
+        spending: cost by the number of a unit's records.
     """
 
     feedback: ClassVar[bool] = True
@@ -91,6 +92,7 @@ class Rounds(Mechanism):
     grids: tuple[Fraction, ...] = ()
     min_units: int = 1
     delay: int = 1
+    spending: Spending | None = None
 
     @property
     def columns(self) -> int:

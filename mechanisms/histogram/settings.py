@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from ...errors import ParameterError
 from ..accounting.calibration import Fitted, Need, fit
-from ..contract import Cost, Setting
+from ..contract import Cost, Setting, Spending
 from ..entry import Frame, Objection
 from ..factorization import Factorization
 from ..factorization.prefix_noise import STEPS, Process, factor_of
@@ -23,6 +24,7 @@ from .debias import Debias
 from .mechanism import Histogram
 from .quantities import Column, Quantity
 from .rounds import Rounds
+from .spending import spending
 
 DEBIAS_SHARE = Fraction(1, 200)
 """Share of the Gaussian budget for each pair of debiasing counters, in all shards together."""
@@ -121,12 +123,12 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
     unknown = setting.keys is None
     share = rational("threshold_delta_share", parameters.threshold_delta_share)
     selecting = setting.delta * share if unknown else Fraction(0)
-    quantities, debias, loss = processes(parameters, setting, bound, columns, selecting)
+    made = processes(parameters, setting, bound, columns, selecting)
     mechanism = Histogram(
         horizon=setting.horizon,
         bound=bound,
-        quantities=quantities,
-        loss=loss,
+        quantities=made.quantities,
+        loss=made.loss,
         summed=columns,
         grids=setting.grids,
         public=None if setting.keys is None else frozenset(setting.keys),
@@ -134,7 +136,8 @@ def build(parameters: HistogramParameters, setting: Setting) -> Histogram | Roun
         show="keys" if parameters.aggregate == "keys" else "values",
         count=setting.count,
         delay=parameters.delay,
-        debias=debias,
+        debias=made.debias,
+        spending=made.spending,
     )
     if not unknown:
         return mechanism
@@ -230,13 +233,22 @@ def sensitivity2(bound: Bound) -> Fraction:
     return Fraction(bound.sensitivity2(), bound.weights[0])
 
 
+class Processes(NamedTuple):
+    """Calibrated noise of a histogram, and what it costs a unit."""
+
+    quantities: tuple[Quantity, ...]
+    debias: Debias | None
+    loss: Cost
+    spending: Spending
+
+
 def processes(
     parameters: HistogramParameters,
     setting: Setting,
     bound: Bound,
     columns: tuple[Column, ...],
     selecting: Fraction,
-) -> tuple[tuple[Quantity, ...], Debias | None, Cost]:
+) -> Processes:
     """Every quantity with the noise that its share of the budget buys, and what it costs."""
     factor = factor_of(parameters.factorization, setting.horizon)
     counted = setting.keys is None or setting.count
@@ -264,7 +276,9 @@ def processes(
         )
         quantities.append(Quantity(place + (not counted), lanes))
     debias = _debias(parameters, factor, fitted, setting.shards)
-    return tuple(quantities), debias, fitted.loss
+    beside = 2 if parameters.debias else 0
+    paid = spending(bound, needs, fitted, touched, selecting, beside)
+    return Processes(tuple(quantities), debias, fitted.loss, paid)
 
 
 def _debias(
@@ -325,7 +339,8 @@ def _rounds(parameters: HistogramParameters, setting: Setting) -> Rounds:
     needs += [Need((records * size) ** 2 * unit, Fraction(1, 2 * len(sizes))) for size in sizes]
     share = rational("threshold_delta_share", parameters.threshold_delta_share)
     selecting = setting.delta * share
-    fitted = fit(setting, needs, bound.left * setting.horizon, selecting)
+    touched = bound.left * setting.horizon
+    fitted = fit(setting, needs, touched, selecting)
     names = ["select", "count/S", *(f"sum:{column.name}/S" for column in columns)]
     selector, *values = (
         Process(purpose, factor.name, setting.horizon, variance)
@@ -342,6 +357,7 @@ def _rounds(parameters: HistogramParameters, setting: Setting) -> Rounds:
         grids=setting.grids,
         min_units=parameters.min_users,
         delay=parameters.delay,
+        spending=spending(bound, needs, fitted, touched, selecting, ratio=Fraction(1)),
     )
 
 

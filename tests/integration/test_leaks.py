@@ -172,6 +172,8 @@ ALLOWED = {
     "hush_epsilon_epoch",
     "hush_delta_spent",
     "hush_delta_limit",
+    "hush_epsilon_cap",
+    "hush_delta_cap",
     "hush_budget_remaining_ratio",
     "hush_noise_stddev",
 }

@@ -58,9 +58,13 @@ def privacy_settings(config: Config, pipeline: PipelineSettings) -> dict[str, An
         del settings["release"]["encoding"]  # as before there were others
     for limit in ("limit_epsilon", "limit_delta"):
         del settings["budget"][limit]
+    if pipeline.budget.per_unit is None:
+        del settings["budget"]["per_unit"]  # as before there was such a setting
     if (shared := owner(config, pipeline.name)) is not None:
         settings["budget"]["shared"] = {
-            name: _plain(getattr(shared, name)) for name in ("name", "members", "epsilon", "delta")
+            name: _plain(getattr(shared, name))
+            for name in ("name", "members", "epsilon", "delta", "per_unit")
+            if name != "per_unit" or shared.per_unit is not None
         }
     settings["input"] = _input(_input_of(config, pipeline))
     settings["deployment"] = config.deployment.name

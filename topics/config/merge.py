@@ -10,7 +10,7 @@ from typing import Any, get_args
 from ..geojson import dotted
 from .lines import Path
 from .model import Config
-from .pipeline import SharedBudget
+from .pipeline import PerUnit, SharedBudget
 from .read import Problem, Reader
 from .values import Loose
 
@@ -126,10 +126,11 @@ def _nowhere(node: Any, step: str) -> str:
 def tables_of_names() -> dict[str, str]:
     """Map each setting that occurs in only one kind of table to that table.
 
-    A budget that pipelines share has the settings of one that they have alone.
+    A budget that pipelines share, and one of each unit, have the settings of one that a pipeline
+    has alone.
     """
     seen: dict[str, list[str]] = {}
-    for table, kind in (one for one in tables() if one[1] is not SharedBudget):
+    for table, kind in (one for one in tables() if one[1] not in (SharedBudget, PerUnit)):
         for name in (f.name for f in fields(kind)):
             seen.setdefault(name, []).append(table)
     return {name: places[0] for name, places in seen.items() if len(places) == 1}

@@ -122,6 +122,22 @@ class Triggers:
 
 
 @dataclass(frozen=True)
+class PerUnit:
+    """The most that one privacy unit may lose over many epochs: beyond, its records are dropped.
+
+    Attributes:
+        epsilon: ε of all epochs of a period together.
+        delta: δ of all epochs of a period together.
+        period: length of a period, a multiple of the epoch's, counted from the window's `origin`;
+            without it there is one period, for good.
+    """
+
+    epsilon: Epsilon
+    delta: Delta
+    period: Annotated[Duration, span("1s", "36500d")] | None = None
+
+
+@dataclass(frozen=True)
 class BudgetSettings:
     """Maximum cost of a privacy unit, for adding or removing all of it.
 
@@ -130,12 +146,14 @@ class BudgetSettings:
         delta: δ per unit and epoch.
         limit_epsilon: ε of all epochs together; further epochs are refused.
         limit_delta: δ of all epochs together; further epochs are refused.
+        per_unit: most that one privacy unit may lose over many epochs.
     """
 
     epsilon: Epsilon
     delta: Delta = Fraction(0)
     limit_epsilon: Epsilon | None = None
     limit_delta: Delta | None = None
+    per_unit: PerUnit | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +168,7 @@ class SharedBudget:
         delta: δ per unit and epoch, likewise.
         limit_epsilon: ε of all epochs together; further epochs are refused.
         limit_delta: δ of all epochs together; further epochs are refused.
+        per_unit: most that one privacy unit may lose over many epochs, by all members together.
     """
 
     name: Name
@@ -158,6 +177,7 @@ class SharedBudget:
     delta: Delta = Fraction(0)
     limit_epsilon: Epsilon | None = None
     limit_delta: Delta | None = None
+    per_unit: PerUnit | None = None
 
 
 @dataclass(frozen=True)

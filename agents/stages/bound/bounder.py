@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....mechanisms.columns import Batch, Part, merge
+from ....mechanisms.keys import Keys
 from ....topics.frames import Barrier, EventSlice, encode_barrier, encode_cells, take_part
 from ....topics.names import Names
 from ....topics.records import Trigger
@@ -20,6 +21,7 @@ from ..feedback import Statuses
 from ..routing import route
 from ..step import Out, Step
 from .codec import UnitCodec, distinct
+from .purses import Opened, PurseCodec
 
 
 class Bounder:
@@ -40,10 +42,18 @@ class Bounder:
         self._origin = origin
         self._statuses = statuses
         self._codec = UnitCodec(pipeline.mechanism)
+        self._cap = None if pipeline.lifetime is None else pipeline.lifetime.cap
+        self._purses = None if self._cap is None else PurseCodec(self._cap)
         self._prefix = units_of(pipeline.number)
         self._cells = names.cells(pipeline.name)
 
-    def absorb(self, reader: StateReader, events: Iterable[EventSlice], step: Step) -> None:
+    def absorb(
+        self,
+        reader: StateReader,
+        events: Iterable[EventSlice],
+        step: Step,
+        floor: int | None = None,
+    ) -> None:
         """Bound a run of slices, in log order.
 
         Args:
@@ -51,10 +61,11 @@ class Bounder:
             events: slices of this pipeline.
             step: takes frames of partial sums, of all slices of a micro-batch together, changed
                 unit rows and counts.
+            floor: every window below it is over; None: nothing is known.
         """
         sums: dict[tuple[int, int], list[Part]] = {}
         for one in events:
-            part = self._absorb(reader, one, step)
+            part = self._absorb(reader, one, step, floor)
             sums.setdefault((one.window, one.batch), []).append(part)
             step.counts[self.pipeline.name, "seen"] += len(one.unit)
             if self.pipeline.mechanism.counting:
@@ -62,11 +73,11 @@ class Bounder:
         for (window, batch), parts in sums.items():
             self._send(window, batch, parts[0] if len(parts) == 1 else merge(parts), step)
 
-    def _absorb(self, reader: StateReader, one: EventSlice, step: Step) -> Part:
-        epoch = sortable(self.pipeline.windows.epoch(one.window))
-        keys, unit = distinct(one.unit, self._prefix + epoch)
+    def _absorb(self, reader: StateReader, one: EventSlice, step: Step, floor: int | None) -> Part:
+        epoch = self.pipeline.windows.epoch(one.window)
+        keys, unit = distinct(one.unit, self._prefix + sortable(self._row_of(epoch)))
         # With this step's changes: an earlier slice may have used up a part of the bound.
-        units = self._codec.decode(step.units.read(reader, keys))
+        rows = step.units.read(reader, keys)
         batch = Batch(
             one.keys,
             one.key,
@@ -76,11 +87,29 @@ class Bounder:
             self._status(one),
             self.pipeline.windows.ordinal(one.window),
         )
-        units, part = self.pipeline.mechanism.absorb(units, batch)
-        step.units.put(RowColumns(keys, self._codec.encode(units)))
+        if self._cap is None:
+            units, part = self.pipeline.mechanism.absorb(self._codec.decode(rows), batch)
+            rows = self._codec.encode(units)
+        else:
+            rows, part = self._capped(rows, batch, epoch, floor)
+        step.units.put(RowColumns(keys, rows))
         if self.pipeline.mechanism.totals:
             self._count(reader, one, part, step.rows)
         return part
+
+    def _row_of(self, epoch: int) -> int:
+        """The number under which units of an epoch have their rows: a capped unit's, its period."""
+        return epoch if self._cap is None else self._cap.period(epoch)
+
+    def _capped(self, rows: Keys, batch: Batch, epoch: int, floor: int | None) -> tuple[Keys, Part]:
+        """New rows of capped units, and what was accepted of them: paid for before it counts."""
+        assert self._cap is not None and self._purses is not None
+        over = None if floor is None else self.pipeline.windows.epoch(floor)
+        opened = self._purses.take(rows, epoch, over)
+        units = self._codec.decode(opened.mine)
+        done = self._cap.absorb(self.pipeline.mechanism, opened.purse, units, batch)
+        opened = Opened(done.purse, self._codec.encode(done.units), opened.others)
+        return self._purses.put(opened, epoch, self._codec.blank), done.part
 
     def _status(self, one: EventSlice) -> NDArray[np.int32]:
         if not self.pipeline.mechanism.feedback or self._statuses is None:
@@ -121,7 +150,7 @@ class Bounder:
             step.out.append(Out(self._cells, partition, None, frame))
 
     def forget(self, reader: StateReader, floor: int, step: Step, limit: int) -> bool:
-        """Delete unit rows of epochs that are over.
+        """Delete unit rows of epochs that are over, or of periods where units have a cap.
 
         Args:
             reader: committed rows.
@@ -134,7 +163,7 @@ class Bounder:
         """
         number = self.pipeline.number
         ranges = [
-            below(units_of(number), self.pipeline.windows.epoch(floor)),
+            below(units_of(number), self._row_of(self.pipeline.windows.epoch(floor))),
             below(totals_of(number), floor),  # left by windows that were refused
         ]
         found = 0

@@ -28,6 +28,11 @@ class UnitCodec:
         self._step = 4 + mechanism.lanes * self._used.itemsize  # bytes of a pair
         self._blank = fresh.left.astype(self._left).view(np.uint8)
 
+    @property
+    def blank(self) -> bytes:
+        """The row of a unit that has contributed nothing."""
+        return self._blank.tobytes()
+
     def decode(self, rows: Keys) -> Units:
         """Read units from their stored rows.
 

@@ -134,7 +134,7 @@ class BoundStage:
 
     def _bound(self, reader: StateReader, slices: list[EventSlice], step: Step) -> None:
         """Bound the slices that have been gathered, and forget them."""
-        self._bounder.absorb(reader, slices, step)
+        self._bounder.absorb(reader, slices, step, self._expiry.floor)
         slices.clear()
 
     def _barrier(

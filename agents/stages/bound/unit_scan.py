@@ -126,3 +126,83 @@ def encode(
                 _write(out, at, width, np.int64(used[p, lane]))
                 at += width
         ends[n + 1] = at
+
+
+@compiled
+def _copied(data: Bytes, begin: np.int64, end: np.int64, out: Bytes, at: np.int64) -> np.int64:
+    """Copy some bytes; returns the place after them."""
+    for n in range(begin, end):
+        out[at] = data[n]
+        at += 1
+    return at
+
+
+@compiled
+def split(
+    data: Bytes, ends: I64, head: int, most: int, epoch: int, floor: int,
+    purse: I64, mine: Bytes, mine_ends: I64, others: Bytes, others_ends: I64,
+) -> bool:  # fmt: skip
+    """Take rows with purses apart; False if one has a length that no row has.
+
+    Args:
+        data, ends: of the rows; an empty one has a full purse.
+        head: bytes of a purse.
+        most: what a full one holds.
+        epoch: whose rows are wanted, modulo 2^32.
+        floor: epochs below it are left out, modulo 2^32; -1: none is.
+        purse: taken, what is left of each.
+        mine, mine_ends: taken, the rows of that epoch.
+        others, others_ends: taken, the other epochs with their heads.
+    """
+    a, b = np.int64(0), np.int64(0)
+    mine_ends[0], others_ends[0] = 0, 0
+    for n in range(len(purse)):
+        at, end = ends[n], ends[n + 1]
+        purse[n] = most
+        if at < end:
+            if end - at < head:
+                return False
+            purse[n] = _read(data, at, head)
+            at += head
+        while at < end:
+            if end - at < 8:
+                return False
+            stamp, size = _read(data, at, 4), _read(data, at + 4, 4)
+            if end - at - 8 < size:
+                return False
+            if stamp == epoch:
+                a = _copied(data, at + 8, at + 8 + size, mine, a)
+            elif floor < 0 or (stamp - floor) & 0xFFFFFFFF < 0x80000000:
+                b = _copied(data, at, at + 8 + size, others, b)
+            at += 8 + size
+        mine_ends[n + 1], others_ends[n + 1] = a, b
+    return True
+
+
+@compiled
+def joined(
+    purse: I64, head: int, epoch: int, blank: Bytes, mine: Bytes, mine_ends: I64,
+    others: Bytes, others_ends: I64, out: Bytes, ends: I64,
+) -> int:  # fmt: skip
+    """Put rows together that `split` took apart; returns their bytes.
+
+    Args:
+        purse, head, epoch, mine, mine_ends, others, others_ends: as for `split`.
+        blank: a row of that epoch which is left out.
+        out, ends: taken.
+    """
+    at = np.int64(0)
+    ends[0] = 0
+    for n in range(len(purse)):
+        _write(out, at, head, purse[n])
+        at = _copied(others, others_ends[n], others_ends[n + 1], out, at + head)
+        begin, end = mine_ends[n], mine_ends[n + 1]
+        same = end - begin == len(blank)
+        for m in range(len(blank)):
+            same = same and mine[begin + m] == blank[m]
+        if not same:
+            _write(out, at, 4, np.int64(epoch))
+            _write(out, at + 4, 4, end - begin)
+            at = _copied(mine, begin, end, out, at + 8)
+        ends[n + 1] = at
+    return int(at)

@@ -219,7 +219,8 @@ class Slicer:
             )
             self._leave(pipeline, records, late, future, step)
             if pipeline.direct:
-                self._bounds[pipeline.name].absorb(reader, slices, step)
+                floor = self._expiry[pipeline.name].floor
+                self._bounds[pipeline.name].absorb(reader, slices, step, floor)
             else:
                 self._forward(pipeline, slices, step)
 

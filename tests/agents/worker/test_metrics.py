@@ -7,9 +7,11 @@ from dataclasses import replace
 from fractions import Fraction
 
 from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.deployment.model import Lifetime
 from hushstream.agents.deployment.statement import charge_body
 from hushstream.agents.worker.metrics import OperatorMetrics, PublicMetrics, code_version
 from hushstream.mechanisms.accounting.composition import Spent, charge_of, room
+from hushstream.mechanisms.parts.lifetime import Cap
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,9 +69,18 @@ def test_a_worker_without_a_limit_shows_none():
     metrics.declare(replace(P, limit_epsilon=None, limit_delta=None))
     metrics.spent(replace(P, limit_epsilon=None, limit_delta=None), charged(3))
     assert metrics.registry.get_sample_value("hush_epsilon_limit", UNIT) is None
+    assert metrics.registry.get_sample_value("hush_epsilon_cap", UNIT) is None
     assert (
         metrics.registry.get_sample_value("hush_budget_remaining_ratio", {"pipeline": "p"}) is None
     )
+
+
+def test_the_cap_of_each_unit_is_shown():
+    metrics = PublicMetrics()
+    cap = Lifetime(Fraction(8), Fraction(1, 10**8), None, ("p",), Fraction(5), Cap(20))
+    metrics.declare(replace(P, lifetime=cap))
+    read = metrics.registry.get_sample_value
+    assert read("hush_epsilon_cap", UNIT) == 8 and read("hush_delta_cap", UNIT) == 1e-8
 
 
 def test_the_limit_that_is_nearer_decides_what_remains():

@@ -79,3 +79,84 @@ def test_steps_that_failed_and_tables_that_were_lost_change_no_bound(tmp_path: P
     assert dict(table.scan(b"u", b"v")) == dict(whole.scan(b"u", b"v"))
     table.close()
     whole.close()
+
+
+CAPPED = {
+    "delta = 1e-4 }": 'delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4, period = "4d" } }'
+}
+
+
+def day(random: Random, window: int, units: int) -> list[EventSlice]:
+    return [one._replace(window=window) for one in slices(random, units)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_purse_is_forgotten_where_steps_failed_and_tables_were_lost(tmp_path: Path, seed: int):
+    """Windows come and go, out of order; what is kept is what one table keeps without any fault."""
+    random = Random(seed)
+    made = deployment(
+        partitioner="murmur2", mechanism=", adaptive_weight = 0", swap=CAPPED
+    ).pipelines[0]
+    assert made.lifetime is not None and made.lifetime.cap.most == 8
+    hold, units = random.choice((0, 3, 12, 40, 10_000)), random.choice((5, 60))
+    whole = RocksStore(tmp_path / "whole", None, 1 << 20)
+    table = RocksStore(tmp_path / "t", None, 1 << 20, hold)
+    log: list[Changes] = []
+    bounder, total = Bounder(made, NAMES, 0, None), 0
+    for place in range(30):
+        window = max(0, place // 3 - random.choice((0, 0, 1)))
+        floor = max(0, place // 3 - 1)
+        one = day(random, window, units)
+        expected = Step(Marker("g", 0))
+        bounder.absorb(whole, one, expected, None)  # it keeps what is over, which changes nothing
+        whole.write(expected.rows, expected.units.columns())
+        while True:
+            step = Step(Marker("g", 0))
+            bounder.absorb(table, one, step, floor)
+            assert accepted(step) == accepted(expected)
+            bounder.forget(table, floor, step, 1000)
+            if random.random() < 0.7:
+                break
+        total += sum(accepted(step).values())
+        log.append({**step.units.columns().changes(), **step.rows})
+        table.write(step.rows, step.units.columns())
+        fate = random.random()
+        if fate < 0.1:
+            table.flush()
+        elif fate < 0.3:
+            table.close() if fate < 0.2 else table.abandon()
+            if fate >= 0.2:
+                discard(tmp_path / "t")
+            table = RocksStore(tmp_path / "t", None, 1 << 20, hold)
+            if fate >= 0.2:
+                for changes in log:
+                    table.write(changes)
+    assert 0 < total <= 8 * 3 * units  # three periods, records that cost one or more
+    left = [key for key, _ in table.scan(b"u", b"v")]
+    assert left and {int.from_bytes(key[3:11], "big") - (1 << 63) for key in left} <= {2}
+    assert len(list(whole.scan(b"u", b"v"))) > len(left)  # nothing was deleted there
+    table.close()
+    whole.close()
+
+
+@pytest.mark.parametrize("period", ['period = "4d"', ""])
+def test_rows_go_with_their_period_and_not_before(tmp_path: Path, period: str):
+    swap = {
+        "delta = 1e-4 }": "delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4"
+        + (f", {period}" if period else "")
+        + " } }"
+    }
+    made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0", swap=swap)
+    bounder = Bounder(made.pipelines[0], NAMES, 0, None)
+    table, random = RocksStore(tmp_path, None, 1 << 20), Random(1)
+    for window in range(4):
+        step = Step(Marker("g", 0))
+        bounder.absorb(table, day(random, window, 9), step)
+        table.write(step.rows, step.units.columns())
+    rows = len(list(table.scan(b"u", b"v")))
+    for floor, kept in ((3, rows), (4, 0 if period else rows), (400, 0 if period else rows)):
+        step = Step(Marker("g", 0))
+        assert bounder.forget(table, floor, step, 1000) == (kept == 0 and floor == 4)
+        table.write(step.rows)
+        assert len(list(table.scan(b"u", b"v"))) == kept
+    table.close()

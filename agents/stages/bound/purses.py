@@ -1,0 +1,88 @@
+"""Rows of units that have a cap: a purse for many epochs, and around it the rows of those open.
+
+A unit of a capped pipeline has one row for a whole period, under the period's number in place of an
+epoch's. So a cap costs no further look at the table, and no further key. The row holds what is left
+in the purse, then each epoch in which something of the unit is kept: four bytes of its number, four
+of its size, and the row that the unit would have without a cap. Epochs that are over are left out
+when the row is written next; the row goes with its period.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....compiled import writeable
+from ....errors import EngineError
+from ....mechanisms.columns import I64
+from ....mechanisms.keys import Keys
+from ....mechanisms.parts.lifetime import Cap
+
+HEAD = 8  # bytes before the row of an epoch
+_NUMBERS = 1 << 32  # epochs that are told apart
+
+
+class Opened(NamedTuple):
+    """Rows of u units, taken apart."""
+
+    purse: I64  # (u,) what is left of it
+    mine: Keys  # (u,) rows of one epoch; an empty one stands for none
+    others: Keys  # (u,) all other epochs, with their heads
+
+
+class PurseCodec:
+    """Purses and rows of epochs as bytes."""
+
+    def __init__(self, cap: Cap) -> None:
+        self._most = cap.most
+        self._head = 2 if cap.most < 1 << 16 else 4 if cap.most < 1 << 32 else 8
+
+    def take(self, rows: Keys, epoch: int, floor: int | None) -> Opened:
+        """Take rows apart.
+
+        Args:
+            rows: as they are stored; an empty one stands for a new unit, whose purse is full.
+            epoch: whose rows are wanted.
+            floor: every epoch below it is over, and is left out; None: nothing is known.
+
+        Raises:
+            EngineError: a row has a length that no unit's row has.
+        """
+        from .unit_scan import split
+
+        u, size = len(rows), int(rows.offsets[-1] - rows.offsets[0])
+        purse, ends, rest = (
+            np.empty(u, np.int64),
+            np.empty(u + 1, np.int64),
+            np.empty(u + 1, np.int64),
+        )
+        mine, others = np.empty(size, np.uint8), np.empty(size, np.uint8)
+        whole = split(
+            writeable(rows.data), rows.offsets, self._head, self._most, epoch % _NUMBERS,
+            -1 if floor is None else floor % _NUMBERS, purse, mine, ends, others, rest,
+        )  # fmt: skip
+        if not whole:
+            raise EngineError("a unit's stored row is damaged: it was cut or lengthened")
+        return Opened(purse, Keys(mine, ends), Keys(others, rest))
+
+    def put(self, opened: Opened, epoch: int, blank: bytes) -> Keys:
+        """Put rows together again.
+
+        Args:
+            opened: what they hold; ``mine`` has a row for each unit.
+            epoch: of ``mine``.
+            blank: the row of an epoch in which nothing of a unit is kept; it is left out.
+        """
+        from .unit_scan import joined
+
+        u = len(opened.purse)
+        mine, others = opened.mine, opened.others
+        out = np.empty(len(mine.data) + len(others.data) + u * (self._head + HEAD), np.uint8)
+        ends = np.empty(u + 1, np.int64)
+        size = joined(
+            writeable(opened.purse), self._head, epoch % _NUMBERS,
+            np.frombuffer(blank, np.uint8).copy(),
+            writeable(mine.data), mine.offsets, writeable(others.data), others.offsets, out, ends,
+        )  # fmt: skip
+        return Keys(out[:size], ends)
