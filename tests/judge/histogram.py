@@ -104,6 +104,7 @@ class Judge:
         self.queues: dict[Any, deque[Placed]] = defaultdict(deque)  # per epoch and unit
         self.needed: dict[Place, Counter[Any]] = defaultdict(Counter)
         self.units: dict[Any, Unit] = {}
+        self.purses = rules.purses()
         self.windows: dict[int, Window] = defaultdict(Window)
         self.content: dict[Place, dict[bytes, list[list[int]]]] = defaultdict(dict)
         self.totals: dict[Place, list[int]] = defaultdict(lambda: [0] * 4)
@@ -231,14 +232,19 @@ class Judge:
         if known and rules.keys_only:
             return
         lane = V if known else S
-        unit = self.units.setdefault(place, Unit(rules.budget))
+        unit, room = self.units.setdefault(place, Unit(rules.budget)), self.purses.room(place)
+        if room < 0:
+            return
         used = unit.used.setdefault((one.window, key), [0, 0])
         if rules.quadratic:
             price, free = rules.weights[lane] * (2 * used[lane] + 1), used[lane] < rules.caps[lane]
         else:
             price, free = 1, sum(used) < rules.per_key
-        accepted = free and price <= unit.left
-        if rules.parameters["debias"] and unit.seen < rules.parameters["debias_cap"]:
+        accepted = free and price <= min(unit.left, room)
+        counted = rules.parameters["debias"] and unit.seen < rules.parameters["debias_cap"]
+        if accepted or counted:
+            self.purses.pay(place, price * accepted)
+        if counted:
             unit.seen += 1
             self.totals[one.window, one.batch][lane] += 1
             self.totals[one.window, one.batch][2 + lane] += accepted

@@ -75,11 +75,11 @@ class Matrix:
     def quantile(self, t: int, beta: Fraction, variance: Fraction) -> Fraction:
         """x with P((Bz)(t) ≥ x) ≤ beta; both norms are rounded up to 2^-30."""
         row, common = self.row(t)
-        norm = Fraction(ceil(_root(self.norm2(t)) * 2**30), 2**30)
+        norm = Fraction(ceil(root(self.norm2(t)) * 2**30), 2**30)
         norm1 = Fraction(ceil(Fraction(sum(map(abs, row)), common) * 2**30), 2**30)
         kept = 1 - self.draws / (24 * variance)
         far = _normal_quantile(beta * kept)
-        return (_root(variance) * norm * far + norm1 / 2) / 2**BITS
+        return (root(variance) * norm * far + norm1 / 2) / 2**BITS
 
 
 def limited(x: int) -> int:
@@ -171,7 +171,7 @@ def _inverse(matrix: list[list[Decimal]]) -> list[list[Decimal]]:
     return [row[size:] for row in rows]
 
 
-def _root(value: Fraction) -> Fraction:
+def root(value: Fraction) -> Fraction:
     with localcontext(DIGITS):
         return Fraction((Decimal(value.numerator) / value.denominator).sqrt())
 
@@ -210,7 +210,7 @@ def _normal_quantile(beta: Fraction) -> Fraction:
     return sum(_last(lambda z: tail(z) > beta), Fraction(0))
 
 
-def _gdp(epsilon: Fraction, mu: Fraction) -> tuple[Decimal, Decimal]:
+def gdp(epsilon: Fraction, mu: Fraction) -> tuple[Decimal, Decimal]:
     """The two terms whose difference is δ(ε) of μ-GDP (Balle & Wang 2018, Theorem 8)."""
     with localcontext(DIGITS):
         grown = (Decimal(epsilon.numerator) / epsilon.denominator).exp()
@@ -222,7 +222,7 @@ def _mu(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The greatest μ of 40 bits for which μ-GDP is (ε, δ)."""
 
     def holds(mu: Fraction) -> bool:
-        first, second = _gdp(epsilon, mu)
+        first, second = gdp(epsilon, mu)
         return first - second <= delta
 
     return _last(holds)[0]
@@ -232,10 +232,24 @@ def _epsilon(mu: Fraction, delta: Fraction) -> Fraction:
     """The least ε of 40 bits for which μ-GDP is (ε, δ)."""
 
     def fails(epsilon: Fraction) -> bool:
-        first, second = _gdp(epsilon, mu)
+        first, second = gdp(epsilon, mu)
         return first - second > delta
 
     return sum(_last(fails), Fraction(0))
+
+
+def sampling(epsilon: Fraction, touched: int, processes: int) -> Fraction:
+    """The δ that draws cost which are not quite exact, each by 2^-110, in both worlds."""
+    return (1 + 3 ** ceil(epsilon)) * (2 * touched * processes * Fraction(1, 2**110))
+
+
+def spent(
+    need: tuple[Fraction, Fraction], variance: Fraction, touched: int
+) -> tuple[Fraction, Fraction]:
+    """μ² of one process, and the pure part: discrete noise is not quite Gaussian."""
+    mu2 = need[0] / variance
+    pure = (14 * root(touched * mu2) + mu2) / (4 * variance) + 4 * touched / (24 * variance - 1)
+    return mu2, pure
 
 
 @lru_cache(None)
@@ -254,17 +268,14 @@ def variances(
         selecting: the part of δ that thresholds use.
     """
     epsilon, delta = budget
-    sampling = 2 * touched * len(needs) * Fraction(1, 2**110)  # of each draw 2^-110
-    delta -= selecting + (1 + 3 ** ceil(epsilon)) * sampling
+    delta -= selecting + sampling(epsilon, touched, len(needs))
     while epsilon > 0:
         mu2 = _mu(epsilon, delta) ** 2
         found = [_up(shift / (mu2 * share)) for shift, share in needs]
-        spent = [shift / s2 for (shift, _), s2 in zip(needs, found, strict=True)]
-        # Discrete noise is not quite Gaussian: what that costs is a pure part of ε, and a little δ.
-        pure = sum((14 * _root(touched * one) + one) / (4 * s2) + 4 * touched / (24 * s2 - 1)
-                   for one, s2 in zip(spent, found, strict=True))  # fmt: skip
-        left, mu = delta - len(needs) * Fraction(touched, 2**129), _root(sum(spent))
-        first, second = _gdp(budget[0] - pure, mu)
+        costs = [spent(need, s2, touched) for need, s2 in zip(needs, found, strict=True)]
+        pure, mu2 = sum(one for _, one in costs), sum(one for one, _ in costs)
+        left, mu = delta - len(needs) * Fraction(touched, 2**129), root(mu2)
+        first, second = gdp(budget[0] - pure, mu)
         if pure + _epsilon(mu, left) <= budget[0] and first <= 5 * second:
             return found
         epsilon -= pure * Fraction(17, 16)

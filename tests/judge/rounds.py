@@ -54,9 +54,10 @@ class RoundsJudge(Judge):
         if window.released < seen:
             raise Objection("a record was bounded before what it depends on was released")
         unit = self.units.setdefault(place, Unit(rules.budget))
-        if unit.left < 1:
+        if min(unit.left, self.purses.room(place)) < 1:
             return
         unit.left -= 1
+        self.purses.pay(place, 1)
         self.add(self.content[one.window, one.batch], one.event, 0)
         known = self.keys[one.window, key].history if (one.window, key) in self.keys else []
         current = max((nth for trigger, nth in known if trigger <= seen), default=0)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from .numbers import BITS, matrix, thresholds, variances
+from .numbers import BITS, matrix, sampling, spent, thresholds, variances
+from .purses import Costs, Purses
 from .records import columns, key_bytes
 
 MOST = 2**16 - 1  # records of one unit in one key and lane
@@ -93,6 +94,7 @@ class Rules:
         unknown = self.listed is None
         selecting = delta * written(p["threshold_delta_share"]) if unknown else Fraction(0)
         found = variances((epsilon, delta), tuple(needs), touched, selecting)
+        self._purse(needs, found, touched, selecting)
         self.variance = {
             f"{name}/{lane}": variance * self.weights[S] / weight
             for name, variance in zip(names, found, strict=False)
@@ -115,6 +117,39 @@ class Rules:
             self.thresholds = thresholds(
                 self.matrix, self.variance[name], beta, exposure, self.least
             )
+
+    def _purse(
+        self,
+        needs: list[tuple[Fraction, Fraction]],
+        found: list[Fraction],
+        touched: int,
+        selecting: Fraction,
+    ) -> None:
+        """What units may spend over many epochs, if there is a cap for each."""
+        budget, kept = self.config["budget"], 2 * self.parameters["debias"]
+        if budget.get("shared", {}).get("per_unit"):
+            raise NotImplementedError("the judge does not know the costs of other members")
+        rest = sampling(Fraction(budget["epsilon"]), touched, len(needs))
+        rest += len(needs) * Fraction(touched, 2**129)
+        ratio = Fraction(1)
+        if not self.rounds and not self.quadratic:
+            most = min(self.per_key, self.budget)
+            full, left = divmod(self.budget, most)
+            ratio = Fraction(self.budget * most, full * most**2 + left**2)
+        each = [spent(need, s2, touched) for need, s2 in zip(needs, found, strict=True)]
+        first = each[: len(each) - kept]
+        costs = [Costs(
+            ratio * sum(a for a, _ in first), 2 * ratio * sum(b for _, b in first),
+            ratio * selecting + 2 * rest,
+        )]  # fmt: skip
+        if kept:
+            costs.append(Costs(sum(a for a, _ in each[-2:]), sum(b for _, b in each[-2:]), rest))  # type: ignore[arg-type]
+        self.cap = budget.get("per_unit")
+        self.costs = costs
+
+    def purses(self) -> Purses:
+        """Full ones."""
+        return Purses(self.cap, self.per_epoch * self.length, self.budget, self.costs)
 
     def start(self, window: int) -> int:
         """First microsecond of a window."""

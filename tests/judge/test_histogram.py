@@ -17,8 +17,8 @@ from .worlds import HORIZONS, INPUT, PIPELINE, verdict, world
 
 HERE = Path(__file__).parent
 JUDGE = (
-    "histogram", "rounds", "rows", "rules", "numbers", "noise", "records", "logs", "forms",
-    "proto_classes", "ratchet",
+    "histogram", "rounds", "rows", "rules", "purses", "numbers", "noise", "records", "logs",
+    "forms", "proto_classes", "ratchet",
 )  # fmt: skip
 ALLOWED = {"cryptography", "confluent_kafka", "pyarrow", "fastavro", "google", "jsonschema"}
 FORMS = ("json", "avro", "protobuf", "json_schema")
@@ -84,6 +84,19 @@ def mechanisms(draw: st.DrawFn, public: bool, keys_only: bool, rounds: bool) -> 
 
 
 @st.composite
+def deltas(draw: st.DrawFn, timed: bool) -> str:
+    """δ of an epoch, and sometimes a cap for each unit that one or two bounds use up."""
+    delta = draw(st.sampled_from(["1e-4", "0.01"]))
+    if draw(st.booleans()):
+        return delta
+    period = (
+        f', period = "{draw(st.sampled_from([2, 4]))}d"' if timed and draw(st.booleans()) else ""
+    )
+    epsilon = draw(st.sampled_from([10, 15]))
+    return f"{delta}, per_unit = {{ epsilon = {epsilon}, delta = 0.1{period} }}"
+
+
+@st.composite
 def pipelines(draw: st.DrawFn, name: str) -> str:
     """One pipeline: keys listed or not, values or none, every kind of window."""
     public = draw(st.booleans())
@@ -106,7 +119,7 @@ def pipelines(draw: st.DrawFn, name: str) -> str:
     more.append(f'release = {{ {display}encoding = "{draw(st.sampled_from(FORMS))}" }}')
     return PIPELINE.format(
         name=name, key=key, window=HORIZONS[horizon], more="\n".join(more),
-        epsilon=draw(st.sampled_from([1, 8])), delta=draw(st.sampled_from(["1e-4", "0.01"])),
+        epsilon=draw(st.sampled_from([1, 8])), delta=draw(deltas(horizon != 3)),
         mechanism=draw(mechanisms(public, not shown, not public and shown not in ([], [SUM]))),
     )  # fmt: skip
 

@@ -80,8 +80,11 @@ MUTANTS = [
            "max(self.high - self.middle, self.middle - self.low, 1)", "1"),
     Mutant("deletions are added", "_part",
            "batch.sign[rows].astype(np.int64)", "abs(batch.sign[rows].astype(np.int64))"),
+    Mutant("a purse is not written", "_capped", "Opened(done.purse,", "Opened(opened.purse,"),
+    Mutant("each epoch has a purse of its own", "period", "epoch // self.epochs", "epoch"),
 ]  # fmt: skip
 
+CAP = 'per_unit = { epsilon = 8, delta = 0.02, period = "2d" }'
 TEXT = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + "".join(
     PIPELINE.format(
         key='["page"]',
@@ -89,13 +92,14 @@ TEXT = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + "".jo
         window=HORIZONS[4],
         more=f"aggregate = [{', '.join(shown)}]\n{more}",
         epsilon=8,
-        delta="0.01",
+        delta=delta,
         mechanism=mechanism,
     )
-    for name, shown, more, mechanism in (
-        ("found", [COUNT, SUM], 'epoch = "2d"', ", min_users = 2"),
-        ("listed", [COUNT, MEAN], KEYS + '\nsign = "gone"', ", budget = 5"),
-        ("rounds", [COUNT], 'sign = "gone"', ', selection = "rounds", budget = 5'),
+    for name, shown, more, mechanism, delta in (
+        ("found", [COUNT, SUM], 'epoch = "2d"', ", min_users = 2", "0.01"),
+        ("listed", [COUNT, MEAN], KEYS + '\nsign = "gone"', ", budget = 5", "0.01"),
+        ("rounds", [COUNT], 'sign = "gone"', ', selection = "rounds", budget = 5', "0.01"),
+        ("capped", [COUNT], "", ", budget = 4", f"0.01, {CAP}"),
     )
 )
 

@@ -1,0 +1,101 @@
+"""What each unit has left over many epochs, where the budget has a cap for each unit.
+
+The part f of its bounds that a unit may spend follows from the configuration alone: the largest
+multiple of 1/4096 for which f times the squared shifts, the pure part and the δ of an epoch stay
+within the cap, the pure part counted twice. With debiasing, an epoch in which anything of a unit
+is counted costs as much more of the bound as covers these counters.
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from .numbers import DIGITS, gdp, root
+
+GRID = 4096
+
+
+class Costs(NamedTuple):
+    """Of an epoch in which a unit spends its whole bound: μ², pure part, δ."""
+
+    mu2: Fraction
+    pure: Fraction
+    delta: Fraction
+
+
+class Purses:
+    """Of each unit and period what is left.
+
+    Args:
+        cap: ``per_unit`` of the configuration; None: there is none.
+        epoch: microseconds of one.
+        bound: what a unit may spend in an epoch.
+        costs: of all of it, and of the counters of debiasing.
+    """
+
+    def __init__(
+        self, cap: dict[str, Any] | None, epoch: int, bound: int, costs: Sequence[Costs]
+    ) -> None:
+        self.none = cap is None
+        self.left: dict[tuple[int, Any], int] = {}
+        self.opened: set[Any] = set()  # epochs and units of which something is counted
+        if cap is None:
+            return
+        limit = Fraction(cap["epsilon"]), Fraction(cap["delta"])
+        self.most = int(part(costs[0], *limit) * bound)
+        shares = [max(b / a for a, b in zip(costs[0], one, strict=True)) for one in costs[1:]]
+        self.opening = math.ceil(sum(shares) * bound)
+        self.epochs = cap["period"] and cap["period"] // epoch
+
+    def _of(self, place: Any) -> tuple[int, Any]:
+        epoch, unit = place
+        return (epoch // self.epochs if self.epochs else 0), unit
+
+    def room(self, place: Any) -> float:
+        """What a unit may spend in an epoch for the sake of its purse; -1: nothing is counted."""
+        if self.none:
+            return math.inf
+        price = self.opening * (place not in self.opened)
+        left = self.left.setdefault(self._of(place), self.most)
+        return left - price if left >= price else -1
+
+    def pay(self, place: Any, price: int) -> None:
+        """Something of a unit counts in an epoch, for a price besides that of opening it."""
+        if self.none:
+            return
+        price += self.opening * (place not in self.opened)
+        self.opened.add(place)
+        self.left[self._of(place)] -= price
+        assert self.left[self._of(place)] >= 0
+
+
+def part(costs: Costs, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest f for which a unit that spends f bounds loses at most (ε, δ)."""
+    low, high = 0, GRID
+    while _fits(costs, Fraction(high, GRID), epsilon, delta):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _fits(costs, Fraction(middle, GRID), epsilon, delta):
+            low = middle
+        else:
+            high = middle
+    return Fraction(low, GRID)
+
+
+def _fits(costs: Costs, times: Fraction, epsilon: Fraction, delta: Fraction) -> bool:
+    mu2, pure, lost = (times * one for one in costs)
+    left = delta - lost
+    if left <= 0:
+        return False
+    rho = (mu2 + pure**2) / 2
+    with localcontext(DIGITS):
+        log = Fraction(-(Decimal(left.numerator) / left.denominator).ln())
+    if rho + 2 * root(rho * log) <= epsilon:
+        return True
+    if pure >= epsilon:
+        return False
+    first, second = gdp(epsilon - pure, root(mu2))
+    return first - second <= left and first <= 5 * second
