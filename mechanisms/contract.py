@@ -49,7 +49,7 @@ class Cost(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What a unit loses by what it spends of its bound, where that is linear.
+    """Loss of a unit by what it spends of its bound, where that is linear.
 
     `accounting.lifetime` says what follows.
 

@@ -23,7 +23,7 @@ BESIDE = 1 << 20  # bytes of a record's key and headers, besides its value
 
 @dataclass(frozen=True)
 class Lifetime:
-    """What one unit may lose at most over all epochs of a period, as compiled.
+    """The most that one unit may lose over all epochs of a period, as compiled.
 
     Attributes:
         epsilon, delta: of all members together.

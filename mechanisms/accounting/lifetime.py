@@ -82,7 +82,7 @@ def together(spendings: Iterable[Spending]) -> Cost:
 
 
 def purse(spending: Spending, left: int, part: Fraction) -> int:
-    """What a unit may spend over a period, in the unit of its bound.
+    """The most that a unit may spend over a period, in the unit of its bound.
 
     Args:
         spending: of the mechanism.

@@ -1,4 +1,4 @@
-"""What a unit has left over many epochs, beside the bound of each: its purse.
+"""Purses of units: how much each has left over many epochs, beside the bound of each epoch.
 
 `Cap.absorb` lets a mechanism absorb a slice as if the unit's bound in the epoch were what its purse
 still holds, where that is less, and takes out what was spent. The mechanism need not know. The
@@ -25,7 +25,7 @@ from ..contract import Mechanism
 
 
 class Absorbed(NamedTuple):
-    """What `Cap.absorb` makes of a slice."""
+    """The outcome of `Cap.absorb` for a slice."""
 
     purse: I64  # (u,) what is left in each
     units: Units
